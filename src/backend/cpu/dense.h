@@ -50,8 +50,8 @@ std::size_t block_scratch(std::size_t rows, std::size_t n);
 /// Returns the number of the others. A NaN in d makes a row of NaN.
 std::size_t scale_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double* scaled);
 /// One thread: lower triangle of c = ± scaledᵀ scaled + beta c, minus for the rows from `nonnegative` on.
-void syrk_block(std::size_t rows, std::size_t n, const double* scaled, std::size_t nonnegative, double beta, double* c,
-                std::size_t ldc);
+void syrk_block(std::size_t rows, std::size_t n, const double* scaled, std::size_t lds, std::size_t nonnegative, double beta,
+                double* c, std::size_t ldc);
 /// The same two with all threads, for large n: the copy cut by rows, the update by tiles of c.
 std::size_t parallel_scale_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d,
                                  double* scaled);
