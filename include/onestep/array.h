@@ -1,0 +1,137 @@
+// Numbers with a shape: what goes into a traced function and what comes out of it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace onestep {
+
+/// Misuse of the library: shapes that do not fit, an input that is not bound, an option out of range. The message names the
+/// operation, the values and the way out: `[matmul] inner dimensions differ: (8192, 12) and (13)`.
+///
+///     try { matmul(A, x); } catch (const Error& e) { std::cerr << e.what() << '\n'; }
+class Error : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+/// The shape of an array: rank 0 (a number), 1 (a vector) or 2 (a matrix). A size of 0 is allowed.
+///
+///     Shape{};         // a number
+///     Shape{13};       // a vector of 13
+///     Shape{270, 13};  // 270 rows, 13 columns
+class Shape {
+ public:
+  constexpr Shape() = default;
+  /// Throws Error when a size is negative or the number of entries does not fit in 63 bits.
+  Shape(std::initializer_list<std::int64_t> dims);
+
+  constexpr int rank() const { return rank_; }
+  /// The extent along `axis`; 1 for an axis the shape does not have.
+  constexpr std::int64_t operator[](int axis) const { return axis < rank_ ? dims_[static_cast<std::size_t>(axis)] : 1; }
+  /// The number of entries.
+  constexpr std::int64_t size() const { return (*this)[0] * (*this)[1]; }
+  constexpr bool operator==(const Shape&) const = default;
+
+ private:
+  int rank_ = 0;
+  std::array<std::int64_t, 2> dims_{1, 1};
+};
+
+/// `(270, 13)`, `(13)` or `()`.
+///
+///     std::string s = to_string(Shape{270, 13});
+std::string to_string(const Shape& shape);
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// A matrix in memory that somebody else owns, with any strides (in entries, not bytes).
+///
+///     MatrixView columns_first{p, 270, 13, 1, 270};
+struct MatrixView {
+  const double* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;     ///< from an entry to the one below it
+  std::int64_t column_stride = 1;  ///< from an entry to the one right of it
+};
+
+/// Numbers with a shape: dense doubles of rank 0 to 2, row-major when owned. Cheap to copy (copies share the entries) and
+/// immutable once shared.
+///
+///     Array number = 0.1;
+///     Array vector{1.0, 2.0, 3.0};
+///     Array matrix{{1.0, 2.0}, {3.0, 4.0}};
+///     Array owned(Shape{2, 2}, std::vector<double>{1, 2, 3, 4});
+class Array {
+ public:
+  /// The number 0.
+  Array() : Array(0.0) {}
+  /// A number.
+  Array(double value);
+  /// A vector.
+  Array(std::initializer_list<double> entries);
+  /// A matrix, row by row. Throws Error when the rows differ in length.
+  Array(std::initializer_list<std::initializer_list<double>> rows);
+  /// Takes over `entries`, row by row. Throws Error when their number is not that of the shape.
+  Array(Shape shape, std::vector<double> entries);
+
+  /// Looks at memory the caller owns, without a copy. The memory must stay there, unchanged, as long as this array, its
+  /// copies and every function traced over it.
+  ///
+  ///     std::vector<double> w(270, 1.0);
+  ///     Array a = Array::view(w);
+  static Array view(std::span<const double> vector);
+  /// The same for a matrix with any strides. Row-major and column-major are used where they lie; anything else is copied
+  /// once.
+  ///
+  ///     Array a = Array::view(MatrixView{p, 270, 13, 13, 1});
+  static Array view(const MatrixView& matrix);
+
+  const Shape& shape() const { return shape_; }
+  std::int64_t size() const { return shape_.size(); }
+  /// The first entry; see row_stride and column_stride for where the others are.
+  const double* data() const { return data_.get(); }
+  std::int64_t row_stride() const { return row_stride_; }
+  std::int64_t column_stride() const { return column_stride_; }
+  /// Whether the entries lie one after another, row by row.
+  bool is_contiguous() const;
+  /// The entries of a contiguous array, row by row. Throws Error for a strided view: call contiguous() first.
+  std::span<const double> values() const;
+  /// This array if it is contiguous, else a copy that is.
+  Array contiguous() const;
+  /// The same entries with rows and columns exchanged; nothing is copied.
+  Array transposed() const;
+
+  /// The value of a number (rank 0, or a single entry). Throws Error otherwise.
+  double item() const;
+  /// An entry; throws Error outside the shape.
+  double operator()(std::int64_t i) const;
+  double operator()(std::int64_t row, std::int64_t column) const;
+
+ private:
+  Array(Shape shape, std::shared_ptr<const double> data, std::int64_t row_stride, std::int64_t column_stride);
+
+  Shape shape_;
+  std::shared_ptr<const double> data_;
+  std::int64_t row_stride_ = 1;
+  std::int64_t column_stride_ = 1;
+};
+
+/// Every entry 0, 1 or `value`.
+///
+///     Array x0 = zeros({13}), w = ones({270}), c = full({2, 2}, 0.5);
+Array zeros(Shape shape);
+Array ones(Shape shape);
+Array full(Shape shape, double value);
+
+std::ostream& operator<<(std::ostream& out, const Array& array);
+
+}  // namespace onestep

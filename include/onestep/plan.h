@@ -1,0 +1,93 @@
+// Plans: a traced function made ready to run on the CPU any number of times without allocating.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "onestep/function.h"
+
+namespace onestep {
+
+namespace detail {
+struct Program;
+struct WorkspaceState;
+}  // namespace detail
+
+/// The memory a plan runs in: one for each thread that runs it. It keeps what was computed from inputs that have not
+/// changed.
+///
+///     Workspace workspace = plan.workspace();
+class Workspace {
+ public:
+  Workspace(Workspace&&) noexcept;
+  Workspace& operator=(Workspace&&) noexcept;
+  ~Workspace();
+
+  /// Whether a factorisation failed in the last run: a matrix not positive definite for cholesky, singular for lu and ldlt.
+  /// What was computed from it is NaN.
+  bool failed() const;
+  /// The memory held, in bytes.
+  std::size_t bytes() const;
+  /// Fills the memory with NaN and forgets what was kept: for tests that nothing is read before it is written.
+  void poison();
+
+ private:
+  friend class Plan;
+  explicit Workspace(std::shared_ptr<const detail::Program> program);
+  std::unique_ptr<detail::WorkspaceState> state_;
+};
+
+/// What a plan may assume.
+struct PlanOptions {
+  /// How often each input changes, relative to the others: 0 for data, larger for what changes more often (parameters 1,
+  /// iterates 2). Values that depend only on inputs of lower levels are kept between runs, see Plan::run. Empty: everything
+  /// is computed in each run, except what depends on constants alone.
+  ///
+  /// Products that pay in a loop are made for it: Aᵀ(d∘(Ax - y)) with d of a lower level than x becomes (AᵀDA)x - Aᵀ(d∘y),
+  /// so that an iteration costs n² instead of 2Nn.
+  std::vector<int> levels;
+};
+
+/// A function made ready to run: order, kept values, fused loops, buffers. Const and safe to share: run it from several
+/// threads with one workspace each. Results do not depend on the number of threads.
+///
+///     Plan plan(f);
+///     Workspace workspace = plan.workspace();
+///     plan.run(workspace, std::vector<Array>{x, w}, std::vector<std::span<double>>{value, gradient});
+class Plan {
+ public:
+  explicit Plan(const Function& function, const PlanOptions& options = {});
+
+  Workspace workspace() const;
+
+  /// Runs once. `inputs` has an array for each input of the function, `outputs` the memory for each result, row by row.
+  /// Allocates nothing (a strided input is copied, into memory allocated the first time). Throws Error when number or shapes
+  /// do not fit; numerical trouble never throws: NaN is carried, and Workspace::failed says whether a factorisation failed.
+  ///
+  /// `changed` is the lowest level among the inputs that changed since the last run with this workspace; what depends only
+  /// on lower levels is taken as kept. 0, the default, computes all but constants again.
+  void run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs,
+           int changed = 0) const;
+
+  /// Bytes a workspace holds.
+  std::size_t workspace_bytes() const;
+  /// Multiply-adds (and elementwise operations) of a run in which inputs of level `changed` and above changed; of
+  /// everything, constants included, without an argument.
+  double flops() const;
+  double flops(int changed) const;
+  /// What is run, a line for each instruction.
+  std::string text() const;
+
+ private:
+  std::shared_ptr<const detail::Program> program_;
+};
+
+/// Plans and runs once: for trying things out.
+///
+///     Array y = evaluate(f, std::vector<Array>{x, w}).front();
+std::vector<Array> evaluate(const Function& function, std::span<const Array> inputs);
+
+}  // namespace onestep

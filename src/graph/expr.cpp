@@ -1,0 +1,137 @@
+// The public operations: broadcasting and conveniences around build().
+#include "onestep/expr.h"
+
+#include <fmt/format.h>
+
+#include "graph/graph.h"
+#include "graph/rules.h"
+
+namespace onestep {
+
+Expr::Expr(const Array& array) {
+  if (array.shape().rank() == 0) {
+    literal_ = array.item();
+    return;
+  }
+  graph_ = std::make_shared<Graph>();
+  id_ = graph_->add_constant(array);
+}
+
+const Shape& Expr::shape() const {
+  static const Shape number;
+  return graph_ ? graph_->node(id_).shape : number;
+}
+
+namespace {
+
+// NumPy's rule: the arguments of an elementwise operation are repeated to one shape.
+Expr elementwise(Op op, std::initializer_list<Expr> args) {
+  Shape shape = args.begin()->shape();
+  for (const Expr& a : args)
+    if (a.shape() != shape) shape = broadcast_shape(name(op), shape, a.shape());
+  std::vector<Expr> same_shape = unify(name(op), {args.begin(), args.size()});
+  for (Expr& a : same_shape) {
+    if (is_factor(node(a).op)) throw Error(fmt::format("[{}] takes arrays, not a factor; use solve or logdet", name(op)));
+    if (a.shape() != shape) a = broadcast(a, shape);
+  }
+  return build(op, same_shape);
+}
+
+int checked_axis(const char* operation, const Expr& a, int axis) {
+  if (axis >= 0 && axis < a.shape().rank()) return axis;
+  throw Error(
+      fmt::format("[{}] axis {} of shape {}, which has rank {}", operation, axis, to_string(a.shape()), a.shape().rank()));
+}
+
+Shape resized(const Shape& shape, int axis, std::int64_t size) {
+  if (shape.rank() == 1) return {size};
+  return axis == 0 ? Shape{size, shape[1]} : Shape{shape[0], size};
+}
+
+}  // namespace
+
+#define ONESTEP_UNARY(name, flops, meaning, ...) \
+  Expr name(const Expr& a) { return elementwise(Op::name, {a}); }
+#define ONESTEP_BINARY(name, flops, meaning, ...) \
+  Expr name(const Expr& a, const Expr& b) { return elementwise(Op::name, {a, b}); }
+#define ONESTEP_TERNARY(name, flops, meaning, ...) \
+  Expr name(const Expr& a, const Expr& b, const Expr& c) { return elementwise(Op::name, {a, b, c}); }
+#include "onestep/operations.def"
+
+Expr matmul(const Expr& a, const Expr& b) {
+  if (a.shape().rank() == 1 && b.shape().rank() == 1) {
+    if (a.shape() != b.shape())
+      throw Error(fmt::format("[matmul] inner dimensions differ: {} and {}", to_string(a.shape()), to_string(b.shape())));
+    return sum(a * b);
+  }
+  if (a.shape().rank() == 1 && b.shape().rank() == 2) {
+    if (a.shape()[0] != b.shape()[0])
+      throw Error(fmt::format("[matmul] inner dimensions differ: {} and {}", to_string(a.shape()), to_string(b.shape())));
+    return build(Op::matmul, {b, a}, {.i = 1});
+  }
+  return build(Op::matmul, {a, b});
+}
+
+Expr gram(const Expr& a, const Expr& d) { return build(Op::gram, {a, d}); }
+Expr outer(const Expr& u, const Expr& v) { return build(Op::outer, {u, v}); }
+Expr transpose(const Expr& a) { return a.shape().rank() < 2 ? a : build(Op::transpose, {a}); }
+Expr reshape(const Expr& a, const Shape& shape) { return build(Op::reshape, {a}, {}, shape); }
+Expr broadcast(const Expr& a, const Shape& shape) { return build(Op::broadcast, {a}, {}, shape); }
+Expr diag(const Expr& a) { return build(Op::diag, {a}); }
+Expr diagonal(const Expr& a) { return build(Op::diagonal, {a}); }
+Expr eye(std::int64_t n) { return eye(n, n, 0); }
+Expr eye(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
+  return build(Op::eye, std::span<const Expr>(), {.i = offset}, {rows, columns});
+}
+
+Expr concat(std::span<const Expr> parts, int axis) { return build(Op::concat, parts, {.i = axis}); }
+Expr concat(std::initializer_list<Expr> parts, int axis) { return concat({parts.begin(), parts.size()}, axis); }
+
+Expr slice(const Expr& a, std::int64_t begin, std::int64_t end, int axis) {
+  const std::int64_t n = a.shape()[checked_axis("slice", a, axis)];
+  if (begin < 0) begin += n;
+  if (end < 0) end += n;
+  if (begin < 0 || begin > end || end > n)
+    throw Error(fmt::format("[slice] [{}, {}) is outside axis {} of {}", begin, end, axis, to_string(a.shape())));
+  return build(Op::slice, {a}, {.i = axis, .j = begin}, resized(a.shape(), axis, end - begin));
+}
+
+Expr pad(const Expr& a, std::int64_t begin, std::int64_t size, int axis) {
+  checked_axis("pad", a, axis);
+  return build(Op::pad, {a}, {.i = axis, .j = begin}, resized(a.shape(), axis, size));
+}
+
+Expr sum(const Expr& a) { return build(Op::sum, {a}, {.i = -1}); }
+Expr sum(const Expr& a, int axis) { return build(Op::sum, {a}, {.i = checked_axis("sum", a, axis)}); }
+Expr max(const Expr& a) { return a.shape().rank() == 0 ? a : build(Op::max, {a}, {.i = -1}); }
+Expr max(const Expr& a, int axis) { return build(Op::max, {a}, {.i = checked_axis("max", a, axis)}); }
+
+Factor cholesky(const Expr& h) { return Factor(build(Op::cholesky, {h})); }
+Factor lu(const Expr& m) { return Factor(build(Op::lu, {m})); }
+Factor ldlt(const Expr& h) { return Factor(build(Op::ldlt, {h})); }
+Expr solve(const Factor& factor, const Expr& b) { return build(Op::solve, {factor.node(), b}); }
+Expr solve_transposed(const Factor& factor, const Expr& b) { return build(Op::solve, {factor.node(), b}, {.i = 1}); }
+Expr logdet(const Factor& factor) { return build(Op::logdet, {factor.node()}); }
+
+void Foreign::jvp(std::span<const std::span<const double>>, std::span<const std::span<const double>>,
+                  std::span<double>) const {
+  throw Error(fmt::format("[call] {} has no jvp; override jvp and has_jvp, or differentiate in reverse", name()));
+}
+void Foreign::vjp(std::span<const std::span<const double>>, std::span<const double>, std::size_t, std::span<double>) const {
+  throw Error(fmt::format("[call] {} has no vjp; override vjp and has_vjp, or differentiate forward", name()));
+}
+
+Expr call(std::shared_ptr<const Foreign> function, std::span<const Expr> arguments) {
+  if (!function) throw Error("[call] no function was given");
+  if (arguments.empty()) throw Error(fmt::format("[call] {} needs at least one argument", function->name()));
+  const std::vector<Expr> args = unify("call", arguments);
+  std::vector<Shape> shapes;
+  for (const Expr& a : args) shapes.push_back(a.shape());
+  const Shape result = function->shape(shapes);
+  return build(Op::call, args, {.i = args.front().graph()->add_foreign(std::move(function))}, result);
+}
+Expr call(std::shared_ptr<const Foreign> function, std::initializer_list<Expr> arguments) {
+  return call(std::move(function), {arguments.begin(), arguments.size()});
+}
+
+}  // namespace onestep
