@@ -1,0 +1,65 @@
+// Derivatives of single operations from the table.
+#include "diff/rules.h"
+
+namespace onestep {
+
+void accumulate(std::optional<Expr>& total, const Expr& term) { total = total ? *total + term : term; }
+
+Expr chain(const Expr& derivative, const Expr& t) {
+  if (derivative.graph() && is_comparison(node(derivative).op)) return where(derivative, t, 0.0);
+  return derivative * t;
+}
+
+namespace {
+bool is_linear_in(const Site& site, std::size_t which) {
+  const unsigned linear = info(site.op).linear;
+  return linear == 255U || (which < 8 && (linear >> which & 1U) != 0);
+}
+}  // namespace
+
+std::optional<Expr> forward(const Expr& y, const Site& site, std::span<const std::optional<Expr>> tangents) {
+  const OpInfo& op = info(site.op);
+  // Joined pieces move together: absent ones are zero.
+  if (site.op == Op::concat) {
+    std::vector<Expr> parts;
+    for (std::size_t i = 0; i < site.args.size(); ++i)
+      parts.push_back(tangents[i] ? *tangents[i] : broadcast(0.0, site[i].shape()));
+    return build(Op::concat, parts, site.attr);
+  }
+  std::optional<Expr> total;
+  bool special = false;
+  for (std::size_t i = 0; i < site.args.size(); ++i) {
+    if (!tangents[i]) continue;
+    if (op.elementwise) {
+      if (const auto d = op.derivative(site, y, static_cast<int>(i))) accumulate(total, chain(*d, *tangents[i]));
+    } else if (is_linear_in(site, i) && !(site.op == Op::solve && tangents[0])) {
+      std::vector<Expr> moved = site.args;
+      moved[i] = *tangents[i];
+      accumulate(total, build(site.op, moved, site.attr, site.shape));
+    } else {
+      special = true;
+    }
+  }
+  if (special)
+    if (const auto rest = special_forward(y, site, tangents)) accumulate(total, *rest);
+  return total;
+}
+
+void backward(const Expr& y, const Site& site, const Expr& cotangent, const std::vector<bool>& wanted,
+              std::span<std::optional<Expr>> cotangents) {
+  const OpInfo& op = info(site.op);
+  for (std::size_t i = 0; i < site.args.size(); ++i) {
+    if (!wanted[i]) continue;
+    std::optional<Expr> term;
+    if (op.elementwise) {
+      if (const auto d = op.derivative(site, y, static_cast<int>(i))) term = chain(*d, cotangent);
+    } else if (is_linear_in(site, i)) {
+      term = op.transpose(site, static_cast<int>(i), cotangent);
+    } else {
+      term = special_backward(y, site, static_cast<int>(i), cotangent);
+    }
+    if (term) accumulate(cotangents[i], *term);
+  }
+}
+
+}  // namespace onestep
