@@ -14,8 +14,8 @@ struct Operand {
   bool scalar;
 };
 
-// out[i] = op(args[0][i], ...). Any n, no alignment asked for. `out` may be one of the non-scalar arguments itself; any other
-// overlap is an error. NaN and infinities come out as the table's scalar value gives them.
+// out[i] = op(args[0][i], ...). Any n, no alignment asked for. `out` may be one of the non-scalar arguments itself; any
+// other overlap is an error. NaN and infinities come out as the table's scalar value gives them.
 using TileKernel = void (*)(const Operand* args, double* out, std::size_t n);
 
 // The kernel of an elementwise operation for this CPU; nullptr for any other operation. Ask once, when planning.

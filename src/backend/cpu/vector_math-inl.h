@@ -1,0 +1,365 @@
+// The elementwise kernels, one function for each elementwise row of the table of operations and of the same name, written on
+// Highway vectors and compiled once for each instruction set. To add an operation, add its row and its function here.
+//
+// Errors found over 10^7 random arguments and every special one (ulp, the worst of all instruction sets;
+// vector_math_test.cpp holds them to the bound in brackets): exp 1.0 [1.1], expm1 1.7 [2], log 0.9 [1], log1p 0.9 [1],
+// tanh 2.6 [4], sigmoid 2.4 [4], softplus 2.0 [4]. Subnormal arguments and results are as good. Everything else is rounded
+// as C++ does it.
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+
+#if defined(ONESTEP_BACKEND_CPU_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ONESTEP_BACKEND_CPU_VECTOR_MATH_INL_H_
+#undef ONESTEP_BACKEND_CPU_VECTOR_MATH_INL_H_
+#else
+#define ONESTEP_BACKEND_CPU_VECTOR_MATH_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace onestep::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The first `count` lanes of a vector, 0 < count < Lanes(d), without touching memory past them; the others load as `rest`.
+template <class D>
+HWY_INLINE hn::Vec<D> load_tail(D d, const double* p, std::size_t count, double rest = 0.0) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  const auto mask = hn::FirstN(d, count);
+  return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), hn::Set(d, rest));
+#else
+  HWY_ALIGN double lanes[hn::MaxLanes(D())];
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = i < count ? p[i] : rest;
+  return hn::Load(d, lanes);
+#endif
+}
+
+template <class D, class V>
+HWY_INLINE void store_tail(D d, V v, double* p, std::size_t count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(v, hn::FirstN(d, count), d, p);
+#else
+  HWY_ALIGN double lanes[hn::MaxLanes(D())];
+  hn::Store(v, d, lanes);
+  for (std::size_t i = 0; i < count; ++i) p[i] = lanes[i];
+#endif
+}
+
+namespace kernel {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+// log 2 in two parts; the first has 32 bits, so that its product with any exponent is exact.
+inline constexpr double log2_high = 0x1.62e42feep-1;
+inline constexpr double log2_low = 0x1.a39ef35793c76p-33;
+
+// The minimax polynomials below were fitted by the Remez exchange in 60 digits; the error stands beside each.
+
+// (exp(r) - 1 - r) / r² for |r| <= log(2)/2; r² times the error is below 2^-64.
+inline constexpr double exp_coefficients[] = {0x1.0000000000000p-1,  0x1.555555555555cp-3,  0x1.555555555555ep-5,
+                                              0x1.111111110ebb3p-7,  0x1.6c16c16c135d7p-10, 0x1.a01a01b3bb1f9p-13,
+                                              0x1.a01a01b440f32p-16, 0x1.71ddef93c9a24p-19, 0x1.27e4bf57aaac4p-22,
+                                              0x1.af6ccce91d14ap-26, 0x1.1f9db87011bfcp-29};
+
+// (log((1+s)/(1-s)) / s - 2) / s² in z = s², relative error of the logarithm. For 1/√2 <= (1+s)/(1-s) <= √2: 2^-59.5
+inline constexpr double log_coefficients[] = {0x1.5555555555592p-1, 0x1.999999997fd7bp-2, 0x1.24924941f4d3cp-2,
+                                              0x1.c71c52061df4ep-3, 0x1.74663f9f7d99cp-3, 0x1.39a1a71030038p-3,
+                                              0x1.2f063519fa177p-3};
+// The same for 1 <= (1+s)/(1-s) <= 2: 2^-59.4
+inline constexpr double log_1_to_2_coefficients[] = {
+    0x1.5555555555535p-1, 0x1.99999999a085ap-2, 0x1.249249208493cp-2, 0x1.c71c742001f4cp-3, 0x1.745cb38a5a75fp-3,
+    0x1.3b1de4a024deep-3, 0x1.1067545a77277p-3, 0x1.efdece73f0026p-4, 0x1.55967c38d7918p-4, 0x1.5c8fe3fa66e9dp-3};
+
+// c[0] + c[1] x + ... by Estrin's scheme, which keeps the chain of dependent operations short.
+template <std::size_t First, std::size_t Count, class D, class V, std::size_t N>
+HWY_INLINE V polynomial_part(D d, const double (&c)[N], V x, V x2, V x4, V x8) {
+  static_assert(N <= 16);
+  if constexpr (Count == 1) {
+    return hn::Set(d, c[First]);
+  } else {
+    constexpr std::size_t half = std::bit_floor(Count - 1);
+    const V power = half == 1 ? x : half == 2 ? x2 : half == 4 ? x4 : x8;
+    return hn::MulAdd(power, polynomial_part<First + half, Count - half>(d, c, x, x2, x4, x8),
+                      polynomial_part<First, half>(d, c, x, x2, x4, x8));
+  }
+}
+template <class D, class V, std::size_t N>
+HWY_INLINE V polynomial(D d, const double (&c)[N], V x) {
+  const V x2 = x * x;
+  const V x4 = x2 * x2;
+  return polynomial_part<0, N>(d, c, x, x2, x4, x4 * x4);
+}
+
+// x where it is within the limit or NaN. Highway's Min and Max lose a NaN on some targets; x86 returns its second operand.
+template <class D, class V>
+HWY_INLINE V at_most(D d, double limit, V x) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
+  return hn::Min(hn::Set(d, limit), x);
+#else
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, limit)), hn::Set(d, limit), x);
+#endif
+}
+template <class D, class V>
+HWY_INLINE V at_least(D d, double limit, V x) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
+  return hn::Max(hn::Set(d, limit), x);
+#else
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, limit)), hn::Set(d, limit), x);
+#endif
+}
+
+// x = n log 2 + r with |r| <= log(2)/2, and exp(r) = 1 + r + r² q. The lowest bits of `shifted` hold n + bias. |x| < 2^20.
+template <class V>
+struct ReducedExp {
+  V shifted, r, r2, q;
+};
+template <class D, class V>
+HWY_INLINE ReducedExp<V> reduce_exp(D d, V x, double bias) {
+  const V shift = hn::Set(d, 0x1.8p52 + bias);  // adding it rounds to an integer
+  const V shifted = hn::MulAdd(x, hn::Set(d, 0x1.71547652b82fep+0), shift);
+  const V n = shifted - shift;
+  const V r = hn::NegMulAdd(n, hn::Set(d, log2_low), hn::NegMulAdd(n, hn::Set(d, log2_high), x));
+  return {shifted, r, r * r, polynomial(d, exp_coefficients, r)};
+}
+
+// exp(x) for -746 <= x <= 710, beyond which it is 0 or infinity. Scaling by 2^n in two halves passes through both ends and
+// rounds once.
+template <class D, class V>
+HWY_INLINE V exp_within(D d, V x) {
+  const hn::RebindToUnsigned<D> di;
+  const auto e = reduce_exp(d, x, 2046.0);
+  const auto exponents = hn::BitCast(di, e.shifted);
+  const auto first = hn::ShiftRight<1>(exponents);
+  const V scale1 = hn::BitCast(d, hn::ShiftLeft<52>(first));
+  const V scale2 = hn::BitCast(d, hn::ShiftLeft<52>(exponents - first));
+  return (hn::Set(d, 1.0) + hn::MulAdd(e.r2, e.q, e.r)) * scale1 * scale2;
+}
+template <class D, class V>
+HWY_INLINE V exp_of_minus_abs(D d, V a) {
+  return exp_within(d, at_least(d, -746.0, hn::Neg(hn::Abs(a))));
+}
+
+// exp(x) - 1 for -40 <= x <= 710. The largest parts are added first: their sum is exact where they cancel.
+template <class D, class V>
+HWY_INLINE V expm1_within(D d, V x) {
+  const hn::RebindToUnsigned<D> di;
+  const auto e = reduce_exp(d, x, 1022.0);
+  const V half = hn::BitCast(d, hn::ShiftLeft<52>(hn::BitCast(di, e.shifted)));  // 2^n / 2: 2^1024 would overflow
+  const V y = hn::MulAdd(half, e.r2 * e.q, hn::MulAdd(half, e.r, half - hn::Set(d, 0.5)));
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-54)), x, y + y);
+}
+
+// k log 2 + log(1 + f) + correction for 1/√2 <= 1 + f <= √2.
+template <class D, class V>
+HWY_INLINE V log_of_parts(D d, V k, V f, V correction) {
+  const V s = f / (hn::Set(d, 2.0) + f);
+  const V z = s * s;
+  const V tail = s * hn::NegMulAdd(z, polynomial(d, log_coefficients, z), f);  // f - log(1 + f)
+  const V low = tail - hn::MulAdd(k, hn::Set(d, log2_low), correction);
+  return hn::MulAdd(k, hn::Set(d, log2_high), f - low);
+}
+
+// What the logarithm of u is where u is zero, negative, infinite or not a number; y elsewhere.
+template <class D, class V>
+HWY_INLINE V log_special(D d, V u, V y) {
+  y = hn::IfThenElse(hn::Lt(u, hn::Set(d, infinity)), y, u);
+  y = hn::IfThenElse(hn::Eq(u, hn::Zero(d)), hn::Set(d, -infinity), y);
+  return hn::IfThenElse(hn::Lt(u, hn::Zero(d)), hn::Set(d, not_a_number), y);
+}
+
+// u = 2^k m with 1/√2 <= m < √2 for normal u > 0; `exponent` holds k + 1023 as an integer.
+template <class V, class VI>
+struct Binary {
+  V m;
+  VI exponent;
+};
+template <class D, class V, class DI = hn::RebindToUnsigned<D>>
+HWY_INLINE Binary<V, hn::Vec<DI>> split_binary(D d, V u) {
+  const DI di;
+  const auto half_root = hn::Set(di, std::bit_cast<std::uint64_t>(0x1.6a09e667f3bcdp-1));
+  const auto one = hn::Set(di, std::bit_cast<std::uint64_t>(1.0));
+  const auto bits = hn::BitCast(di, u) + (one - half_root);
+  const auto mantissa = hn::And(bits, hn::Set(di, (std::uint64_t{1} << 52) - 1));
+  return {hn::BitCast(d, mantissa + half_root), hn::ShiftRight<52>(bits)};
+}
+// The exponent as a floating point number, less `bias`, which includes 2^52.
+template <class D, class VI>
+HWY_INLINE hn::Vec<D> exponent_value(D d, VI exponent, hn::Vec<D> bias) {
+  const hn::RebindToUnsigned<D> di;
+  return hn::BitCast(d, hn::Or(exponent, hn::Set(di, std::bit_cast<std::uint64_t>(0x1p52)))) - bias;
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> one_where(D d, hn::Mask<D> mask) {
+  return hn::IfThenElseZero(mask, hn::Set(d, 1.0));
+}
+
+// ---- binary ----
+
+template <class D, class V>
+HWY_INLINE V add(D, V a, V b) {
+  return a + b;
+}
+template <class D, class V>
+HWY_INLINE V sub(D, V a, V b) {
+  return a - b;
+}
+template <class D, class V>
+HWY_INLINE V mul(D, V a, V b) {
+  return a * b;
+}
+template <class D, class V>
+HWY_INLINE V div(D, V a, V b) {
+  return a / b;
+}
+template <class D, class V>
+HWY_INLINE V pow(D d, V a, V b) {
+  HWY_ALIGN double x[hn::MaxLanes(D())];
+  HWY_ALIGN double y[hn::MaxLanes(D())];
+  hn::Store(a, d, x);
+  hn::Store(b, d, y);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) x[i] = std::pow(x[i], y[i]);
+  return hn::Load(d, x);
+}
+template <class D, class V>
+HWY_INLINE V maximum(D, V a, V b) {
+  return hn::IfThenElse(hn::Or(hn::Ge(a, b), hn::IsNaN(a)), a, b);
+}
+template <class D, class V>
+HWY_INLINE V minimum(D, V a, V b) {
+  return hn::IfThenElse(hn::Or(hn::Le(a, b), hn::IsNaN(a)), a, b);
+}
+template <class D, class V>
+HWY_INLINE V less(D d, V a, V b) {
+  return one_where(d, hn::Lt(a, b));
+}
+template <class D, class V>
+HWY_INLINE V less_equal(D d, V a, V b) {
+  return one_where(d, hn::Le(a, b));
+}
+template <class D, class V>
+HWY_INLINE V greater(D d, V a, V b) {
+  return one_where(d, hn::Gt(a, b));
+}
+template <class D, class V>
+HWY_INLINE V greater_equal(D d, V a, V b) {
+  return one_where(d, hn::Ge(a, b));
+}
+template <class D, class V>
+HWY_INLINE V equal(D d, V a, V b) {
+  return one_where(d, hn::Eq(a, b));
+}
+template <class D, class V>
+HWY_INLINE V not_equal(D d, V a, V b) {
+  return one_where(d, hn::Ne(a, b));
+}
+
+// ---- ternary ----
+
+template <class D, class V>
+HWY_INLINE V where(D d, V a, V b, V c) {
+  return hn::IfThenElse(hn::Eq(a, hn::Zero(d)), c, b);
+}
+
+// ---- unary ----
+
+template <class D, class V>
+HWY_INLINE V neg(D, V a) {
+  return hn::Neg(a);
+}
+
+template <class D, class V>
+HWY_INLINE V exp(D d, V a) {
+  return exp_within(d, at_least(d, -746.0, at_most(d, 710.0, a)));
+}
+template <class D, class V>
+HWY_INLINE V expm1(D d, V a) {
+  return expm1_within(d, at_least(d, -40.0, at_most(d, 710.0, a)));
+}
+
+template <class D, class V>
+HWY_INLINE V log(D d, V a) {
+  const auto subnormal = hn::Lt(a, hn::Set(d, 0x1p-1022));
+  const auto parts = split_binary(d, hn::IfThenElse(subnormal, a * hn::Set(d, 0x1p54), a));
+  const V bias = hn::IfThenElse(subnormal, hn::Set(d, 0x1p52 + 1023 + 54), hn::Set(d, 0x1p52 + 1023));
+  const V k = exponent_value(d, parts.exponent, bias);
+  return log_special(d, a, log_of_parts(d, k, parts.m - hn::Set(d, 1.0), hn::Zero(d)));
+}
+
+template <class D, class V>
+HWY_INLINE V log1p(D d, V a) {
+  const hn::RebindToUnsigned<D> di;
+  const V one = hn::Set(d, 1.0);
+  const V u = one + a;
+  const V rounded = u - one;
+  const V lost = (one - (u - rounded)) + (a - rounded);  // 1 + a = u + lost
+  const auto parts = split_binary(d, u);
+  const V k = exponent_value(d, parts.exponent, hn::Set(d, 0x1p52 + 1023));
+  const auto near_one = hn::Eq(k, hn::Zero(d));
+  const V f = hn::IfThenElse(near_one, a, parts.m - one);
+  // log(u + lost) = log(u) + lost 2^-k / m, where 1 / m need only be good to 6 %; above 2^1000 `lost` does not count.
+  const V inverse = hn::BitCast(d, hn::ShiftLeft<52>(hn::Set(di, 2046) - parts.exponent));
+  const V correction = lost * inverse * (hn::Set(d, 1.0607) - f);
+  const auto ignore = hn::Or(near_one, hn::Gt(k, hn::Set(d, 1000.0)));
+  const V y = log_of_parts(d, k, f, hn::IfThenZeroElse(ignore, correction));
+  return hn::CopySign(log_special(d, u, y), a);
+}
+
+template <class D, class V>
+HWY_INLINE V sqrt(D, V a) {
+  return hn::Sqrt(a);
+}
+template <class D, class V>
+HWY_INLINE V square(D, V a) {
+  return a * a;
+}
+template <class D, class V>
+HWY_INLINE V abs(D, V a) {
+  return hn::Abs(a);
+}
+template <class D, class V>
+HWY_INLINE V sign(D d, V a) {
+  const V one = hn::Set(d, 1.0);
+  return hn::IfThenElse(hn::Or(hn::Gt(a, hn::Zero(d)), hn::Lt(a, hn::Zero(d))), hn::CopySign(one, a), a);
+}
+
+// expm1(2a) / (expm1(2a) + 2)
+template <class D, class V>
+HWY_INLINE V tanh(D d, V a) {
+  const V e = expm1_within(d, at_most(d, 40.0, hn::Abs(a + a)));
+  return hn::CopySign(e / (e + hn::Set(d, 2.0)), a);
+}
+
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V a) {
+  const V one = hn::Set(d, 1.0);
+  const V e = exp_of_minus_abs(d, a);
+  return hn::IfThenElse(hn::Ge(a, hn::Zero(d)), one, e) / (one + e);
+}
+
+// max(a, 0) + log(1 + e) with e = exp(-|a|) <= 1, which needs no reduction of 1 + e.
+template <class D, class V>
+HWY_INLINE V softplus(D d, V a) {
+  const V e = exp_of_minus_abs(d, a);
+  const V s = e / (hn::Set(d, 2.0) + e);
+  const V z = s * s;
+  const V log1p_e = hn::NegMulAdd(s, hn::NegMulAdd(z, polynomial(d, log_1_to_2_coefficients, z), e), e);
+  return hn::IfThenElseZero(hn::Gt(a, hn::Zero(d)), a) + log1p_e;
+}
+
+template <class D, class V>
+HWY_INLINE V stop_gradient(D, V a) {
+  return a;
+}
+
+}  // namespace kernel
+}  // namespace onestep::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
