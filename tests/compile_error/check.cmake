@@ -1,0 +1,17 @@
+# Runs COMPILER on FILE without producing anything. A FILE whose first line is `// error: REGEX` must be refused with a
+# message that matches it (compilers word theirs differently: `a|b`); any other file must be accepted without a warning.
+set(ENV{LC_ALL} C)  # gcc's messages with plain quotes
+execute_process(COMMAND ${COMPILER} -std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Wshadow -pedantic -Werror
+                        -I${INCLUDE} -isystem ${SYSTEM_INCLUDE} ${FILE}
+                RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+file(STRINGS ${FILE} first_line LIMIT_COUNT 1)
+if(first_line MATCHES "^// error: (.+)$")
+  set(expected "${CMAKE_MATCH_1}")
+  if(status EQUAL 0)
+    message(FATAL_ERROR "${FILE} compiles; it must be refused with \"${expected}\"")
+  elseif(NOT output MATCHES "${expected}")
+    message(FATAL_ERROR "${FILE} is refused, but not with \"${expected}\":\n${output}")
+  endif()
+elseif(NOT status EQUAL 0)
+  message(FATAL_ERROR "${FILE} must compile:\n${output}")
+endif()

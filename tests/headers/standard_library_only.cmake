@@ -1,0 +1,11 @@
+# Fails for a public header that includes anything but onestep/… and the standard library, whose headers are plain words.
+file(GLOB headers ${INCLUDE}/onestep/*.h)
+list(REMOVE_ITEM headers ${INCLUDE}/onestep/eigen.h)
+foreach(header IN LISTS headers)
+  file(STRINGS ${header} includes REGEX "^ *# *include ")
+  foreach(line IN LISTS includes)
+    if(NOT line MATCHES "include (<[a-z_0-9]+>|[<\"]onestep/[a-z_]+[.](h|def)[>\"])")
+      message(SEND_ERROR "${header}: ${line}")
+    endif()
+  endforeach()
+endforeach()
