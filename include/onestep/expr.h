@@ -26,7 +26,7 @@ class Expr {
   /// A constant with the entries of `array`, which are not copied (a view must stay valid as long as the function).
   Expr(const Array& array);
 
-  const Shape& shape() const;
+  Shape shape() const;
 
   // For the library: where the node lives. A number not yet used with anything else lives in no graph, an array in its own.
   Expr(std::shared_ptr<Graph> graph, std::int32_t id) : graph_(std::move(graph)), id_(id) {}

@@ -17,10 +17,8 @@ Expr::Expr(const Array& array) {
   id_ = graph_->add_constant(array);
 }
 
-const Shape& Expr::shape() const {
-  static const Shape number;
-  return graph_ ? graph_->node(id_).shape : number;
-}
+// A copy: a reference into the graph would dangle as soon as the next node is added.
+Shape Expr::shape() const { return graph_ ? graph_->node(id_).shape : Shape{}; }
 
 namespace {
 
