@@ -17,6 +17,7 @@ void dtrsm_(const char* side, const char* uplo, const char* transa, const char* 
 void dtrsv_(const char* uplo, const char* trans, const char* diag, const int* n, const double* a, const int* lda, double* x,
             const int* incx);
 void dpotrf_(const char* uplo, const int* n, double* a, const int* lda, int* info);
+void dgetrf_(const int* m, const int* n, double* a, const int* lda, int* ipiv, int* info);
 void dsytrf_(const char* uplo, const int* n, double* a, const int* lda, int* ipiv, double* work, const int* lwork,
              int* info);
 }
@@ -82,6 +83,14 @@ inline int potrf(Uplo uplo, std::size_t n, double* a, std::size_t lda) {
   const int in = detail::size(n), ia = detail::stride(lda);
   int info = 0;
   dpotrf_(&cu, &in, a, &ia, &info);
+  return info;
+}
+
+/// Returns LAPACK's info.
+inline int getrf(std::size_t n, double* a, std::size_t lda, int* pivots) {
+  const int in = detail::size(n), ia = detail::stride(lda);
+  int info = 0;
+  dgetrf_(&in, &in, a, &ia, pivots, &info);
   return info;
 }
 

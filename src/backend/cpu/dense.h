@@ -39,12 +39,10 @@ struct RowCut {
 };
 RowCut row_cut(std::size_t rows, std::size_t n);
 
-/// One thread: lower triangle of c = aᵀ diag(d) a + beta c. `scaled` has room for rows x n (unused when n is small: see
-/// block_scratch). With beta = 0, c is not read.
+/// One thread: lower triangle of c = aᵀ diag(d) a + beta c. `scaled` has room for rows x n (unused when d is null).
+/// With beta = 0, c is not read.
 void gram_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double beta, double* c,
                 std::size_t ldc, double* scaled);
-/// Doubles that `scaled` needs above.
-std::size_t block_scratch(std::size_t rows, std::size_t n);
 
 /// One thread: scaled (rows x n, packed) = diag(sqrt|d|) a, the rows with d < 0 moved behind the others.
 /// Returns the number of the others. A NaN in d makes a row of NaN.

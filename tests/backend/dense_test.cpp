@@ -1,0 +1,484 @@
+// Dense kernels against plain loops, at random shapes (0 and 1 among them) and at sizes on both sides of every threshold.
+#include "backend/cpu/dense.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "backend/cpu/blas.h"
+#include "backend/cpu/pool.h"
+
+namespace onestep::cpu {
+namespace {
+
+using Vector = std::vector<double>;
+constexpr double eps = std::numeric_limits<double>::epsilon();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+class Dense : public ::testing::Test {
+ protected:
+  std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
+  double normal() { return std::normal_distribution<double>()(random_); }
+  bool coin() { return below(2) == 1; }
+  Vector normals(std::size_t n) {
+    Vector v(n);
+    for (double& x : v) x = normal();
+    return v;
+  }
+  /// 0 and 1 often, otherwise anything up to `most`.
+  std::size_t dimension(std::size_t most) {
+    const std::size_t kind = below(6);
+    return kind < 2 ? kind : below(most) + 1;
+  }
+  Vector symmetric(std::size_t n) {
+    Vector a = normals(n * n);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < i; ++j) a[j * n + i] = a[i * n + j];
+    }
+    return a;
+  }
+  Vector positive_definite(std::size_t n) {
+    Vector a = symmetric(n);
+    for (std::size_t i = 0; i < n; ++i) a[i * n + i] = 2 * std::sqrt(static_cast<double>(n)) + std::fabs(a[i * n + i]);
+    return a;
+  }
+  Vector matrix_for(FactorKind kind, std::size_t n) {
+    if (kind == FactorKind::cholesky) return positive_definite(n);
+    if (kind == FactorKind::ldlt) return symmetric(n);
+    return normals(n * n);
+  }
+
+  BlasSerial serial_;
+  std::mt19937_64 random_{20230611};
+};
+
+/// Scratch of exactly the promised size, full of NaN: an address sanitizer sees one step past it, a test what is read too
+/// early.
+struct Scratch {
+  explicit Scratch(std::size_t size) : data(size, nan) {}
+  double* get() { return data.empty() ? nullptr : data.data(); }
+  Vector data;
+};
+
+double largest(const Vector& v) {
+  double most = 0;
+  for (const double x : v) most = std::max(most, std::fabs(x));
+  return most;
+}
+
+/// op(a) op(b) by three loops, and the same of absolute values as the scale for its rounding.
+void plain_product(bool ta, bool tb, std::size_t m, std::size_t n, std::size_t k, const Vector& a, std::size_t lda,
+                   const Vector& b, std::size_t ldb, Vector& out, Vector& scale) {
+  out.assign(m * n, 0);
+  scale.assign(m * n, 0);
+  for (std::size_t i = 0; i < m; ++i) {
+    for (std::size_t l = 0; l < k; ++l) {
+      for (std::size_t j = 0; j < n; ++j) {
+        const double term = (ta ? a[l * lda + i] : a[i * lda + l]) * (tb ? b[j * ldb + l] : b[l * ldb + j]);
+        out[i * n + j] += term;
+        scale[i * n + j] += std::fabs(term);
+      }
+    }
+  }
+}
+
+double tolerance(std::size_t terms, double scale) { return 4 * eps * (static_cast<double>(terms) + 4) * (scale + 1e-300); }
+
+/// The same bits with 1, 2 and 3 threads; `compute` returns what it computed.
+template <class F>
+void expect_same_bits(F compute) {
+  set_threads(1);
+  const Vector one = compute();
+  for (const int n : {2, 3}) {
+    set_threads(n);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const Vector other = compute();
+      ASSERT_EQ(one.size(), other.size());
+      if (!one.empty()) {
+        ASSERT_EQ(std::memcmp(one.data(), other.data(), one.size() * sizeof(double)), 0) << n << " threads";
+      }
+    }
+  }
+  set_threads(2);
+}
+
+TEST_F(Dense, GemmIsThreeLoops) {
+  for (int trial = 0; trial < 300; ++trial) {
+    const bool big = trial % 50 == 0, ta = coin(), tb = coin();
+    const std::size_t m = big ? 200 + below(200) : dimension(20), n = big ? 160 + below(200) : dimension(20);
+    const std::size_t k = big ? 100 + below(100) : dimension(40);
+    const std::size_t lda = (ta ? m : k) + below(3), ldb = (tb ? k : n) + below(3), ldc = n + below(3);
+    const double alpha = normal(), beta = coin() ? 0 : coin() ? 1 : normal();
+    const Vector a = normals((ta ? k : m) * lda), b = normals((tb ? n : k) * ldb);
+    Vector c = beta == 0 ? Vector(m * ldc, nan) : normals(m * ldc);
+    const Vector before = c;
+    Scratch scratch(gemm_scratch(m, n, k));
+    gemm(ta, tb, m, n, k, alpha, a.data(), lda, b.data(), ldb, beta, c.data(), ldc, scratch.get());
+    Vector plain, scale;
+    plain_product(ta, tb, m, n, k, a, lda, b, ldb, plain, scale);
+    for (std::size_t i = 0; i < m; ++i) {
+      for (std::size_t j = 0; j < n; ++j) {
+        const double kept = beta == 0 ? 0 : beta * before[i * ldc + j];
+        ASSERT_NEAR(c[i * ldc + j], alpha * plain[i * n + j] + kept,
+                    tolerance(k, std::fabs(alpha) * scale[i * n + j] + std::fabs(kept)));
+      }
+      for (std::size_t j = n; j < ldc; ++j) {
+        ASSERT_EQ(std::memcmp(&c[i * ldc + j], &before[i * ldc + j], sizeof(double)), 0) << "between the rows";
+      }
+    }
+  }
+}
+
+TEST_F(Dense, GemmOfLongSumsIsThreeLoops) {
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      const std::size_t m = 31, n = 17, k = 9001;
+      ASSERT_GT(gemm_scratch(m, n, k), 0u);
+      const Vector a = normals(m * k), b = normals(n * k);
+      Vector c(m * n, nan), plain, scale;
+      Scratch scratch(gemm_scratch(m, n, k));
+      gemm(ta, tb, m, n, k, 1, a.data(), ta ? m : k, b.data(), tb ? k : n, 0, c.data(), n, scratch.get());
+      plain_product(ta, tb, m, n, k, a, ta ? m : k, b, tb ? k : n, plain, scale);
+      for (std::size_t i = 0; i < m * n; ++i) ASSERT_NEAR(c[i], plain[i], tolerance(k, scale[i]));
+    }
+  }
+}
+
+TEST_F(Dense, GemmHasTheSameBitsForAnyNumberOfThreads) {
+  for (const auto& [m, n, k] : std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>{
+           {5, 7, 9}, {500, 400, 300}, {4000, 8, 100}, {8, 4000, 100}, {30, 20, 20000}, {1, 1, 3000000}}) {
+    const Vector a = normals(m * k), b = normals(k * n);
+    Scratch scratch(gemm_scratch(m, n, k));
+    expect_same_bits([&] {
+      Vector c(m * n, nan);
+      gemm(false, false, m, n, k, 1, a.data(), k, b.data(), n, 0, c.data(), n, scratch.get());
+      return c;
+    });
+  }
+}
+
+TEST_F(Dense, GemvIsTwoLoops) {
+  for (int trial = 0; trial < 300; ++trial) {
+    const bool tall = trial % 30 == 0, wide = trial % 30 == 1, ta = coin();
+    const std::size_t m = tall ? 3000 + below(3000) : wide ? 40 + below(20) : dimension(60);
+    const std::size_t n = tall ? 30 + below(30) : wide ? 2048 + below(2000) : dimension(60);
+    const std::size_t lda = n + below(3), in = ta ? m : n, out = ta ? n : m;
+    const double alpha = normal(), beta = coin() ? 0 : coin() ? 1 : normal();
+    const Vector a = normals(m * lda), x = normals(in);
+    Vector y = beta == 0 ? Vector(out, nan) : normals(out);
+    const Vector before = y;
+    Scratch scratch(gemv_scratch(ta, m, n));
+    gemv(ta, m, n, alpha, a.data(), lda, x.data(), beta, y.data(), scratch.get());
+    Vector plain, scale;
+    plain_product(ta, false, out, 1, in, a, lda, x, 1, plain, scale);
+    for (std::size_t i = 0; i < out; ++i) {
+      const double kept = beta == 0 ? 0 : beta * before[i];
+      ASSERT_NEAR(y[i], alpha * plain[i] + kept, tolerance(in, std::fabs(alpha) * scale[i] + std::fabs(kept)));
+    }
+  }
+}
+
+TEST_F(Dense, GemvHasTheSameBitsForAnyNumberOfThreads) {
+  for (const auto& [m, n] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {7, 5}, {20000, 30}, {30, 20000}, {700, 700}, {200000, 1}, {1, 200000}}) {
+    const Vector a = normals(m * n);
+    for (const bool ta : {false, true}) {
+      const Vector x = normals(ta ? m : n);
+      Scratch scratch(gemv_scratch(ta, m, n));
+      expect_same_bits([&] {
+        Vector y(ta ? n : m, nan);
+        gemv(ta, m, n, 1, a.data(), n, x.data(), 0, y.data(), scratch.get());
+        return y;
+      });
+    }
+  }
+}
+
+class Gram : public Dense {
+ protected:
+  /// aᵀ diag(d) a by loops, lower triangle, and its scale.
+  static void plain_gram(std::size_t rows, std::size_t n, const Vector& a, std::size_t lda, const Vector& d, Vector& out,
+                         Vector& scale) {
+    out.assign(n * n, 0);
+    scale.assign(n * n, 0);
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const double di = (d.empty() ? 1 : d[r]) * a[r * lda + i];
+        for (std::size_t j = 0; j <= i; ++j) {
+          out[i * n + j] += di * a[r * lda + j];
+          scale[i * n + j] += std::fabs(di * a[r * lda + j]);
+        }
+      }
+    }
+  }
+
+  void check(std::size_t rows, std::size_t n, Vector d) {
+    const bool mirror = coin();
+    const std::size_t lda = n + below(3), ldc = n + below(3);
+    const Vector a = normals(rows * lda);
+    Vector c(n * ldc, nan), plain, scale;
+    Scratch scratch(gram_scratch(rows, n));
+    gram(rows, n, a.data(), lda, d.empty() ? nullptr : d.data(), c.data(), ldc, mirror, scratch.get());
+    plain_gram(rows, n, a, lda, d, plain, scale);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j <= i; ++j) {
+        ASSERT_NEAR(c[i * ldc + j], plain[i * n + j], tolerance(rows, scale[i * n + j])) << rows << " x " << n;
+      }
+      for (std::size_t j = i + 1; j < n; ++j) {
+        if (mirror) {
+          ASSERT_EQ(c[i * ldc + j], c[j * ldc + i]);
+        } else {
+          ASSERT_TRUE(std::isnan(c[i * ldc + j])) << "the upper triangle is not ours";
+        }
+      }
+    }
+  }
+
+  Vector weights(std::size_t rows, int signs) {
+    Vector d = normals(rows);
+    for (double& x : d) x = signs == 0 ? x : signs * std::fabs(x);
+    return d;
+  }
+};
+
+TEST_F(Gram, IsThreeLoopsForWeightsOfAnySigns) {
+  for (int trial = 0; trial < 300; ++trial) {
+    const std::size_t rows = dimension(100), n = dimension(40);
+    check(rows, n, trial % 4 == 3 ? Vector{} : weights(rows, trial % 4 - 1));
+  }
+}
+
+TEST_F(Gram, IsThreeLoopsWhereRowsAreCutIntoChunks) {
+  for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{{3001, 60}, {1700, 130}, {2500, 300}}) {
+    ASSERT_GT(row_cut(rows, n).chunks, 1u);
+    for (const int signs : {-1, 0, 1}) check(rows, n, weights(rows, signs));
+    check(rows, n, {});
+  }
+}
+
+TEST_F(Gram, IsThreeLoopsWhereTheResultIsTiled) {
+  for (const auto& [rows, n] :
+       std::vector<std::pair<std::size_t, std::size_t>>{{0, 400}, {1, 401}, {450, 520}, {900, 430}}) {
+    ASSERT_TRUE(row_cut(rows, n).tiled);
+    for (const int signs : {-1, 0, 1}) check(rows, n, weights(rows, signs));
+    check(rows, n, {});
+  }
+}
+
+TEST_F(Gram, HasTheSameBitsForAnyNumberOfThreads) {
+  for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {100, 5}, {30000, 12}, {5000, 100}, {3000, 300}, {900, 500}, {500, 1030}}) {
+    const Vector a = normals(rows * n), d = normals(rows);
+    Scratch scratch(gram_scratch(rows, n));
+    expect_same_bits([&] {
+      Vector c(n * n, nan);
+      gram(rows, n, a.data(), n, d.data(), c.data(), n, true, scratch.get());
+      return c;
+    });
+  }
+}
+
+TEST_F(Gram, CarriesNanAndInfinityOfTheWeights) {
+  for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{{20, 3}, {3001, 60}, {450, 520}}) {
+    const Vector a = normals(rows * n);
+    for (const double bad : {nan, inf, -inf}) {
+      Vector d = normals(rows), c(n * n, 0);
+      d[rows - 3] = bad;
+      Scratch scratch(gram_scratch(rows, n));
+      gram(rows, n, a.data(), n, d.data(), c.data(), n, true, scratch.get());
+      for (const double x : c) ASSERT_FALSE(std::isfinite(x));
+    }
+  }
+}
+
+TEST_F(Gram, ScratchIsOneBlockAndFewPartialsNeverACopy) {
+  constexpr double mb = 8.0 / (1 << 20);
+  EXPECT_LE(static_cast<double>(gram_scratch(20000, 1000)) * mb, 16);
+  for (const std::size_t n : {1u, 10u, 50u, 100u, 200u, 300u, 399u}) {
+    EXPECT_LE(static_cast<double>(gram_scratch(10'000'000, n)) * mb, 24) << n;
+  }
+  EXPECT_EQ(gram_scratch(0, 0), 0u);
+}
+
+TEST_F(Gram, PiecesOfABlockAddUpToGram) {
+  const std::size_t rows = 300, n = 450;
+  const Vector a = normals(rows * n), d = normals(rows);
+  Vector scaled(rows * n, nan), again(rows * n, nan), one(n * n, 2), tiled(n * n, 2), block(n * n, 2), plain, scale;
+  const std::size_t nonnegative = scale_block(rows, n, a.data(), n, d.data(), scaled.data());
+  EXPECT_EQ(nonnegative, static_cast<std::size_t>(std::count_if(d.begin(), d.end(), [](double x) { return x >= 0; })));
+  EXPECT_EQ(parallel_scale_block(rows, n, a.data(), n, d.data(), again.data()), nonnegative);
+  EXPECT_EQ(scaled, again);
+  syrk_block(rows, n, scaled.data(), n, nonnegative, 0.5, one.data(), n);
+  tiled_syrk_block(rows, n, scaled.data(), n, nonnegative, 0.5, tiled.data(), n);
+  gram_block(rows, n, a.data(), n, d.data(), 0.5, block.data(), n, scaled.data());
+  plain_gram(rows, n, a, n, d, plain, scale);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      const std::size_t ij = i * n + j;
+      for (const Vector& c : {one, tiled, block}) ASSERT_NEAR(c[ij], 1 + plain[ij], tolerance(rows, 1 + scale[ij]));
+    }
+  }
+}
+
+class Factors : public Dense, public ::testing::WithParamInterface<FactorKind> {
+ protected:
+  bool factor_of(std::size_t n, Vector& a) {
+    pivots_.assign(n, -1000000);
+    Scratch scratch(factor_scratch(GetParam(), n));
+    return factor(GetParam(), n, a.data(), GetParam() == FactorKind::cholesky ? nullptr : pivots_.data(), scratch.get());
+  }
+  void expect_spoiled(std::size_t n, const Vector& f) {
+    for (const std::size_t nrhs : {1u, 3u}) {
+      Vector b(n * nrhs, 1.0);
+      solve(GetParam(), false, n, f.data(), pivots_.data(), b.data(), nrhs);
+      for (const double x : b) ASSERT_TRUE(std::isnan(x));
+    }
+    EXPECT_TRUE(std::isnan(logdet(GetParam(), n, f.data(), pivots_.data())));
+  }
+  std::vector<int> pivots_;
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, Factors, ::testing::Values(FactorKind::cholesky, FactorKind::lu, FactorKind::ldlt),
+                         [](const auto& kind) {
+                           return kind.param == FactorKind::cholesky ? "cholesky"
+                                  : kind.param == FactorKind::lu     ? "lu"
+                                                                     : "ldlt";
+                         });
+
+TEST_P(Factors, SolveBackwardStably) {
+  for (int trial = 0; trial < 240; ++trial) {
+    const std::size_t n = trial % 60 == 0 ? 512 + below(120) : trial % 20 == 0 ? 100 + below(80) : dimension(40);
+    const std::size_t nrhs = trial % 60 == 0 ? 1 + below(70) : dimension(9);
+    const bool transposed = coin();
+    const Vector a = matrix_for(GetParam(), n), b = normals(n * nrhs);
+    Vector f = a, x = b, ax, scale;
+    if (GetParam() != FactorKind::lu) {
+      for (std::size_t i = 0; i < n; ++i)
+        std::fill_n(f.begin() + static_cast<std::ptrdiff_t>(i * n + i + 1), n - i - 1, nan);
+    }
+    ASSERT_TRUE(factor_of(n, f)) << n;
+    solve(GetParam(), transposed, n, f.data(), pivots_.data(), x.data(), nrhs);
+    plain_product(transposed, false, n, nrhs, n, a, n, x, nrhs, ax, scale);
+    const double size = static_cast<double>(n) * largest(a) * largest(x) + largest(b);
+    for (std::size_t i = 0; i < n * nrhs; ++i)
+      ASSERT_NEAR(ax[i], b[i], 20 * eps * (static_cast<double>(n) + 10) * size) << n;
+  }
+}
+
+TEST_P(Factors, HaveTheSameBitsForAnyNumberOfThreads) {
+  for (const auto& [n, nrhs] : std::vector<std::pair<std::size_t, std::size_t>>{{30, 3}, {200, 500}, {700, 1}, {530, 70}}) {
+    const Vector a = matrix_for(GetParam(), n), b = normals(n * nrhs);
+    expect_same_bits([&] {
+      Vector f = a, x = b;
+      EXPECT_TRUE(factor_of(n, f));
+      solve(GetParam(), false, n, f.data(), pivots_.data(), x.data(), nrhs);
+      x.insert(x.end(), f.begin(), f.end());
+      return x;
+    });
+  }
+}
+
+TEST_P(Factors, RefuseWhatIsNotFiniteWhereverItStands) {
+  for (const std::size_t n : {1u, 2u, 7u, 40u, 150u, 600u}) {
+    for (const double bad : {nan, inf, -inf}) {
+      for (int trial = 0; trial < (n < 500 ? 8 : 2); ++trial) {
+        Vector f = matrix_for(GetParam(), n);
+        const std::size_t i = below(n), j = below(i + 1);
+        f[i * n + j] = bad;
+        ASSERT_FALSE(factor_of(n, f)) << bad << " at " << i << ", " << j << " of " << n;
+        if (trial == 0) expect_spoiled(n, f);
+      }
+    }
+  }
+}
+
+TEST_P(Factors, RefuseASingularMatrix) {
+  for (const std::size_t n : {1u, 2u, 6u, 50u, 560u}) {
+    Vector zero(n * n, 0.0);
+    ASSERT_FALSE(factor_of(n, zero)) << n;
+    expect_spoiled(n, zero);
+    Vector missing = matrix_for(GetParam(), n);
+    for (std::size_t i = 0; i < n; ++i) missing[i * n + n / 2] = missing[(n / 2) * n + i] = 0;
+    ASSERT_FALSE(factor_of(n, missing)) << n;
+    expect_spoiled(n, missing);
+  }
+}
+
+TEST_P(Factors, SurviveEntriesThatOverflowOnTheWay) {
+  for (const std::size_t n : {3u, 20u, 100u, 600u}) {
+    Vector f = matrix_for(GetParam(), n);
+    for (double& x : f) x = std::copysign(1.7e308, x);
+    if (factor_of(n, f)) {
+      EXPECT_TRUE(std::isfinite(logdet(GetParam(), n, f.data(), pivots_.data())));
+    } else {
+      expect_spoiled(n, f);
+    }
+  }
+}
+
+TEST_P(Factors, NanOnTheRightStaysNan) {
+  const std::size_t n = 30;
+  Vector f = matrix_for(GetParam(), n);
+  ASSERT_TRUE(factor_of(n, f));
+  Vector b = normals(n), many = normals(n * 4);
+  b[11] = nan;
+  many[11 * 4 + 2] = nan;
+  solve(GetParam(), false, n, f.data(), pivots_.data(), b.data(), 1);
+  solve(GetParam(), false, n, f.data(), pivots_.data(), many.data(), 4);
+  EXPECT_TRUE(std::any_of(b.begin(), b.end(), [](double x) { return std::isnan(x); }));
+  for (std::size_t i = 0; i < n; ++i) {
+    EXPECT_EQ(std::isnan(many[i * 4 + 2]), std::isnan(b[i]));
+    for (const std::size_t j : {0u, 1u, 3u}) EXPECT_TRUE(std::isfinite(many[i * 4 + j]));
+  }
+}
+
+TEST_P(Factors, LogdetIsThatOfAMatrixBuiltFromKnownFactors) {
+  // a = l diag(s) lᵀ with unit lower l: log |det a| = Σ log |s|; l is kept well conditioned.
+  for (const std::size_t n : {0u, 1u, 2u, 3u, 5u, 24u, 90u, 530u}) {
+    Vector l(n * n, 0.0), ls(n * n, 0.0), s = normals(n), a, scale;
+    double expected = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (GetParam() == FactorKind::cholesky) s[i] = std::fabs(s[i]);
+      s[i] += std::copysign(0.1, s[i]);
+      expected += std::log(std::fabs(s[i]));
+      for (std::size_t j = 0; j <= i; ++j) {
+        l[i * n + j] = i == j ? 1 : normal() / static_cast<double>(n);
+        ls[i * n + j] = l[i * n + j] * s[j];
+      }
+    }
+    plain_product(false, true, n, n, n, ls, n, l, n, a, scale);
+    ASSERT_TRUE(factor_of(n, a));
+    EXPECT_NEAR(logdet(GetParam(), n, a.data(), pivots_.data()), expected, 1e-11 * (static_cast<double>(n) + 1)) << n;
+  }
+}
+
+TEST_F(Dense, CholeskyRefusesAnIndefiniteMatrixWhereverItShows) {
+  for (const std::size_t n : {1u, 5u, 100u, 600u}) {
+    for (const std::size_t at : {std::size_t{0}, n / 2, n - 1}) {
+      Vector a = positive_definite(n);
+      a[at * n + at] = -1;
+      EXPECT_FALSE(factor(FactorKind::cholesky, n, a.data(), nullptr, nullptr)) << n << " at " << at;
+    }
+  }
+}
+
+TEST_F(Dense, LogdetOfTwoByTwoBlocks) {
+  // No 1 x 1 pivot is possible here: det [[0, q], [q, 0]] = -q².
+  Vector a = {0, 3, 0, 0, 3, 0, 0, 0, 0, 0, 0, 5, 0, 0, 5, 0};
+  std::vector<int> pivots(4);
+  Scratch scratch(factor_scratch(FactorKind::ldlt, 4));
+  ASSERT_TRUE(factor(FactorKind::ldlt, 4, a.data(), pivots.data(), scratch.get()));
+  EXPECT_NEAR(logdet(FactorKind::ldlt, 4, a.data(), pivots.data()), std::log(225.0), 1e-14);
+  Vector b = {3, 6, 5, 10};
+  solve(FactorKind::ldlt, false, 4, a.data(), pivots.data(), b.data(), 1);
+  EXPECT_EQ(b, (Vector{2, 1, 2, 1}));
+}
+
+}  // namespace
+}  // namespace onestep::cpu
