@@ -30,7 +30,7 @@ Values entries_of(const Array& array) {
 
 void check_inputs(const Function& f, std::span<const Array> inputs) {
   if (inputs.size() != f.inputs().size())
-    throw Error(fmt::format("[run] the function takes {} inputs, {} were given", f.inputs().size(), inputs.size()));
+    throw Error(fmt::format("[run] {} inputs are bound, the function has {}", inputs.size(), f.inputs().size()));
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].shape() != f.inputs()[i].shape)
       throw Error(fmt::format("[run] input {} has shape {}, the function was traced for {}", f.inputs()[i].name,
