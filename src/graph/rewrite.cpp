@@ -165,7 +165,7 @@ Maybe rewrite_mul(const Site& s, const Shape& result) {
   if (is(b, Op::mul)) {
     const Scale inner = scale_kind(arg(b, 0));
     const Scale both = kind == Scale::number ? inner : kind;
-    if (both != Scale::number && (inner == both || inner == Scale::number)) {
+    if (inner != Scale::none && both != Scale::number && (inner == both || inner == Scale::number)) {
       const std::int64_t n = result[both == Scale::by_row ? 0 : 1];
       const Expr d = scale_vector(a, n) * scale_vector(arg(b, 0), n);
       return (both == Scale::by_row ? column(d, result) : broadcast(d, result)) * arg(b, 1);
