@@ -257,7 +257,7 @@ HWY_INLINE V equal(D d, V a, V b) {
 }
 template <class D, class V>
 HWY_INLINE V not_equal(D d, V a, V b) {
-  return one_where(d, hn::Ne(a, b));
+  return hn::IfThenZeroElse(hn::Eq(a, b), hn::Set(d, 1.0));  // Ne is false for NaN on AVX
 }
 
 // ---- ternary ----
