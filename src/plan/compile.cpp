@@ -1,0 +1,299 @@
+// From a schedule to a program: row loops and single instructions in order, and the buffers they need.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "graph/rules.h"
+#include "plan/schedule.h"
+
+namespace onestep::detail {
+namespace {
+
+constexpr int for_ever = std::numeric_limits<int>::max();
+
+class Compiler {
+ public:
+  Compiler(const Function& function, const std::vector<int>& levels)
+      : graph_(*function.graph()), results_(ids_of(function)), schedule_(graph_, results_, levels) {
+    program_.graph = function.graph();
+    program_.inputs.assign(function.inputs().begin(), function.inputs().end());
+    program_.levels = levels.empty() ? std::vector<int>(program_.inputs.size(), 0) : levels;
+    buffer_of_.assign(static_cast<std::size_t>(graph_.size()), no_buffer);
+    find_stored();
+    find_lower_only();
+    emit();
+    for (const Id id : results_) add_result(id);
+    find_lifetimes();
+  }
+  Program take() { return std::move(program_); }
+
+ private:
+  static std::vector<Id> ids_of(const Function& function) {
+    std::vector<Id> ids;
+    for (const Expr& e : function.outputs()) ids.push_back(e.id());
+    return ids;
+  }
+  static std::size_t at(Id id) { return static_cast<std::size_t>(id); }
+  bool scheduled(Id id) const { return schedule_[id].role >= Role::row; }
+
+  // Values read outside the loop that makes them need memory of their own; the others live in tiles.
+  void find_stored() {
+    stored_.assign(static_cast<std::size_t>(graph_.size()), false);
+    for (Id id = 0; id < graph_.size(); ++id) {
+      if (!scheduled(id)) continue;
+      if (schedule_[id].role != Role::row) stored_[at(id)] = true;
+      const std::vector<Id> read = schedule_.reads(id);
+      for (std::size_t i = 0; i < read.size(); ++i)
+        if (!(schedule_.together(id, read[i]) && schedule_.by_rows(id, i))) stored_[at(read[i])] = true;
+    }
+    for (const Id id : results_) stored_[at(result_root(id))] = true;
+  }
+
+  // A symmetric product whose readers look at its lower triangle only is not mirrored.
+  void find_lower_only() {
+    needs_upper_.assign(static_cast<std::size_t>(graph_.size()), false);
+    for (const Id id : results_) needs_upper_[at(result_root(id))] = true;
+    for (Id id = graph_.size() - 1; id >= 0; --id) {
+      if (!scheduled(id)) continue;
+      const Op op = graph_.node(id).op;
+      const bool lower_reader =
+          op == Op::cholesky || op == Op::ldlt || (schedule_.adds_diagonal(id) && !needs_upper_[at(id)]);
+      if (!lower_reader)
+        for (const Id r : schedule_.reads(id)) needs_upper_[at(r)] = true;
+    }
+  }
+
+  Id result_root(Id id) const {
+    const Id root = schedule_[id].root;
+    return schedule_.repeats_number(root) ? schedule_[graph_.args(root)[0]].root : root;
+  }
+
+  void add_result(Id id) {
+    program_.results.push_back(
+        {buffer(result_root(id)), graph_.node(id).shape, schedule_.repeats_number(schedule_[id].root)});
+  }
+
+  Buffer buffer(Id root) {
+    Buffer& b = buffer_of_[at(root)];
+    if (b != no_buffer) return b;
+    const Node& n = graph_.node(root);
+    BufferInfo info;
+    info.entries = static_cast<std::size_t>(n.shape.size());
+    if (n.op == Op::input) {
+      info.storage = Storage::input;
+      info.index = n.attr.i;
+    } else if (n.op == Op::constant) {
+      info.storage = Storage::constant;
+      info.index = static_cast<std::int64_t>(program_.constants.size());
+      program_.constants.push_back(graph_.constant(n.attr.i).contiguous());
+    } else if (n.op == Op::scalar) {
+      info.storage = Storage::literal;
+      info.index = static_cast<std::int64_t>(program_.literals.size());
+      program_.literals.push_back(n.attr.value);
+    } else if (is_factor(n.op)) {
+      info.entries = factor_entries(n.shape[0]);
+    }
+    program_.buffers.push_back(info);
+    return b = static_cast<Buffer>(program_.buffers.size() - 1);
+  }
+
+  // Groups by level, time and number of rows; whole instructions stand alone.
+  void emit() {
+    std::map<std::tuple<int, int, std::int64_t>, std::vector<Id>> groups;
+    for (Id id = 0; id < graph_.size(); ++id) {
+      if (!scheduled(id)) continue;
+      const Slot& s = schedule_[id];
+      groups[{s.level, s.time, s.role == Role::whole ? -1 : s.rows}].push_back(id);
+    }
+    for (const auto& [key, members] : groups) {
+      if (std::get<2>(key) < 0)
+        for (const Id id : members) emit_whole(id);
+      else
+        emit_loop(members);
+    }
+  }
+
+  double flops(Id id) const {
+    const auto mutable_graph = std::const_pointer_cast<Graph>(program_.graph);
+    return info(graph_.node(id).op).flops(site_of(mutable_graph->expr(id)), graph_.node(id).shape);
+  }
+
+  void emit_whole(Id id) {
+    const Node& n = graph_.node(id);
+    Instruction out;
+    out.op = n.op;
+    out.attr = n.attr;
+    out.shape = n.shape;
+    out.level = schedule_[id].level;
+    out.flops = flops(id);
+    const std::vector<Id> read = schedule_.reads(id);
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      out.args.push_back(buffer(read[i]));
+      const bool vector_of_diagonal = i == 1 && schedule_.adds_diagonal(id);
+      const Id a = graph_.args(id)[i];
+      out.arg_shapes.push_back(graph_.node(vector_of_diagonal ? graph_.args(a)[0] : a).shape);
+      if (vector_of_diagonal) out.scalar_diagonal = schedule_.reads_number(id, i);
+    }
+    if (n.op == Op::solve || n.op == Op::logdet) out.factor = graph_.node(read[0]).op;
+    if (n.op == Op::call) out.foreign = graph_.foreign(n.attr.i).get();
+    out.out = buffer(id);
+    program_.code.push_back(std::move(out));
+  }
+
+  void emit_loop(const std::vector<Id>& members) {
+    Instruction out;
+    out.level = schedule_[members.front()].level;
+    out.loop.rows = schedule_[members.front()].rows;
+    // Where each tile is read last, so that its place can be taken again.
+    std::map<Id, std::size_t> last_read;
+    for (std::size_t k = 0; k < members.size(); ++k)
+      for (const Id r : schedule_.reads(members[k])) last_read[r] = k;
+    std::map<Id, std::int32_t> tile_of;
+    std::multimap<std::int64_t, std::int32_t> free_tiles;  // by width
+    for (std::size_t k = 0; k < members.size(); ++k) {
+      const Id id = members[k];
+      RowOp op = row_op(id, tile_of);
+      if (!stored_[at(id)]) {
+        const std::int64_t columns = columns_of(id);
+        auto found = free_tiles.find(columns);
+        if (found == free_tiles.end()) {
+          out.loop.tile_columns.push_back(columns);
+          found = free_tiles.emplace(columns, static_cast<std::int32_t>(out.loop.tile_columns.size() - 1));
+        }
+        tile_of[id] = found->second;
+        free_tiles.erase(found);
+      }
+      op.out = operand(id, columns_of(id), tile_of);
+      std::vector<Id> read = schedule_.reads(id);
+      std::ranges::sort(read);
+      read.erase(std::ranges::unique(read).begin(), read.end());
+      for (const Id r : read)
+        if (tile_of.contains(r) && last_read[r] == k) free_tiles.emplace(columns_of(r), tile_of[r]);
+      out.loop.ops.push_back(op);
+      out.flops += flops(id);
+    }
+    program_.code.push_back(std::move(out));
+  }
+
+  std::int64_t columns_of(Id id) const { return graph_.node(id).shape.rank() == 2 ? graph_.node(id).shape[1] : 1; }
+
+  RowOperand operand(Id root, std::int64_t columns, const std::map<Id, std::int32_t>& tile_of) {
+    const auto tile = tile_of.find(root);
+    if (tile != tile_of.end()) return {RowOperand::Kind::tile, tile->second, columns};
+    return {RowOperand::Kind::rows, buffer(root), columns};
+  }
+
+  RowOp row_op(Id id, const std::map<Id, std::int32_t>& tile_of) {
+    using Kind = RowOp::Kind;
+    const Node& n = graph_.node(id);
+    const std::vector<Id> read = schedule_.reads(id);
+    const std::span<const Id> args = graph_.args(id);
+    const auto rows = [&](std::size_t i) { return operand(read[i], columns_of(args[i]), tile_of); };
+    const auto whole = [&](std::size_t i) {
+      return RowOperand{RowOperand::Kind::whole, buffer(read[i]), columns_of(args[i])};
+    };
+    RowOp op;
+    op.op = n.op;
+    switch (n.op) {
+      case Op::broadcast:
+        if (schedule_.repeats_number(id)) {
+          op.kind = Kind::fill;
+          op.args[0] = {RowOperand::Kind::number, buffer(read[0]), 1};
+        } else if (schedule_.by_rows(id, 0)) {
+          op.kind = Kind::expand_column;
+          op.args[0] = rows(0);
+        } else {
+          op.kind = Kind::expand_row;
+          op.args[0] = whole(0);
+        }
+        return op;
+      case Op::matmul:
+        op.kind = n.attr.i != 0 ? Kind::transposed_product : Kind::product;
+        op.flag = n.attr.j != 0;
+        op.args[0] = rows(0);
+        op.args[1] = n.attr.i != 0 ? rows(1) : whole(1);
+        return op;
+      case Op::gram: {
+        op.kind = Kind::gram;
+        op.flag = needs_upper_[at(id)];
+        op.args[0] = rows(0);
+        const Id weight = args[1];
+        const bool ones = schedule_.repeats_number(weight) && graph_.node(graph_.args(weight)[0]).op == Op::scalar &&
+                          graph_.node(graph_.args(weight)[0]).attr.value == 1.0;
+        if (!ones) op.args[1] = rows(1);
+        return op;
+      }
+      case Op::sum:
+      case Op::max: {
+        const bool is_sum = n.op == Op::sum;
+        const bool matrix = graph_.node(args[0]).shape.rank() == 2;
+        op.kind = n.attr.i == 1             ? (is_sum ? Kind::sum_rows : Kind::max_rows)
+                  : n.attr.i == 0 && matrix ? (is_sum ? Kind::sum_down : Kind::max_down)
+                                            : (is_sum ? Kind::sum_all : Kind::max_all);
+        op.args[0] = rows(0);
+        return op;
+      }
+      default:
+        op.kind = Kind::elementwise;
+        for (std::size_t i = 0; i < read.size(); ++i)
+          op.args[i] = schedule_.reads_number(id, i) ? RowOperand{RowOperand::Kind::number, buffer(read[i]), 1} : rows(i);
+        return op;
+    }
+  }
+
+  // From where to where each buffer is in use. What a later level reads is kept for ever.
+  void find_lifetimes() {
+    std::vector<int> level(program_.buffers.size(), -1);
+    const auto write = [&](Buffer b, int when, int l) {
+      BufferInfo& info = program_.buffers[static_cast<std::size_t>(b)];
+      info.first = info.last = when;
+      level[static_cast<std::size_t>(b)] = l;
+    };
+    const auto read = [&](Buffer b, int when, int l) {
+      BufferInfo& info = program_.buffers[static_cast<std::size_t>(b)];
+      if (info.storage != Storage::arena) return;
+      info.last = level[static_cast<std::size_t>(b)] < l ? for_ever : std::max(info.last, when);
+    };
+    for (std::size_t k = 0; k < program_.code.size(); ++k) {
+      const Instruction& i = program_.code[k];
+      const int when = static_cast<int>(k);
+      if (!i.is_loop()) write(i.out, when, i.level);
+      for (const RowOp& op : i.loop.ops)
+        if (op.out.kind == RowOperand::Kind::rows) write(op.out.index, when, i.level);
+    }
+    for (std::size_t k = 0; k < program_.code.size(); ++k) {
+      const Instruction& i = program_.code[k];
+      const int when = static_cast<int>(k);
+      for (const Buffer b : i.args) read(b, when, i.level);
+      for (const RowOp& op : i.loop.ops)
+        for (const RowOperand& a : op.args)
+          if (a.kind != RowOperand::Kind::none && a.kind != RowOperand::Kind::tile) read(a.index, when, i.level);
+    }
+    for (const Result& r : program_.results) read(r.buffer, for_ever, for_ever);
+  }
+
+  const Graph& graph_;
+  std::vector<Id> results_;
+  Schedule schedule_;
+  Program program_;
+  std::vector<Buffer> buffer_of_;
+  std::vector<bool> stored_;
+  std::vector<bool> needs_upper_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, const Backend& backend) {
+  Program program = Compiler(function, levels).take();
+  for (Instruction& i : program.code) {
+    i.backend = backend.prepare(i);
+    program.shared_scratch = std::max(program.shared_scratch, i.backend->shared_scratch);
+    program.worker_scratch = std::max(program.worker_scratch, i.backend->worker_scratch);
+    program.most_workers = std::max(program.most_workers, i.backend->most_workers);
+  }
+  pack_buffers(program);
+  return std::make_shared<const Program>(std::move(program));
+}
+
+}  // namespace onestep::detail

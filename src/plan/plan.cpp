@@ -1,0 +1,188 @@
+// The public plan and its workspace, and the loop that runs the instructions.
+#include "onestep/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "graph/rules.h"
+#include "plan/program.h"
+
+namespace onestep {
+namespace detail {
+
+// One aligned block: the arena, then scratch.
+struct WorkspaceState {
+  explicit WorkspaceState(std::shared_ptr<const Program> its_program);
+
+  std::shared_ptr<const Program> program;
+  std::size_t workers;
+  std::size_t entries;
+  std::size_t worker_stride;
+  struct Free {
+    void operator()(double* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+  std::unique_ptr<double[], Free> memory;
+  std::vector<double*> address;            // of each buffer
+  std::vector<std::vector<double>> dense;  // copies of strided inputs
+  std::vector<std::uint8_t> failed;        // by instruction
+  bool constants_done = false;
+  bool ran = false;
+};
+
+namespace {
+std::size_t padded(std::size_t entries) { return (entries + 7) / 8 * 8; }
+std::size_t workers_of(const Program& p) {
+  return std::max<std::size_t>(1, std::min(p.most_workers, cpu_backend().workers()));
+}
+std::size_t entries_of(const Program& p, std::size_t workers) {
+  return padded(p.arena_entries) + padded(p.shared_scratch) + workers * padded(p.worker_scratch);
+}
+}  // namespace
+
+WorkspaceState::WorkspaceState(std::shared_ptr<const Program> its_program)
+    : program(std::move(its_program)),
+      workers(workers_of(*program)),
+      entries(entries_of(*program, workers)),
+      worker_stride(padded(program->worker_scratch)),
+      memory(
+          static_cast<double*>(::operator new[](std::max<std::size_t>(entries, 1) * sizeof(double), std::align_val_t{64}))),
+      address(program->buffers.size()),
+      dense(program->inputs.size()),
+      failed(program->code.size()) {
+  for (std::size_t b = 0; b < address.size(); ++b) {
+    const BufferInfo& info = program->buffers[b];
+    const auto index = static_cast<std::size_t>(info.index);
+    switch (info.storage) {
+      case Storage::arena:
+        address[b] = memory.get() + info.offset;
+        break;
+      // Constants and literals are never written: the frame has one kind of pointer for all.
+      case Storage::constant:
+        address[b] = const_cast<double*>(program->constants[index].data());
+        break;
+      case Storage::literal:
+        address[b] = const_cast<double*>(&program->literals[index]);
+        break;
+      case Storage::input:
+        break;
+    }
+  }
+}
+
+}  // namespace detail
+
+Workspace::Workspace(std::shared_ptr<const detail::Program> program)
+    : state_(std::make_unique<detail::WorkspaceState>(std::move(program))) {}
+Workspace::Workspace(Workspace&&) noexcept = default;
+Workspace& Workspace::operator=(Workspace&&) noexcept = default;
+Workspace::~Workspace() = default;
+
+bool Workspace::failed() const {
+  return std::ranges::any_of(state_->failed, [](std::uint8_t f) { return f != 0; });
+}
+std::size_t Workspace::bytes() const { return state_->entries * sizeof(double); }
+void Workspace::poison() {
+  std::fill_n(state_->memory.get(), state_->entries, std::numeric_limits<double>::quiet_NaN());
+  state_->constants_done = state_->ran = false;
+}
+
+Plan::Plan(const Function& function, const PlanOptions& options) {
+  if (!options.levels.empty()) {
+    if (options.levels.size() != function.inputs().size())
+      throw Error(fmt::format("[Plan] {} levels for {} inputs", options.levels.size(), function.inputs().size()));
+    for (const int level : options.levels)
+      if (level < 0) throw Error(fmt::format("[Plan] level {} is negative; levels begin at 0", level));
+  }
+  program_ = detail::compile(detail::hoist_products(function, options.levels), options.levels, detail::cpu_backend());
+}
+
+Workspace Plan::workspace() const { return Workspace(program_); }
+
+std::size_t Plan::workspace_bytes() const {
+  return detail::entries_of(*program_, detail::workers_of(*program_)) * sizeof(double);
+}
+
+namespace {
+
+// Entries of a strided array, row by row.
+void copy_dense(const Array& from, double* to) {
+  const auto columns = from.shape().rank() == 2 ? from.shape()[1] : 1;
+  for (std::int64_t i = 0; i < from.shape()[0]; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) *to++ = from.data()[i * from.row_stride() + j * from.column_stride()];
+}
+
+}  // namespace
+
+void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs,
+               int changed) const {
+  detail::WorkspaceState& state = *workspace.state_;
+  const detail::Program& program = *program_;
+  if (state.program != program_) throw Error("[run] the workspace belongs to another plan; make one with plan.workspace()");
+  if (inputs.size() != program.inputs.size())
+    throw Error(fmt::format("[run] {} inputs are bound, the function has {}", inputs.size(), program.inputs.size()));
+  if (outputs.size() != program.results.size())
+    throw Error(fmt::format("[run] memory for {} results, the function has {}", outputs.size(), program.results.size()));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].shape() != program.inputs[i].shape)
+      throw Error(fmt::format("[run] input {} has shape {}, the function was traced for {}", program.inputs[i].name,
+                              to_string(inputs[i].shape()), to_string(program.inputs[i].shape)));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (static_cast<std::int64_t>(outputs[i].size()) != program.results[i].shape.size())
+      throw Error(fmt::format("[run] result {} has shape {}, memory for {} entries was given", i,
+                              to_string(program.results[i].shape), outputs[i].size()));
+
+  const int from_level = !state.constants_done ? -1 : !state.ran ? 0 : changed;
+  for (std::size_t b = 0; b < state.address.size(); ++b) {
+    const detail::BufferInfo& info = program.buffers[b];
+    if (info.storage != detail::Storage::input) continue;
+    const auto i = static_cast<std::size_t>(info.index);
+    if (inputs[i].is_contiguous()) {
+      state.address[b] = const_cast<double*>(inputs[i].data());  // inputs are never written
+      continue;
+    }
+    const bool first = state.dense[i].empty();
+    if (first) state.dense[i].resize(static_cast<std::size_t>(inputs[i].size()));
+    if (first || program.levels[i] >= from_level) copy_dense(inputs[i], state.dense[i].data());
+    state.address[b] = state.dense[i].data();
+  }
+
+  double* const scratch = state.memory.get() + detail::padded(program.arena_entries);
+  const detail::Frame frame{state.address.data(), scratch, scratch + detail::padded(program.shared_scratch),
+                            state.worker_stride, state.workers};
+  detail::cpu_backend().run(program.code, from_level, frame, state.failed.data());
+  state.constants_done = state.ran = true;
+
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const double* from = state.address[static_cast<std::size_t>(program.results[i].buffer)];
+    if (program.results[i].number)
+      std::ranges::fill(outputs[i], *from);
+    else
+      std::copy_n(from, outputs[i].size(), outputs[i].begin());
+  }
+}
+
+double Plan::flops() const { return flops(-1); }
+double Plan::flops(int changed) const {
+  double total = 0;
+  for (const detail::Instruction& i : program_->code)
+    if (i.level >= changed) total += i.flops;
+  return total;
+}
+
+std::vector<Array> evaluate(const Function& function, std::span<const Array> inputs) {
+  const Plan plan(function);
+  Workspace workspace = plan.workspace();
+  std::vector<std::vector<double>> values;
+  for (const Expr& e : function.outputs()) values.emplace_back(static_cast<std::size_t>(e.shape().size()));
+  const std::vector<std::span<double>> outputs(values.begin(), values.end());
+  plan.run(workspace, inputs, outputs);
+  std::vector<Array> result;
+  for (std::size_t i = 0; i < values.size(); ++i) result.emplace_back(function.outputs()[i].shape(), std::move(values[i]));
+  return result;
+}
+
+}  // namespace onestep

@@ -1,0 +1,151 @@
+// What a plan consists of: buffers, and instructions in the order they are run. An instruction is either one structural
+// operation on whole arrays or a row loop: everything that can be done while walking once over the rows of arrays with the
+// same number of rows. Backends execute instructions; this file is all they know of the layers above.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "graph/graph.h"
+#include "onestep/function.h"
+
+namespace onestep::detail {
+
+using Buffer = std::int32_t;  ///< index into Program::buffers
+inline constexpr Buffer no_buffer = -1;
+
+enum class Storage : std::uint8_t { arena, input, constant, literal };
+struct BufferInfo {
+  Storage storage = Storage::arena;
+  std::int64_t index = 0;   ///< of the input, the constant or the literal
+  std::size_t entries = 0;  ///< doubles held, a factor's pivots included
+  std::size_t offset = 0;   ///< in the arena, in doubles
+  int first = 0;            ///< instructions between which an arena buffer is in use
+  int last = 0;
+};
+
+/// What a row operation reads: a buffer (rows of it), a tile the loop made, or one number for all entries.
+struct RowOperand {
+  enum class Kind : std::uint8_t { none, rows, tile, number, whole } kind = Kind::none;
+  std::int32_t index = 0;  ///< buffer, or tile
+  std::int64_t columns = 1;
+};
+
+/// A step of a row loop, done for a block of rows at a time.
+struct RowOp {
+  enum class Kind : std::uint8_t {
+    elementwise,    // out = op(args)
+    fill,           // out = number
+    expand_row,     // out = the whole of args[0] (one row) in each row
+    expand_column,  // out = args[0] (one entry a row) along each row
+    product,        // out = args[0] · args[1], args[1] a whole vector or matrix (transposed: flag)
+    sum_rows,       // out = sum along each row
+    max_rows,       // out = max along each row
+    // The rest add up over the rows; `out` is a buffer, complete after the loop.
+    sum_all,
+    sum_down,  // down each column
+    max_all,
+    max_down,
+    transposed_product,  // out = args[0]ᵀ · args[1], both by rows
+    gram,                // out = args[0]ᵀ diag(args[1]) args[0]; args[1] none: ones
+  } kind{};
+  Op op{};            // elementwise
+  bool flag = false;  // product: transposed; gram: both triangles are wanted
+  RowOperand args[3];
+  RowOperand out;
+};
+inline bool accumulates(RowOp::Kind kind) { return kind >= RowOp::Kind::sum_all; }
+
+struct RowLoop {
+  std::int64_t rows = 0;
+  std::vector<RowOp> ops;
+  std::vector<std::int64_t> tile_columns;  ///< widths of the tiles
+};
+
+/// What the backend decided for an instruction when the plan was made, and the memory it needs.
+struct BackendPlan {
+  virtual ~BackendPlan() = default;
+  std::size_t shared_scratch = 0;  ///< doubles, for all threads together
+  std::size_t worker_scratch = 0;  ///< doubles, for each thread that takes part
+  std::size_t most_workers = 1;    ///< threads that can take part at once
+};
+
+struct Instruction {
+  Op op{};  ///< of a structural instruction; add: the second argument is a diagonal
+  Attr attr;
+  std::vector<Buffer> args;
+  std::vector<Shape> arg_shapes;
+  Buffer out = no_buffer;
+  Shape shape;
+  bool scalar_diagonal = false;  ///< add: the diagonal is one number
+  Op factor{};                   ///< solve, logdet: which factorisation the first argument holds
+  const Foreign* foreign = nullptr;
+  RowLoop loop;  ///< a row loop if it has operations
+  int level = 0;
+  double flops = 0;
+  std::shared_ptr<const BackendPlan> backend;
+  bool is_loop() const { return !loop.ops.empty(); }
+};
+
+struct Result {
+  Buffer buffer = no_buffer;
+  Shape shape;
+  bool number = false;  ///< one number for all entries
+};
+
+struct Program {
+  std::shared_ptr<const Graph> graph;  ///< keeps foreign functions and constants alive
+  std::vector<Input> inputs;
+  std::vector<int> levels;  ///< of the inputs
+  std::vector<Array> constants;
+  std::vector<double> literals;
+  std::vector<BufferInfo> buffers;
+  std::vector<Instruction> code;  ///< by level, then by time; level -1 is run once for a workspace
+  std::vector<Result> results;
+  std::size_t arena_entries = 0;
+  std::size_t shared_scratch = 0;
+  std::size_t worker_scratch = 0;
+  std::size_t most_workers = 1;
+};
+
+/// Where an instruction finds its memory in one run.
+struct Frame {
+  double* const* address;  ///< of each buffer
+  double* shared_scratch;
+  double* worker_scratch;  ///< `workers` pieces of `worker_stride`
+  std::size_t worker_stride;
+  std::size_t workers;
+};
+
+/// What a backend does. Results must not depend on the number of threads.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /// Decides how to run the instruction, from its shapes alone.
+  virtual std::shared_ptr<const BackendPlan> prepare(const Instruction& instruction) const = 0;
+  /// Runs the instructions of level `from_level` and above, in order; failed[k] says whether the k-th, a factorisation,
+  /// failed.
+  virtual void run(std::span<const Instruction> code, int from_level, const Frame& frame, std::uint8_t* failed) const = 0;
+  /// How many threads would take part at most now.
+  virtual std::size_t workers() const = 0;
+};
+
+/// The CPU backend, in src/backend/cpu.
+const Backend& cpu_backend();
+
+/// Entries of a factor of an n x n matrix: the matrix and its pivots (as ints, two to a double).
+inline std::size_t factor_entries(std::int64_t n) {
+  const auto size = static_cast<std::size_t>(n);
+  return size * size + (size + 1) / 2;
+}
+
+/// The function with products that pay in a loop (hoist.cpp).
+Function hoist_products(const Function& function, const std::vector<int>& levels);
+/// Levels, order, row loops, buffers (compile.cpp, pack.cpp).
+std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, const Backend& backend);
+/// Gives arena buffers their places, so that those in use at the same time do not overlap.
+void pack_buffers(Program& program);
+
+}  // namespace onestep::detail
