@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "graph/rules.h"
 
@@ -143,29 +145,49 @@ Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<co
         slot(id).time = std::max(slot(id).time, slot(read[i]).time + (joins(id, i, read[i]) ? 0 : 1));
   }
 
-  // Products that read nothing from their own loop wait for their first reader.
-  constexpr int never = std::numeric_limits<int>::max();
-  std::vector<int> latest(slots_.size(), never);
-  for (Id id = graph.size() - 1; id >= 0; --id) {
-    if (!scheduled(id)) continue;
+  join_loops(joins);
+}
+
+template <class Joins>
+void Schedule::join_loops(const Joins& joins) {
+  struct Read {
+    Id reader;
+    bool joins;
+  };
+  std::vector<std::vector<Read>> readers(slots_.size());
+  using Key = std::tuple<int, std::int64_t, int>;  // level, rows, time
+  std::map<Key, std::vector<Id>> loops;
+  for (Id id = 0; id < graph_.size(); ++id) {
+    const Slot& s = (*this)[id];
+    if (s.role < Role::row) continue;
     const std::vector<Id> read = reads(id);
-    const auto from_own_loop = [&] {
-      for (const Id r : read)
-        if (scheduled(r) && together(id, r)) return true;
-      return false;
-    };
-    const int limit = latest[static_cast<std::size_t>(id)];
-    if (graph.node(id).op == Op::matmul && slot(id).role == Role::row && limit != never && limit > slot(id).time &&
-        !from_own_loop())
-      slot(id).time = limit;
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      if (!scheduled(read[i])) continue;
-      int& limit_of_read = latest[static_cast<std::size_t>(read[i])];
-      if (slot(read[i]).level != slot(id).level)
-        limit_of_read = std::min(limit_of_read, slot(read[i]).time);
-      else
-        limit_of_read = std::min(limit_of_read, slot(id).time - (joins(id, i, read[i]) ? 0 : 1));
-    }
+    for (std::size_t i = 0; i < read.size(); ++i)
+      if ((*this)[read[i]].role >= Role::row)
+        readers[static_cast<std::size_t>(read[i])].push_back({id, joins(id, i, read[i])});
+    if (s.role != Role::whole) loops[{s.level, s.rows, s.time}].push_back(id);
+  }
+  // Latest first: what a loop waits for has been placed when it is looked at.
+  std::vector<Key> order;
+  for (const auto& [key, members] : loops) order.push_back(key);
+  std::ranges::sort(order, [](const Key& a, const Key& b) { return std::get<2>(a) > std::get<2>(b); });
+  for (const Key& key : order) {
+    const auto [level, rows, time] = key;
+    int latest = std::numeric_limits<int>::max();
+    for (const Id id : loops[key])
+      for (const auto& [reader, by_row] : readers[static_cast<std::size_t>(id)]) {
+        const Slot& r = (*this)[reader];
+        if (r.level == level && !together(id, reader)) latest = std::min(latest, r.time - (by_row ? 0 : 1));
+        if (r.level != level) latest = std::min(latest, time);
+      }
+    // The latest loop over the same rows that is not too late.
+    auto target = loops.upper_bound({level, rows, latest});
+    if (latest <= time || target == loops.begin()) continue;
+    --target;
+    const auto [to_level, to_rows, to_time] = target->first;
+    if (to_level != level || to_rows != rows || to_time <= time) continue;
+    for (const Id id : loops[key]) slots_[static_cast<std::size_t>(id)].time = to_time;
+    target->second.insert(target->second.end(), loops[key].begin(), loops[key].end());
+    loops.erase(key);
   }
 }
 

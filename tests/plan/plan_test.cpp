@@ -1,0 +1,483 @@
+// Plans against the naive interpreter, what is kept between runs, buffers, threads, and bad input.
+#include "onestep/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "backend/naive/interpret.h"
+#include "onestep/diff.h"
+#include "onestep/threads.h"
+#include "support/random.h"
+
+namespace onestep {
+namespace {
+
+using test::Random;
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+struct Outputs {
+  explicit Outputs(const Function& f) {
+    for (const Expr& e : f.outputs()) values.emplace_back(static_cast<std::size_t>(e.shape().size()), nan);
+    spans.assign(values.begin(), values.end());
+  }
+  std::vector<std::vector<double>> values;
+  std::vector<std::span<double>> spans;
+};
+
+// Runs in a poisoned workspace: what is read before it is written shows as NaN.
+std::vector<std::vector<double>> run_poisoned(const Function& f, const std::vector<Array>& inputs,
+                                              const PlanOptions& options = {}) {
+  const Plan plan(f, options);
+  Workspace workspace = plan.workspace();
+  workspace.poison();
+  Outputs out(f);
+  plan.run(workspace, inputs, out.spans);
+  return out.values;
+}
+
+void expect_close(std::span<const double> a, std::span<const double> b, double tolerance, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size());
+  double scale = 0, error = 0;
+  for (const double v : b)
+    if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(b[i]) || std::isinf(b[i])) {
+      EXPECT_TRUE((std::isnan(a[i]) && std::isnan(b[i])) || a[i] == b[i])
+          << what << " entry " << i << ": " << a[i] << " and " << b[i];
+    } else {
+      error = std::max(error, std::isnan(a[i]) ? inf : std::abs(a[i] - b[i]));
+    }
+  }
+  EXPECT_LE(error, tolerance * std::max(scale, 1e-300)) << what;
+}
+
+void expect_equals_naive(const Function& f, const std::vector<Array>& inputs, double tolerance = 1e-12,
+                         const PlanOptions& options = {}) {
+  const auto planned = run_poisoned(f, inputs, options);
+  const auto naive = naive::interpret(f, inputs);
+  for (std::size_t i = 0; i < planned.size(); ++i)
+    expect_close(planned[i], naive[i].contiguous().values(), tolerance, f.text());
+}
+
+// A weighted logistic Newton step with value, gradient and the vjp by the weights.
+Function newton(const Array& A, const Array& y) {
+  return trace(
+      [&](Expr x, Expr w, Expr c) {
+        const Expr f =
+            sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(slice(x, 1, x.shape()[0]))) + 0.01 * sum(square(x));
+        const Expr g = grad(f, x), next = x - solve(cholesky(hessian(f, x)), g);
+        return std::tuple(f, g, next, vjp(next, w, c));
+      },
+      Input{"x", {A.shape()[1]}}, Input{"w", {A.shape()[0]}}, Input{"c", {A.shape()[1]}});
+}
+std::vector<Array> newton_inputs(Random& random, std::int64_t rows, std::int64_t n) {
+  return {random.array({n}, -0.3, 0.3), random.array({rows}, 0.2, 1.5), random.array({n})};
+}
+
+TEST(Plan, NewtonStepEqualsTheNaiveInterpreterAtEveryKindOfSize) {
+  Random random(3);
+  // One tile, several blocks, packed and BLAS kernels, several chunks, output tiles.
+  for (const auto& [rows, n] : {std::pair<std::int64_t, std::int64_t>{1, 1},
+                                {7, 2},
+                                {200, 5},
+                                {1000, 10},
+                                {700, 24},
+                                {700, 25},
+                                {6000, 30},
+                                {900, 401}}) {
+    const Array A = random.array({rows, n}), y = random.array({rows});
+    expect_equals_naive(newton(A, y), newton_inputs(random, rows, n), 1e-9);
+  }
+}
+
+// Random expressions of every kind of node: vectors, matrices and numbers that grow out of each other.
+Expr random_expression(Random& random, std::vector<Expr> pool, int steps) {
+  const auto pick = [&](auto&& fits) -> const Expr* {
+    std::vector<const Expr*> found;
+    for (const Expr& e : pool)
+      if (fits(e)) found.push_back(&e);
+    return found.empty() ? nullptr : random.one_of(found);
+  };
+  const auto any = [](const Expr&) { return true; };
+  for (int k = 0; k < steps; ++k) {
+    const Expr a = *pick(any);
+    const auto same = [&](const Expr& e) { return e.shape() == a.shape(); };
+    const auto of_rank = [](int rank) { return [rank](const Expr& e) { return e.shape().rank() == rank; }; };
+    Expr result = a;
+    switch (random.integer(0, 15)) {
+      case 0:
+        result = a + *pick(same);
+        break;
+      case 1:
+        result = a * *pick(same);
+        break;
+      case 2:
+        result = tanh(a) - *pick(same);
+        break;
+      case 3:
+        result = sigmoid(a);
+        break;
+      case 4:
+        result = 0.5 * a + 0.25;
+        break;
+      case 5:
+        result = maximum(a, *pick(same));
+        break;
+      case 6:
+        result = tanh(sum(a)) * *pick(any);
+        break;
+      case 7:
+        result = where(less(a, 0.1), a, *pick(same));
+        break;
+      case 8:
+        if (a.shape().rank() == 2) result = tanh(sum(a, static_cast<int>(random.integer(0, 1))));
+        break;
+      case 9:
+        if (a.shape().rank() == 2) result = transpose(a);
+        break;
+      case 10:
+        if (const Expr* m = pick(of_rank(2)))
+          for (const Expr& v : pool) {
+            if (v.shape() == Shape{m->shape()[1]}) result = tanh(matmul(*m, v));
+            if (v.shape() == Shape{m->shape()[0]} && random.flip()) result = tanh(matmul(transpose(*m), v));
+          }
+        break;
+      case 11:
+        if (a.shape().rank() == 2) result = tanh(matmul(transpose(a), a));
+        break;
+      case 12:
+        if (a.shape().rank() == 2)
+          for (const Expr& v : pool)
+            if (v.shape() == Shape{a.shape()[0]}) result = tanh(gram(a, v));
+        break;
+      case 13:
+        if (a.shape().rank() == 1) result = outer(a, *pick(of_rank(1)));
+        break;
+      case 14:
+        if (a.shape().rank() >= 1 && a.shape()[0] > 1) result = concat({slice(a, 1, a.shape()[0]), slice(a, 0, 1)});
+        break;
+      default:
+        if (a.shape().rank() == 2) result = tanh(max(a, static_cast<int>(random.integer(0, 1))));
+        break;
+    }
+    pool.push_back(result);
+  }
+  Expr total = 0.0;
+  for (std::size_t i = pool.size() / 2; i < pool.size(); ++i) total = total + sum(tanh(pool[i]));
+  return total;
+}
+
+RC_GTEST_PROP(Plan, RandomGraphsAndTheirGradientsEqualTheNaiveInterpreter, (std::uint64_t seed)) {
+  Random random(seed);
+  const std::int64_t rows = random.integer(1, 40), n = random.integer(1, 6);
+  const std::vector<Shape> shapes{{rows, n}, {rows}, {n}, {}};
+  const std::vector<Array> inputs = random.arrays(shapes);
+  const int steps = static_cast<int>(random.integer(3, 14));
+  const std::uint64_t body_seed = seed * 31 + 7;
+  const Function f(std::vector<Input>(shapes.begin(), shapes.end()), [&](std::span<const Expr> x) {
+    Random again(body_seed);
+    const Expr y = random_expression(again, {x.begin(), x.end()}, steps);
+    std::vector<Expr> all = grad(y, x);
+    all.push_back(y);
+    return all;
+  });
+  PlanOptions options;
+  if (random.flip()) options.levels = {0, 1, 2, 1};
+  const auto planned = run_poisoned(f, inputs, options);
+  const auto naive = naive::interpret(f, inputs);
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    double scale = 1e-3;
+    for (const double v : naive[i].values()) scale = std::max(scale, std::abs(v));
+    for (std::size_t k = 0; k < planned[i].size(); ++k)
+      RC_ASSERT(std::abs(planned[i][k] - naive[i].values()[k]) <= 1e-9 * scale);
+  }
+}
+
+TEST(Plan, ZeroSizedArraysWork) {
+  const Array A = zeros({0, 3}), y = zeros({0});
+  const Function f = trace(
+      [&](Expr x, Expr w) {
+        const Expr v = sum(w * softplus(-y * matmul(A, x))) + sum(square(x));
+        return std::tuple(v, grad(v, x), hessian(v, x), grad(v, w));
+      },
+      Shape{3}, Shape{0});
+  expect_equals_naive(f, {Array{1.0, 2.0, 3.0}, zeros({0})});
+  const Function none =
+      trace([](Expr m) { return std::tuple(sum(m), max(m), sum(m, 0), sum(m, 1), matmul(transpose(m), m)); }, Shape{4, 0});
+  expect_equals_naive(none, {zeros({4, 0})});
+}
+
+TEST(Plan, ResultsThatAreInputsConstantsOrNumbersAreCopied) {
+  const Array c{5.0, 6.0};
+  const Function f = trace(
+      [&](Expr x) {
+        return std::tuple(x, Expr(c), Expr(2.5), broadcast(1.5, {2, 2}), reshape(x, {2, 1}), x);
+      },
+      Shape{2});
+  expect_equals_naive(f, {Array{1.0, 2.0}});
+}
+
+// --- what is kept
+// ----------------------------------------------------------------------------------------------------------------
+
+Function ridge_step(const Array& A, const Array& y, double alpha, double lambda) {
+  return trace(
+      [&](Expr x, Expr w) {
+        const Expr f = 0.5 * sum(w * square(matmul(A, x) - y)) + 0.5 * lambda * sum(square(x));
+        return x - alpha * grad(f, x);
+      },
+      Input{"x", {A.shape()[1]}}, Input{"w", {A.shape()[0]}});
+}
+
+TEST(Plan, RidgeGradientStepCostsNSquaredPerIteration) {
+  Random random(5);
+  const std::int64_t rows = 8192, n = 12;
+  const Array A = random.array({rows, n}), y = random.array({rows});
+  const Function f = ridge_step(A, y, 1e-4, 0.1);
+  const Plan plan(f, {.levels = {1, 0}});
+  const double N = rows, k = n;
+  EXPECT_LE(plan.flops(1), k * k + 8 * k);
+  EXPECT_LE(plan.flops(0) - plan.flops(1), N * k * (k + 1) / 2 + 3 * N * k);
+  expect_equals_naive(f, {random.array({n}), random.array({rows}, 0.1, 1.0)}, 1e-11, {.levels = {1, 0}});
+}
+
+TEST(Plan, RidgeJvpCostsNSquaredPerIterationForEachDirection) {
+  Random random(6);
+  const std::int64_t rows = 2000, n = 10;
+  const Array A = random.array({rows, n}), y = random.array({rows});
+  const Function f = trace(
+      [&](Expr x, Expr xdot, Expr w, Expr wdot) {
+        const Expr next = ridge_step(A, y, 1e-4, 0.1)(std::vector<Expr>{x, w}).front();
+        return std::pair(next, jvp(std::vector{next}, std::vector{x, w}, std::vector{xdot, wdot}).front());
+      },
+      Shape{n}, Shape{n}, Shape{rows}, Shape{rows});
+  const PlanOptions options{.levels = {2, 2, 0, 1}};
+  const Plan plan(f, options);
+  const double N = rows, k = n;
+  EXPECT_LE(plan.flops(2), 3 * k * k + 16 * k);
+  EXPECT_LE(plan.flops(1) - plan.flops(2), N * k * (k + 1) / 2 + 3 * N * k) << "per direction of the weights";
+  EXPECT_LE(plan.flops(0) - plan.flops(1), N * k * (k + 1) / 2 + 3 * N * k) << "per weights";
+  expect_equals_naive(f, {random.array({n}), random.array({n}), random.array({rows}, 0.1, 1.0), random.array({rows})}, 1e-11,
+                      options);
+}
+
+TEST(Plan, KeptValuesAreUsedUntilTheirLevelChanges) {
+  const Function f = trace([](Expr data, Expr w, Expr x) { return sum(exp(data) * w) * x; }, Shape{3}, Shape{3}, Shape{2});
+  const Plan plan(f, {.levels = {0, 1, 2}});
+  Workspace workspace = plan.workspace();
+  workspace.poison();
+  Outputs out(f);
+  const Array zero = zeros({3}), one = ones({3}), two = full({3}, 2.0), x{1.0, 2.0}, x2{3.0, 4.0};
+  plan.run(workspace, std::vector<Array>{zero, one, x}, out.spans, 2);  // the first run computes all whatever it is told
+  EXPECT_THAT(out.values[0], testing::ElementsAre(3.0, 6.0));
+  plan.run(workspace, std::vector<Array>{zero, one, x2}, out.spans, 2);
+  EXPECT_THAT(out.values[0], testing::ElementsAre(9.0, 12.0));
+  plan.run(workspace, std::vector<Array>{zero, two, x2}, out.spans, 2);  // the weights changed but that was not said
+  EXPECT_THAT(out.values[0], testing::ElementsAre(9.0, 12.0));
+  plan.run(workspace, std::vector<Array>{zero, two, x2}, out.spans, 1);
+  EXPECT_THAT(out.values[0], testing::ElementsAre(18.0, 24.0));
+  plan.run(workspace, std::vector<Array>{full({3}, std::log(2.0)), two, x2}, out.spans);
+  EXPECT_THAT(out.values[0], testing::ElementsAre(testing::DoubleNear(36.0, 1e-13), testing::DoubleNear(48.0, 1e-13)));
+}
+
+RC_GTEST_PROP(Plan, RunsFromAnyLevelEqualFreshRuns, (std::uint64_t seed)) {
+  Random random(seed);
+  const std::int64_t rows = random.integer(1, 60), n = random.integer(1, 5);
+  const Array A = random.array({rows, n}), y = random.array({rows});
+  const Function f = trace(
+      [&](Expr x, Expr w, Expr c) {
+        const Expr v = sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x));
+        const Expr next = x - solve(cholesky(hessian(v, x)), grad(v, x));
+        return std::tuple(v, next, vjp(next, w, c), sum(w));
+      },
+      Shape{n}, Shape{rows}, Shape{n});
+  const std::vector<int> levels{static_cast<int>(random.integer(0, 2)), static_cast<int>(random.integer(0, 2)),
+                                static_cast<int>(random.integer(0, 2))};
+  const Plan plan(f, {.levels = levels});
+  Workspace kept = plan.workspace();
+  std::vector<Array> inputs{random.array({n}), random.array({rows}, 0.1, 1.0), random.array({n})};
+  for (int run = 0; run < 5; ++run) {
+    const auto which = static_cast<std::size_t>(random.integer(0, 2));
+    inputs[which] = random.array(inputs[which].shape(), 0.1, 1.0);
+    Outputs out(f);
+    plan.run(kept, inputs, out.spans, levels[which]);
+    const auto fresh = run_poisoned(f, inputs, {.levels = levels});
+    for (std::size_t i = 0; i < fresh.size(); ++i) RC_ASSERT(out.values[i] == fresh[i]);
+  }
+}
+
+// --- memory and threads
+// ------------------------------------------------------------------------------------------------------------
+
+TEST(Plan, NewtonMapAndVjpOfALargeProblemNeedLittleMemory) {
+  const std::int64_t rows = 20000, n = 1000;
+  // The data are never read here: a view of nothing would do, but sanitizers should see real memory.
+  const Array A = zeros({rows, n}), y = zeros({rows});
+  const Plan plan(newton(A, y));
+  EXPECT_LE(plan.workspace_bytes(), 40'000'000U);
+}
+
+TEST(Plan, BuffersOfAChainAreUsedAgain) {
+  const std::int64_t n = 100000;
+  const Function f = trace(
+      [&](Expr x) {
+        Expr y = x;
+        for (int k = 0; k < 20; ++k) y = concat({slice(y, 1, n), slice(y, 0, 1)});  // cannot be fused
+        return y;
+      },
+      Shape{n});
+  EXPECT_LE(Plan(f).workspace_bytes(), 4U * 8U * static_cast<std::size_t>(n));
+}
+
+TEST(PlanThreads, ResultsHaveTheSameBitsForAnyNumberOfThreads) {
+  Random random(8);
+  const int found = threads();
+  for (const auto& [rows, n] : {std::pair<std::int64_t, std::int64_t>{20000, 6}, {9000, 60}, {2500, 420}}) {
+    const Array A = random.array({rows, n}), y = random.array({rows});
+    const Function f = newton(A, y);
+    const std::vector<Array> inputs = newton_inputs(random, rows, n);
+    std::vector<std::vector<std::vector<double>>> runs;
+    for (const int count : {1, 2, 3}) {
+      set_threads(count);
+      runs.push_back(run_poisoned(f, inputs));
+    }
+    EXPECT_EQ(runs[0], runs[1]) << rows << " x " << n;
+    EXPECT_EQ(runs[0], runs[2]) << rows << " x " << n;
+  }
+  set_threads(found);
+}
+
+TEST(PlanThreads, OnePlanRunsConcurrentlyWithAWorkspaceForEachThread) {
+  Random random(9);
+  const std::int64_t rows = 3000, n = 30;
+  const Array A = random.array({rows, n}), y = random.array({rows});
+  const Function f = newton(A, y);
+  const Plan plan(f);
+  std::vector<std::vector<Array>> inputs;
+  for (int t = 0; t < 4; ++t) inputs.push_back(newton_inputs(random, rows, n));
+  std::vector<std::vector<std::vector<double>>> expected, found(inputs.size());
+  for (const auto& in : inputs) expected.push_back(run_poisoned(f, in));
+  std::vector<std::thread> workers;
+  for (std::size_t t = 0; t < inputs.size(); ++t)
+    workers.emplace_back([&, t] {
+      Workspace workspace = plan.workspace();
+      Outputs out(f);
+      for (int k = 0; k < 5; ++k) plan.run(workspace, inputs[t], out.spans);
+      found[t] = out.values;
+    });
+  for (std::thread& w : workers) w.join();
+  EXPECT_EQ(found, expected);
+}
+
+// --- bad input and bad luck
+// --------------------------------------------------------------------------------------------------------
+
+TEST(Plan, UnboundAndMisshapenInputsAreErrors) {
+  const Function f = trace([](Expr x, Expr w) { return sum(x) * w; }, Input{"x", {3}}, Input{"w", {2}});
+  const Plan plan(f);
+  Workspace workspace = plan.workspace();
+  Outputs out(f);
+  const auto message = [&](const std::vector<Array>& inputs, std::span<const std::span<double>> outputs) -> std::string {
+    try {
+      plan.run(workspace, inputs, outputs);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message({zeros({3})}, out.spans), "[run] 1 inputs are bound, the function has 2");
+  EXPECT_EQ(message({zeros({3}), zeros({3})}, out.spans), "[run] input w has shape (3), the function was traced for (2)");
+  EXPECT_EQ(message({zeros({3}), zeros({2})}, {}), "[run] memory for 0 results, the function has 1");
+  std::vector<double> three(3);
+  const std::vector<std::span<double>> wrong{three};
+  EXPECT_EQ(message({zeros({3}), zeros({2})}, wrong), "[run] result 0 has shape (2), memory for 3 entries was given");
+  Workspace other = Plan(f).workspace();
+  EXPECT_THROW(plan.run(other, std::vector<Array>{zeros({3}), zeros({2})}, out.spans), Error);
+  EXPECT_THROW(Plan(f, {.levels = {0}}), Error);
+  EXPECT_THROW(Plan(f, {.levels = {0, -1}}), Error);
+}
+
+TEST(Plan, NotANumberAndInfinityAreCarriedThroughEveryElementwiseOperation) {
+  const std::vector<double> special{nan, inf, -inf, 0.0, -0.0, 1e308, -1e308, 5e-324, 750.0, -750.0, 1.0, 2.0, -3.0};
+  std::vector<double> many;
+  for (int k = 0; k < 50; ++k) many.insert(many.end(), special.begin(), special.end());
+  const Array x(Shape{static_cast<std::int64_t>(many.size())}, many);
+#define ONESTEP_UNARY(op_name, ...)                                                       \
+  {                                                                                       \
+    SCOPED_TRACE(#op_name);                                                               \
+    expect_equals_naive(trace([](Expr a) { return op_name(a); }, x.shape()), {x}, 1e-14); \
+  }
+#include "onestep/operations.def"
+}
+
+TEST(Plan, NotANumberReachesEveryResultThatDependsOnIt) {
+  Random random(11);
+  for (const std::int64_t n : {4, 30}) {
+    const Array A = random.array({100, n}), y = random.array({100});
+    std::vector<Array> inputs = newton_inputs(random, 100, n);
+    std::vector<double> w(100, 1.0);
+    w[57] = nan;
+    inputs[1] = Array(Shape{100}, w);
+    const auto out = run_poisoned(newton(A, y), inputs);
+    for (std::size_t i = 0; i < 3; ++i)
+      for (const double v : out[i]) EXPECT_TRUE(std::isnan(v)) << "result " << i;
+  }
+}
+
+TEST(Plan, AMatrixThatCannotBeFactoredSetsAFlagAndGivesNaN) {
+  const Function f = trace(
+      [](Expr m, Expr b) {
+        return std::tuple(solve(cholesky(m), b), logdet(cholesky(m)), solve(lu(m), b), solve(ldlt(m), b));
+      },
+      Shape{2, 2}, Shape{2});
+  const Plan plan(f);
+  Workspace workspace = plan.workspace();
+  Outputs out(f);
+  const Array b{1.0, 2.0};
+  plan.run(workspace, std::vector<Array>{Array{{2.0, 1.0}, {1.0, 2.0}}, b}, out.spans);
+  EXPECT_FALSE(workspace.failed());
+  plan.run(workspace, std::vector<Array>{Array{{1.0, 2.0}, {2.0, 1.0}}, b}, out.spans);  // indefinite: Cholesky only
+  EXPECT_TRUE(workspace.failed());
+  EXPECT_TRUE(std::isnan(out.values[0][0]) && std::isnan(out.values[1][0]));
+  EXPECT_NEAR(out.values[2][0], 1.0, 1e-15);
+  EXPECT_NEAR(out.values[3][0], 1.0, 1e-15);
+  plan.run(workspace, std::vector<Array>{Array{{1.0, 1.0}, {1.0, 1.0}}, b}, out.spans);  // singular
+  EXPECT_TRUE(workspace.failed());
+  for (const auto& values : out.values) EXPECT_TRUE(std::isnan(values[0]));
+  plan.run(workspace, std::vector<Array>{Array{{nan, 1.0}, {1.0, 1.0}}, b}, out.spans);
+  EXPECT_TRUE(workspace.failed());
+  plan.run(workspace, std::vector<Array>{Array{{2.0, 0.0}, {0.0, 2.0}}, b}, out.spans);
+  EXPECT_FALSE(workspace.failed()) << "a later run that succeeds clears the flag";
+}
+
+TEST(Plan, StridedInputsAreUsed) {
+  const std::vector<double> memory{1, 2, 3, 4, 5, 6, 7, 8};
+  const Function f = trace([](Expr m) { return std::pair(matmul(m, Array{1.0, 10.0}), sum(square(m))); }, Shape{2, 2});
+  for (const MatrixView& v :
+       {MatrixView{memory.data(), 2, 2, 4, 1}, MatrixView{memory.data(), 2, 2, 1, 2}, MatrixView{memory.data(), 2, 2, 4, 2}})
+    expect_equals_naive(f, {Array::view(v)});
+}
+
+TEST(Plan, AMillionNodesArePlannedAndRun) {
+  const int count = 500000;
+  const Function f = trace(
+      [&](Expr x) {
+        Expr y = x;
+        for (int k = 0; k < count; ++k) y = sigmoid(y) + x;
+        return sum(y);
+      },
+      Shape{4});
+  EXPECT_GE(f.flops(), 2.0 * count);
+  const Array x{0.1, 0.2, 0.3, 0.4};
+  expect_equals_naive(f, {x}, 1e-12);
+}
+
+}  // namespace
+}  // namespace onestep
