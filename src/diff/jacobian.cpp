@@ -22,8 +22,7 @@ std::optional<Expr> block_forward(const Expr& y, const Site& s, std::span<const 
     for (std::size_t i = 0; i < s.args.size(); ++i)
       if (tangents[i])
         if (const auto d = info(s.op).derivative(s, y, static_cast<int>(i)))
-          accumulate(total, d->graph() && is_comparison(node(*d).op) ? where(repeat(*d), *tangents[i], 0.0)
-                                                                     : repeat(*d) * *tangents[i]);
+          accumulate(total, chain(repeat(*d), *tangents[i]));
     return total ? *total : broadcast(0.0, block(y.shape()));
   }
   switch (s.op) {

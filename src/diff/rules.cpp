@@ -5,9 +5,16 @@ namespace onestep {
 
 void accumulate(std::optional<Expr>& total, const Expr& term) { total = total ? *total + term : term; }
 
+bool is_selection(const Expr& derivative) {
+  if (!derivative.graph()) return false;
+  // Rewriting does the comparison before it is repeated or reshaped.
+  Expr e = derivative;
+  while (is(e, Op::broadcast) || is(e, Op::reshape)) e = arg(e, 0);
+  return is_comparison(node(e).op);
+}
+
 Expr chain(const Expr& derivative, const Expr& t) {
-  if (derivative.graph() && is_comparison(node(derivative).op)) return where(derivative, t, 0.0);
-  return derivative * t;
+  return is_selection(derivative) ? where(derivative, t, 0.0) : derivative * t;
 }
 
 namespace {

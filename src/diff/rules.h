@@ -12,6 +12,9 @@ namespace onestep {
 /// Σ of what is there.
 void accumulate(std::optional<Expr>& total, const Expr& term);
 
+/// Whether a derivative is a comparison: 1 on the side taken and 0 on the other.
+bool is_selection(const Expr& derivative);
+
 /// f′ · t, where a derivative that is a comparison selects instead of multiplying.
 Expr chain(const Expr& derivative, const Expr& t);
 
