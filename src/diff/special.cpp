@@ -46,6 +46,7 @@ std::optional<Expr> special_forward(const Expr& y, const Site& s, std::span<cons
       return half + transpose(half);
     }
     case Op::max: {
+      if (s[0].shape().size() == 0) return std::nullopt;  // minus infinity, which does not move
       const Ties tie = ties(y, s);
       return tie.weight * reduce(s, where(tie.mask, *t[0], 0.0));
     }
