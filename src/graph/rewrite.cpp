@@ -289,6 +289,7 @@ Maybe rewrite_sum(const Site& s, const Shape& result) {
   const std::int64_t axis = s.attr.i;
   const auto again = [&](const Expr& e) { return axis < 0 ? sum(e) : sum(e, static_cast<int>(axis)); };
   if (from.rank() == 0) return a;
+  if (from.size() == 0) return broadcast(0.0, result);
   if (is(a, Op::neg)) return -again(arg(a, 0));
   if (is(a, Op::broadcast)) {
     const Expr x = arg(a, 0);
