@@ -243,15 +243,16 @@ struct Rules<Op::concat> : Free {
   static Shape shape(const Site& s) {
     if (s.args.empty()) fail(s.op, "nothing to join");
     require_axis(s, s.attr.i);
-    std::int64_t total = 0;
+    const int axis = static_cast<int>(s.attr.i);
+    Shape total = with_extent(s[0].shape(), axis, 0);
     const int other = s.attr.i == 0 ? 1 : 0;
     for (const Expr& a : s.args) {
       if (a.shape().rank() != s[0].shape().rank() || (a.shape().rank() == 2 && a.shape()[other] != s[0].shape()[other]))
         fail(s.op, fmt::format("along axis {}: {} and {} differ elsewhere", s.attr.i, to_string(s[0].shape()),
                                to_string(a.shape())));
-      total += a.shape()[static_cast<int>(s.attr.i)];
+      total = with_extent(total, axis, total[axis] + a.shape()[axis]);  // throws before it overflows
     }
-    return with_extent(s[0].shape(), s.attr.i, total);
+    return total;
   }
   static std::string attributes(const Site& s, const Shape&) { return fmt::format("axis {}", s.attr.i); }
   static Expr transpose(const Site& s, int which, const Expr& c) {
@@ -285,8 +286,7 @@ struct Rules<Op::pad> : Free {
   static Shape shape(const Site& s) {
     require_axis(s, s.attr.i);
     const std::int64_t size = s.shape[static_cast<int>(s.attr.i)];
-    const std::int64_t end = s.attr.j + s[0].shape()[static_cast<int>(s.attr.i)];
-    if (s.attr.j < 0 || end > size)
+    if (s.attr.j < 0 || s.attr.j > size - s[0].shape()[static_cast<int>(s.attr.i)])
       fail(s.op,
            fmt::format("{} at {} does not fit in {} along axis {}", to_string(s[0].shape()), s.attr.j, size, s.attr.i));
     return with_extent(s[0].shape(), s.attr.i, size);
