@@ -21,6 +21,13 @@ std::string operation(Graph& graph, Id id) {
   return attributes.empty() ? name(graph.node(id).op) : fmt::format("{}[{}]", name(graph.node(id).op), attributes);
 }
 
+// A name inside the quotes of a label.
+std::string quoted(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+  return out;
+}
+
 template <class Visit>
 void for_each_needed(const Graph& graph, std::span<const Id> results, Visit visit) {
   const std::vector<bool> needed = graph.reachable(results);
@@ -70,7 +77,7 @@ std::string Function::dot() const {
     for_each_needed(graph, ids_of(outputs_), [&](Id id) {
       const Node& n = graph.node(id);
       const bool leaf = n.op == Op::input || n.op == Op::scalar;
-      out += fmt::format("  n{} [label=\"{}\\n{}\"{}];\n", id, leaf ? label(graph, id) : operation(graph, id),
+      out += fmt::format("  n{} [label=\"{}\\n{}\"{}];\n", id, quoted(leaf ? label(graph, id) : operation(graph, id)),
                          to_string(n.shape), n.op == Op::input ? ", style=\"rounded,filled\", fillcolor=lightblue" : "");
       for (const Id a : graph.args(id)) out += fmt::format("  n{} -> n{};\n", a, id);
     });
