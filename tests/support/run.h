@@ -1,0 +1,101 @@
+// Tracing, running and comparing in one line, for tests.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/naive/interpret.h"
+#include "graph/graph.h"
+#include "graph/rules.h"
+#include "onestep/function.h"
+
+namespace onestep::test {
+
+using Exprs = std::vector<Expr>;
+using Arrays = std::vector<Array>;
+
+inline Array vector_of(std::vector<double> entries) {
+  const Shape shape{static_cast<std::int64_t>(entries.size())};
+  return {shape, std::move(entries)};
+}
+
+/// A function of inputs with these shapes.
+inline Function function_of(std::span<const Shape> shapes, const std::function<Exprs(const Exprs&)>& body) {
+  return Function(std::vector<Input>(shapes.begin(), shapes.end()), [&](std::span<const Expr> x) {
+    return body({x.begin(), x.end()});
+  });
+}
+
+/// The value of expressions that need no input, or of those `body` makes from the given arrays.
+inline Array value_of(const Expr& e) {
+  return naive::interpret(Function({}, [&](std::span<const Expr>) { return Exprs{e}; }), {}).front();
+}
+inline Arrays values_of(const Arrays& inputs, const std::function<Exprs(const Exprs&)>& body) {
+  std::vector<Shape> shapes;
+  for (const Array& a : inputs) shapes.push_back(a.shape());
+  return naive::interpret(function_of(shapes, body), inputs);
+}
+inline Array value_of(const Arrays& inputs, const std::function<Expr(const Exprs&)>& body) {
+  return values_of(inputs, [&](const Exprs& x) { return Exprs{body(x)}; }).front();
+}
+
+inline std::vector<double> entries_of(const Array& a) {
+  const Array dense = a.contiguous();
+  return {dense.values().begin(), dense.values().end()};
+}
+
+inline double largest_entry(const Array& a) {
+  double m = 0;
+  for (const double e : entries_of(a)) m = std::max(m, std::fabs(e));
+  return m;
+}
+
+/// Equal shapes, and entries within `tolerance` of the largest entry (or of `scale`); NaN equals NaN.
+inline ::testing::AssertionResult near(const Array& a, const Array& b, double tolerance = 1e-13, double scale = 0) {
+  if (a.shape() != b.shape()) return ::testing::AssertionFailure() << "shapes " << a.shape() << " and " << b.shape();
+  const std::vector<double> x = entries_of(a), y = entries_of(b);
+  const double allowed = tolerance * std::max({largest_entry(a), largest_entry(b), scale});
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+    if (!(std::fabs(x[i] - y[i]) <= allowed))
+      return ::testing::AssertionFailure()
+             << "entry " << i << ": " << x[i] << " and " << y[i] << ", allowed " << allowed << "\n"
+             << a << "\n"
+             << b;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+/// What Error says when `work` is done; "no error" when it is not thrown.
+inline std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+/// How many nodes the results need that satisfy a condition.
+inline int count_nodes(std::span<const Expr> results, const std::function<bool(const Expr&)>& wanted) {
+  const std::vector<Expr> all = unify("count_nodes", results);
+  Graph& graph = *all.front().graph();
+  std::vector<Id> ids;
+  for (const Expr& e : all) ids.push_back(e.id());
+  const std::vector<bool> needed = graph.reachable(ids);
+  int n = 0;
+  for (Id id = 0; id < graph.size(); ++id)
+    if (needed[static_cast<std::size_t>(id)] && wanted(graph.expr(id))) ++n;
+  return n;
+}
+inline int count_nodes(const Expr& result, Op op) {
+  return count_nodes({&result, 1}, [op](const Expr& e) { return is(e, op); });
+}
+
+}  // namespace onestep::test
