@@ -11,6 +11,7 @@ namespace onestep::detail {
 namespace {
 
 constexpr int for_ever = std::numeric_limits<int>::max();
+constexpr std::int32_t no_tile = -1;
 
 class Compiler {
  public:
@@ -20,6 +21,8 @@ class Compiler {
     program_.inputs.assign(function.inputs().begin(), function.inputs().end());
     program_.levels = levels.empty() ? std::vector<int>(program_.inputs.size(), 0) : levels;
     buffer_of_.assign(static_cast<std::size_t>(graph_.size()), no_buffer);
+    tile_of_.assign(static_cast<std::size_t>(graph_.size()), no_tile);
+    last_reader_.assign(static_cast<std::size_t>(graph_.size()), -1);
     find_stored();
     find_lower_only();
     emit();
@@ -146,14 +149,11 @@ class Compiler {
     out.level = schedule_[members.front()].level;
     out.loop.rows = schedule_[members.front()].rows;
     // Where each tile is read last, so that its place can be taken again.
-    std::map<Id, std::size_t> last_read;
-    for (std::size_t k = 0; k < members.size(); ++k)
-      for (const Id r : schedule_.reads(members[k])) last_read[r] = k;
-    std::map<Id, std::int32_t> tile_of;
+    for (const Id id : members)
+      for (const Id r : schedule_.reads(id)) last_reader_[at(r)] = id;
     std::multimap<std::int64_t, std::int32_t> free_tiles;  // by width
-    for (std::size_t k = 0; k < members.size(); ++k) {
-      const Id id = members[k];
-      RowOp op = row_op(id, tile_of);
+    for (const Id id : members) {
+      RowOp op = row_op(id);
       if (!stored_[at(id)]) {
         const std::int64_t columns = columns_of(id);
         auto found = free_tiles.find(columns);
@@ -161,15 +161,15 @@ class Compiler {
           out.loop.tile_columns.push_back(columns);
           found = free_tiles.emplace(columns, static_cast<std::int32_t>(out.loop.tile_columns.size() - 1));
         }
-        tile_of[id] = found->second;
+        tile_of_[at(id)] = found->second;
         free_tiles.erase(found);
       }
-      op.out = operand(id, columns_of(id), tile_of);
-      std::vector<Id> read = schedule_.reads(id);
-      std::ranges::sort(read);
-      read.erase(std::ranges::unique(read).begin(), read.end());
-      for (const Id r : read)
-        if (tile_of.contains(r) && last_read[r] == k) free_tiles.emplace(columns_of(r), tile_of[r]);
+      op.out = operand(id, columns_of(id));
+      for (const Id r : schedule_.reads(id))
+        if (tile_of_[at(r)] != no_tile && last_reader_[at(r)] == id) {
+          free_tiles.emplace(columns_of(r), tile_of_[at(r)]);
+          last_reader_[at(r)] = -1;  // freed once, though it may be read twice
+        }
       out.loop.ops.push_back(op);
       out.flops += flops(id);
     }
@@ -178,18 +178,17 @@ class Compiler {
 
   std::int64_t columns_of(Id id) const { return graph_.node(id).shape.rank() == 2 ? graph_.node(id).shape[1] : 1; }
 
-  RowOperand operand(Id root, std::int64_t columns, const std::map<Id, std::int32_t>& tile_of) {
-    const auto tile = tile_of.find(root);
-    if (tile != tile_of.end()) return {RowOperand::Kind::tile, tile->second, columns};
+  RowOperand operand(Id root, std::int64_t columns) {
+    if (tile_of_[at(root)] != no_tile) return {RowOperand::Kind::tile, tile_of_[at(root)], columns};
     return {RowOperand::Kind::rows, buffer(root), columns};
   }
 
-  RowOp row_op(Id id, const std::map<Id, std::int32_t>& tile_of) {
+  RowOp row_op(Id id) {
     using Kind = RowOp::Kind;
     const Node& n = graph_.node(id);
     const std::vector<Id> read = schedule_.reads(id);
     const std::span<const Id> args = graph_.args(id);
-    const auto rows = [&](std::size_t i) { return operand(read[i], columns_of(args[i]), tile_of); };
+    const auto rows = [&](std::size_t i) { return operand(read[i], columns_of(args[i])); };
     const auto whole = [&](std::size_t i) {
       return RowOperand{RowOperand::Kind::whole, buffer(read[i]), columns_of(args[i])};
     };
@@ -278,6 +277,8 @@ class Compiler {
   Schedule schedule_;
   Program program_;
   std::vector<Buffer> buffer_of_;
+  std::vector<std::int32_t> tile_of_;
+  std::vector<Id> last_reader_;  // within the loop being made
   std::vector<bool> stored_;
   std::vector<bool> needs_upper_;
 };
