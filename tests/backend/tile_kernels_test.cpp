@@ -81,8 +81,8 @@ std::vector<std::pair<std::size_t, std::size_t>> sizes() {
   for (std::size_t rows = 0; rows <= 35; ++rows) {
     for (std::size_t n = 0; n <= 13; ++n) all.emplace_back(rows, n);
   }
-  for (std::size_t n : {1, 5, 10, 17, 23, 24, 31}) {
-    for (std::size_t rows : {64, 200, 256, 301}) all.emplace_back(rows, n);
+  for (std::size_t n : {1u, 5u, 10u, 17u, 23u, 24u, 31u}) {
+    for (std::size_t rows : {64u, 200u, 256u, 301u}) all.emplace_back(rows, n);
   }
   return all;
 }

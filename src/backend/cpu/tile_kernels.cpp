@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+// SSSE3 machines without SSE4 are not worth a copy of everything: they take the baseline. Vectors of unknown length cannot
+// be kept in arrays.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/tile_kernels.cpp"
 #include "hwy/foreach_target.h"
@@ -21,7 +23,7 @@ using V = hn::Vec<D>;
 
 // How many columns are worked on at once: block² sums and 2 block operands must fit the registers, 32 with AVX-512, else 16.
 inline constexpr std::size_t gram_block_size = HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3 ? 5 : 3;
-inline constexpr std::size_t tmatvec_block_size = 6;
+inline constexpr std::size_t tmatvec_block_size = 5;
 
 // Calls Body::run<size> for a size known only at run time, 1 <= size <= Largest.
 template <class Body, std::size_t Largest, class... Args>
@@ -81,10 +83,16 @@ void gram_block(const WeightedTile& t, std::size_t j0, std::size_t k0, double* c
   }
 }
 
+// Rows [j0, j0 + J) of the triangle. Below the diagonal a short block goes row by row, which spares a kernel for every size.
 struct GramRows {
   template <std::size_t J>
   static HWY_INLINE void run(const WeightedTile& t, std::size_t j0, double* c, std::size_t ldc) {
-    for (std::size_t k0 = 0; k0 < j0; k0 += gram_block_size) gram_block<J, gram_block_size, false>(t, j0, k0, c, ldc);
+    constexpr std::size_t rows_at_once = J == gram_block_size ? J : 1;
+    for (std::size_t k0 = 0; k0 < j0; k0 += gram_block_size) {
+      for (std::size_t j = j0; j < j0 + J; j += rows_at_once) {
+        gram_block<rows_at_once, gram_block_size, false>(t, j, k0, c, ldc);
+      }
+    }
     gram_block<J, J, true>(t, j0, j0, c, ldc);
   }
 };
@@ -105,13 +113,16 @@ struct TransposedColumns {
         odd[j] = hn::MulAdd(hn::LoadU(d, columns + j * stride + i + lanes), r1, odd[j]);
       }
     }
-    for (; i < rows; i += lanes) {
-      const std::size_t count = std::min(lanes, rows - i);
-      const V r0 = count == lanes ? hn::LoadU(d, r + i) : load_tail(d, r + i, count);
-      HWY_UNROLL(8) for (std::size_t j = 0; j < J; ++j) {
-        const double* column = columns + j * stride + i;
-        even[j] = hn::MulAdd(count == lanes ? hn::LoadU(d, column) : load_tail(d, column, count), r0, even[j]);
-      }
+    if (i + lanes <= rows) {
+      const V r0 = hn::LoadU(d, r + i);
+      HWY_UNROLL(8)
+      for (std::size_t j = 0; j < J; ++j) even[j] = hn::MulAdd(hn::LoadU(d, columns + j * stride + i), r0, even[j]);
+      i += lanes;
+    }
+    if (i < rows) {
+      const V r0 = load_tail(d, r + i, rows - i);
+      HWY_UNROLL(8)
+      for (std::size_t j = 0; j < J; ++j) odd[j] = hn::MulAdd(load_tail(d, columns + j * stride + i, rows - i), r0, odd[j]);
     }
     HWY_UNROLL(8) for (std::size_t j = 0; j < J; ++j) out[j] += hn::GetLane(hn::SumOfLanes(d, even[j] + odd[j]));
   }

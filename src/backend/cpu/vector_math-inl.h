@@ -33,20 +33,18 @@ HWY_INLINE hn::Vec<D> load_tail(D d, const double* p, std::size_t count, double 
   const auto mask = hn::FirstN(d, count);
   return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), hn::Set(d, rest));
 #else
-  HWY_ALIGN double lanes[hn::MaxLanes(D())];
-  for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = i < count ? p[i] : rest;
-  return hn::Load(d, lanes);
+  static_assert(hn::MaxLanes(D()) <= 2);
+  return hn::IfThenElse(hn::FirstN(d, count), hn::Set(d, *p), hn::Set(d, rest));
 #endif
 }
 
 template <class D, class V>
-HWY_INLINE void store_tail(D d, V v, double* p, std::size_t count) {
+HWY_INLINE void store_tail([[maybe_unused]] D d, V v, double* p, std::size_t count) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
   hn::BlendedStore(v, hn::FirstN(d, count), d, p);
 #else
-  HWY_ALIGN double lanes[hn::MaxLanes(D())];
-  hn::Store(v, d, lanes);
-  for (std::size_t i = 0; i < count; ++i) p[i] = lanes[i];
+  static_assert(hn::MaxLanes(D()) <= 2);
+  if (count == 1) *p = hn::GetLane(v);
 #endif
 }
 

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 
-// SSSE3 machines without SSE4 are not worth a copy of everything: they take the baseline.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+// SSSE3 machines without SSE4 are not worth a copy of everything: they take the baseline. Vectors of unknown length cannot
+// be kept in arrays.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/vector_math.cpp"
 #include "hwy/foreach_target.h"
