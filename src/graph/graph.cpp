@@ -174,8 +174,14 @@ std::vector<Expr> unify(const char* operation, std::span<const Expr> args) {
 Expr build(Op op, std::span<const Expr> args, const Attr& attr, const Shape& shape) {
   const Site site{op, unify(name(op), args), attr, shape};
   const Shape result = site.result_shape();
-  if (std::optional<Expr> simpler = rewrite(site, result)) return *simpler;
-  return site.make(result);
+  const std::optional<Expr> simpler = rewrite(site, result);
+  if (!simpler) return site.make(result);
+  // A rule that made a number or an identity made it in a graph of its own.
+  const std::shared_ptr<Graph>& home = site.args.empty() ? simpler->graph() : site[0].graph();
+  if (simpler->graph() == home) return *simpler;
+  const Id id = simpler->id();
+  return simpler->graph() ? home->import(*simpler->graph(), {&id, 1}, {}).front()
+                          : home->expr(home->add_scalar(simpler->literal()));
 }
 
 Expr build(Op op, std::initializer_list<Expr> args, const Attr& attr, const Shape& shape) {
