@@ -1,0 +1,164 @@
+#include "harness.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+namespace onestep::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(const Contender& contender, int calls) {
+  if (contender.before) contender.before();
+  const auto start = Clock::now();
+  for (int i = 0; i < calls; ++i) contender.run();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// How often to call within one turn, so that the clock's own cost and resolution do not count.
+int calls_per_turn(const Contender& contender, double turn) {
+  int calls = 1;
+  for (;;) {
+    const double taken = seconds_of(contender, calls);
+    if (taken >= turn || calls >= 1 << 24) return calls;
+    const double wanted = taken > 0 ? 1.2 * turn / taken : 16.0;
+    calls = static_cast<int>(std::ceil(calls * std::clamp(wanted, 1.1, 16.0)));
+  }
+}
+
+const char* text(Unit unit) {
+  switch (unit) {
+    case Unit::us:
+      return "us";
+    case Unit::ms:
+      return "ms";
+    case Unit::MB:
+      return "MB";
+  }
+  return "";
+}
+
+double per_second(Unit unit) { return unit == Unit::us ? 1e6 : 1e3; }
+
+// Four significant digits, without an exponent.
+std::string number(double value) {
+  const double size = std::fabs(value);
+  const int decimals = !(size > 0) ? 0 : std::clamp(3 - static_cast<int>(std::floor(std::log10(size))), 0, 6);
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+std::string number(const std::optional<double>& value) { return value ? number(*value) : "-"; }
+
+std::string text(const Row& row) {
+  const bool least = row.bar.kind == Bar::Kind::ratio_at_least;
+  const bool amount = row.bar.kind == Bar::Kind::amount_at_most;
+  return fmt::format("{} {}{}", least ? ">=" : "<=", row.bar.value, amount ? fmt::format(" {}", text(row.unit)) : "");
+}
+
+}  // namespace
+
+bool Row::holds() const {
+  switch (bar.kind) {
+    case Bar::Kind::ratio_at_most:
+      return ratio && *ratio <= bar.value;
+    case Bar::Kind::ratio_at_least:
+      return ratio && *ratio >= bar.value;
+    case Bar::Kind::amount_at_most:
+      return ours <= bar.value;
+  }
+  return false;
+}
+
+Suite::Suite(std::string name, Options options) : name_(std::move(name)), options_(std::move(options)) {}
+
+bool Suite::wants(std::string_view row) const { return row.find(options_.filter) != std::string_view::npos; }
+
+void Suite::progress(std::string_view text) const {
+  if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K{}", text);
+}
+
+void Suite::time(const std::string& row, Unit unit, const Contender& ours, const std::optional<Contender>& floor, Bar bar) {
+  if (!wants(row)) return;
+  const double turn = options_.quick ? 5e-4 : 2e-3;    // seconds of one turn, at least
+  const double total = options_.quick ? 0.2 : 2.0;     // seconds of all turns, at least
+  const std::size_t fewest = options_.quick ? 3 : 11;  // turns
+  const std::size_t most = 301;
+  progress(row);
+  const int ours_calls = calls_per_turn(ours, turn);
+  const int floor_calls = floor ? calls_per_turn(*floor, turn) : 0;
+  std::vector<double> ours_seconds, floor_seconds, ratios;
+  const bool speed_up = bar.kind == Bar::Kind::ratio_at_least;
+  const auto start = Clock::now();
+  while (ours_seconds.size() < fewest ||
+         (ours_seconds.size() < most && std::chrono::duration<double>(Clock::now() - start).count() < total)) {
+    // Who goes first alternates: the second finds what the first left in the caches.
+    double floor_time = 0;
+    const bool floor_first = floor && ours_seconds.size() % 2 == 1;
+    if (floor_first) floor_time = seconds_of(*floor, floor_calls) / floor_calls;
+    const double ours_time = seconds_of(ours, ours_calls) / ours_calls;
+    if (floor && !floor_first) floor_time = seconds_of(*floor, floor_calls) / floor_calls;
+    ours_seconds.push_back(ours_time);
+    if (!floor) continue;
+    floor_seconds.push_back(floor_time);
+    ratios.push_back(speed_up ? floor_time / ours_time : ours_time / floor_time);
+  }
+  Row result{row, unit, median(ours_seconds) * per_second(unit), std::nullopt, std::nullopt, bar};
+  if (floor) {
+    result.floor = median(floor_seconds) * per_second(unit);
+    result.ratio = median(ratios);
+  }
+  rows_.push_back(result);
+  progress("");
+}
+
+void Suite::amount(const std::string& row, Unit unit, double ours, Bar bar) {
+  if (wants(row)) rows_.push_back({row, unit, ours, std::nullopt, std::nullopt, bar});
+}
+
+void Suite::print() const {
+  std::size_t width = 3;
+  for (const Row& row : rows_) width = std::max(width, row.name.size());
+  fmt::print("{:<{}}  {:>9}  {:>9}  {:>7}  {:>10}  {:<4}  {}\n", name_, width, "ours", "floor", "ratio", "bar", "", "unit");
+  for (const Row& row : rows_) {
+    fmt::print("{:<{}}  {:>9}  {:>9}  {:>7}  {:>10}  {:<4}  {}\n", row.name, width, number(row.ours), number(row.floor),
+               number(row.ratio), text(row), row.holds() ? "pass" : "FAIL", text(row.unit));
+  }
+  const auto held = std::count_if(rows_.begin(), rows_.end(), [](const Row& row) { return row.holds(); });
+  fmt::print("{} of {} bars hold\n", held, rows_.size());
+}
+
+void Suite::write_json() const {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Row& row : rows_) {
+    nlohmann::ordered_json entry;
+    entry["suite"] = name_;
+    entry["row"] = row.name;
+    entry["ours"] = row.ours;
+    entry["floor"] = row.floor ? nlohmann::ordered_json(*row.floor) : nlohmann::ordered_json();
+    entry["ratio"] = row.ratio ? nlohmann::ordered_json(*row.ratio) : nlohmann::ordered_json();
+    if (row.bar.kind == Bar::Kind::amount_at_most) entry["limit"] = row.bar.value;
+    entry["unit"] = text(row.unit);
+    list.push_back(std::move(entry));
+  }
+  std::ofstream file(options_.json);
+  file << list.dump(2) << '\n';
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("cannot write {}", options_.json));
+}
+
+}  // namespace onestep::bench

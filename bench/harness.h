@@ -1,0 +1,71 @@
+// Timing for the benchmarks: contenders take turns within one run, so that what disturbs one disturbs the other, and a row
+// is the median over the turns of each time and of their ratio. Rows are printed as a table and written as JSON.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace onestep::bench {
+
+struct Options {
+  std::string json;    // the file to write; none when empty
+  std::string filter;  // only rows whose name contains this
+  bool quick = false;  // few repetitions: does it run, roughly how fast
+};
+
+enum class Unit { us, ms, MB };
+
+// What a row has to hold: a ratio at most (ours/floor), a ratio at least (a speed-up, floor/ours), or an amount at most, in
+// the row's unit.
+struct Bar {
+  enum class Kind { ratio_at_most, ratio_at_least, amount_at_most } kind;
+  double value;
+};
+constexpr Bar at_most_ratio(double value) { return {Bar::Kind::ratio_at_most, value}; }
+constexpr Bar at_least_ratio(double value) { return {Bar::Kind::ratio_at_least, value}; }
+constexpr Bar at_most(double value) { return {Bar::Kind::amount_at_most, value}; }
+
+struct Row {
+  std::string name;
+  Unit unit;
+  double ours;
+  std::optional<double> floor, ratio;
+  Bar bar;
+
+  bool holds() const;
+};
+
+// Somebody who does the work: `run` does it once, `before` (if any) makes ready for a turn and is not timed.
+struct Contender {
+  std::function<void()> run;
+  std::function<void()> before = {};
+};
+
+class Suite {
+ public:
+  Suite(std::string name, Options options);
+
+  bool wants(std::string_view row) const;
+
+  // Times the two in turn. Without a floor the bar has to be an amount.
+  void time(const std::string& row, Unit unit, const Contender& ours, const std::optional<Contender>& floor, Bar bar);
+
+  // A row that is not a time of this suite's own taking: an amount of memory, or a second bar on a row already timed.
+  void amount(const std::string& row, Unit unit, double ours, Bar bar);
+
+  const std::vector<Row>& rows() const { return rows_; }
+  void print() const;
+  void write_json() const;
+
+ private:
+  void progress(std::string_view text) const;
+
+  std::string name_;
+  Options options_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace onestep::bench
