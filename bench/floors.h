@@ -1,0 +1,60 @@
+// The floors: the work of each row written by hand, as well as anybody would with the same BLAS. The suite holds their
+// results to reference.h before it times them, so that a wrong floor cannot be fast.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "data.h"
+
+namespace onestep::bench {
+
+// Puts BLAS on one thread, which is how the floors call it, and on the kernels of this CPU. To be called first in main.
+void prepare_blas();
+
+// One Newton step for the f of data.h, from its x: value, gradient, Hessian, Cholesky, solve.
+class NewtonFloor {
+ public:
+  virtual ~NewtonFloor() = default;
+  virtual void step() = 0;
+  const double& value() const { return value_; }
+  const std::vector<double>& x_next() const { return x_next_; }
+
+ protected:
+  explicit NewtonFloor(const Logistic& data) : data_(data), x_next_(data.n) {}
+
+  const Logistic& data_;
+  double value_ = 0;
+  std::vector<double> x_next_;
+};
+
+// BLAS on row blocks, or a kernel for the size where n is 5 or 10. `data` must outlive it.
+std::unique_ptr<NewtonFloor> newton_floor(const Logistic& data);
+
+// A gradient step of ridge regression, x - alpha (H x - b) with H = AᵀA + lambda I and b = Aᵀy made beforehand, n = 12.
+class RidgeFloor {
+ public:
+  RidgeFloor(const Logistic& data, double lambda, double alpha);
+  void step();
+  const std::vector<double>& x_next() const { return x_next_; }
+
+ private:
+  double alpha_;
+  std::vector<double> H_, b_, x_, x_next_;
+};
+
+// sqrt(1 + square(tanh(a * x + b))) * exp(x) on every entry. `x` must outlive it.
+class ChainFloor {
+ public:
+  ChainFloor(double a, double b, const std::vector<double>& x);
+  void run();
+  const std::vector<double>& result() const { return result_; }
+
+ private:
+  double a_, b_;
+  const std::vector<double>& x_;
+  std::vector<double> result_;
+};
+
+}  // namespace onestep::bench

@@ -1,0 +1,31 @@
+// Long-hand arithmetic that every contender is held to: plain loops on doubles, no BLAS, no vectors, no graph.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "data.h"
+
+namespace onestep::bench {
+
+// Throws unless the two agree to 1e-10 of the largest entry of `expected`.
+void must_agree(std::string_view what, std::span<const double> actual, std::span<const double> expected);
+
+// f(x, w), the Newton step x - H⁻¹g from data.x, and the step's reverse derivative (dx_next/dw)ᵀ v for data.v. The two
+// linear systems are solved by conjugate gradients on products with A, so that no n x n matrix, and none of its mistakes, is
+// shared with what is checked.
+struct NewtonReference {
+  double value;
+  std::vector<double> x_next;
+  std::vector<double> w_bar;
+};
+NewtonReference newton_reference(const Logistic& data);
+
+// x - alpha (Aᵀ(A x - y) + lambda x) from data.x.
+std::vector<double> ridge_reference(const Logistic& data, double lambda, double alpha);
+
+// sqrt(1 + square(tanh(a * x + b))) * exp(x)
+std::vector<double> chain_reference(double a, double b, std::span<const double> x);
+
+}  // namespace onestep::bench
