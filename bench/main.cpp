@@ -1,0 +1,73 @@
+// onestep_bench SUITE: the benchmark tables.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <string_view>
+
+#include "engine.h"
+#include "floors.h"
+#include "harness.h"
+
+namespace {
+
+constexpr std::string_view usage =
+    "onestep_bench engine [--json FILE] [--filter TEXT] [--quick]\n"
+    "\n"
+    "Times the rows of a suite: ours and the floor (the same work written by hand on the same BLAS) in turn, medians over\n"
+    "the turns, and whether each row's bar holds.\n"
+    "\n"
+    "  --json FILE    also write the rows as a JSON list\n"
+    "  --filter TEXT  only rows whose name contains TEXT, such as \"n=100\" or \"newton step N=200\"\n"
+    "  --quick        few repetitions, for a rough idea\n"
+    "\n"
+    "Example: onestep_bench engine --filter \"newton step\" --json engine.json\n";
+
+int misuse(std::string_view what) {
+  fmt::print(stderr, "onestep_bench: {}; see onestep_bench --help\n", what);
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace onestep::bench;
+  std::string_view suite;
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--help" || word == "-h") {
+      fmt::print("{}", usage);
+      return 0;
+    }
+    if (word == "--quick") {
+      options.quick = true;
+    } else if (word == "--json" || word == "--filter") {
+      if (++i == argc) return misuse(fmt::format("{} needs a value", word));
+      (word == "--json" ? options.json : options.filter) = argv[i];
+    } else if (word.starts_with('-')) {
+      return misuse(fmt::format("unknown option {}", word));
+    } else if (suite.empty()) {
+      suite = word;
+    } else {
+      return misuse(fmt::format("one suite at a time, not {} and {}", suite, word));
+    }
+  }
+  if (suite.empty()) return misuse("no suite given, try: onestep_bench engine");
+  if (suite != "engine") return misuse(fmt::format("no suite {}, there is: engine", suite));
+  if (!options.json.empty() && !std::ofstream(options.json, std::ios::app))
+    return misuse(fmt::format("cannot write {}", options.json));
+  try {
+    prepare_blas();
+    Suite rows("engine", options);
+    run_engine(rows);
+    if (rows.rows().empty()) return misuse(fmt::format("no row contains \"{}\"", options.filter));
+    rows.print();
+    if (!options.json.empty()) rows.write_json();
+  } catch (const std::exception& problem) {
+    fmt::print(stderr, "onestep_bench: {}\n", problem.what());
+    return 1;
+  }
+  return 0;
+}
