@@ -402,28 +402,19 @@ constexpr std::nullopt_t nothing = std::nullopt;
 template <Op op>
 constexpr OpInfo structural(const char* op_name, const char* meaning, unsigned linear) {
   using R = Rules<op>;
-  constexpr int arity = op == Op::call || op == Op::concat ? -1 : op < Op::matmul ? 0 : 1;
-  return {op_name,  meaning,  arity,         false,         linear,       0,
-          R::shape, R::flops, R::attributes, no_derivative, R::transpose, nullptr};
+  return {op_name, meaning, false, linear, 0, R::shape, R::flops, R::attributes, no_derivative, R::transpose, nullptr};
+}
+constexpr OpInfo elementwise(const char* op_name, const char* meaning, double flops, decltype(OpInfo::derivative) derivative,
+                             decltype(OpInfo::value) value) {
+  return {op_name,       meaning,    true,         0,    flops, elementwise_shape, elementwise_flops,
+          no_attributes, derivative, no_transpose, value};
 }
 
 constexpr OpInfo table[op_count] = {
-#define ONESTEP_ELEMENTWISE(op_name, arity, flops, meaning) \
-  OpInfo{#op_name,                                          \
-         meaning,                                           \
-         arity,                                             \
-         true,                                              \
-         0,                                                 \
-         flops,                                             \
-         elementwise_shape,                                 \
-         elementwise_flops,                                 \
-         no_attributes,                                     \
-         derivative_##op_name,                              \
-         no_transpose,                                      \
-         value_##op_name},
-#define ONESTEP_UNARY(op_name, flops, meaning, ...) ONESTEP_ELEMENTWISE(op_name, 1, flops, meaning)
-#define ONESTEP_BINARY(op_name, flops, meaning, ...) ONESTEP_ELEMENTWISE(op_name, 2, flops, meaning)
-#define ONESTEP_TERNARY(op_name, flops, meaning, ...) ONESTEP_ELEMENTWISE(op_name, 3, flops, meaning)
+#define ONESTEP_UNARY(op_name, flops, meaning, ...) \
+  elementwise(#op_name, meaning, flops, derivative_##op_name, value_##op_name),
+#define ONESTEP_BINARY ONESTEP_UNARY
+#define ONESTEP_TERNARY ONESTEP_UNARY
 #define ONESTEP_STRUCTURAL(op_name, linear, meaning) structural<Op::op_name>(#op_name, meaning, linear),
 #include "onestep/operations.def"
 };

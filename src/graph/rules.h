@@ -28,7 +28,6 @@ Site site_of(const Expr& e);
 struct OpInfo {
   const char* name;
   const char* meaning;
-  int arity;  ///< -1: any number
   bool elementwise;
   unsigned linear;     ///< bit i: linear in argument i
   double entry_flops;  ///< of an elementwise operation, for one entry

@@ -114,7 +114,6 @@ Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<co
     s.level = -1;
     if (n.op == Op::input) s.level = input_levels.empty() ? 0 : input_levels[static_cast<std::size_t>(n.attr.i)];
     for (const Id a : graph.args(id)) s.level = std::max(s.level, slot(a).level);
-    most_level_ = std::max(most_level_, s.level);
   }
 
   // Repeated numbers and added diagonals that are only read through need not be made.

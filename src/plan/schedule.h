@@ -43,8 +43,6 @@ class Schedule {
   /// A number repeated: elementwise operations read the number itself.
   bool repeats_number(Id id) const;
 
-  int most_level() const { return most_level_; }
-
  private:
   Role role(Id id) const;
   Id argument(Id reader, std::size_t i) const;
@@ -53,7 +51,6 @@ class Schedule {
 
   const Graph& graph_;
   std::vector<Slot> slots_;
-  int most_level_ = 0;
 };
 
 }  // namespace onestep::detail
