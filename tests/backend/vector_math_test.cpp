@@ -55,10 +55,10 @@ struct Accuracy {
 
 const std::vector<Accuracy>& accuracies() {
   static const std::vector<Accuracy> all = {
-      {Op::exp, [](Extended x) { return std::exp(x); }, 1.1, -746, 710},
+      {Op::exp, [](Extended x) { return std::exp(x); }, 1.2, -746, 710},
       {Op::expm1, [](Extended x) { return std::expm1(x); }, 2, -3, 3},
-      {Op::log, [](Extended x) { return std::log(x); }, 1, 0, 4},
-      {Op::log1p, [](Extended x) { return std::log1p(x); }, 1, -1, 3},
+      {Op::log, [](Extended x) { return std::log(x); }, 1.1, 0, 4},
+      {Op::log1p, [](Extended x) { return std::log1p(x); }, 1.1, -1, 3},
       {Op::tanh, [](Extended x) { return std::tanh(x); }, 4, -3, 3},
       {Op::sigmoid, [](Extended x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }, 4, -40,
        40},

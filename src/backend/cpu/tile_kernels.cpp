@@ -237,11 +237,12 @@ void gram(const double* packed, std::size_t stride, std::size_t rows, std::size_
 
 // Both factorisations divide by the pivots first and take their roots at the end, off the chain of dependent operations.
 // NaN and infinity end up in a pivot, wherever they were.
+bool is_pivot(double x) { return x > 0 && x < kernel::infinity; }
 
 bool cholesky_in_place(double* a, std::size_t n, std::size_t lda) {
   for (std::size_t j = 0; j < n; ++j) {
     const double pivot = a[j * lda + j];
-    if (!(pivot > 0 && pivot < kernel::infinity)) return false;
+    if (!is_pivot(pivot)) return false;
     const double inverse = 1.0 / pivot;
     for (std::size_t i = j + 1; i < n; ++i) {
       const double factor = a[i * lda + j] * inverse;
@@ -269,7 +270,7 @@ bool cholesky_by_vectors(double* a, std::size_t n, std::size_t lda) {
   }
   for (std::size_t j = 0; j < n; ++j) {
     const double* row = u + j * ldu;
-    if (!(row[j] > 0 && row[j] < kernel::infinity)) return false;
+    if (!is_pivot(row[j])) return false;
     const double inverse = 1.0 / row[j];
     for (std::size_t i = j + 1; i < n; ++i) {
       const V factor = hn::Set(d, row[i] * inverse);
