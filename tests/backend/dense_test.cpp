@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -13,6 +14,7 @@
 
 #include "backend/cpu/blas.h"
 #include "backend/cpu/pool.h"
+#include "hwy/targets.h"
 
 namespace onestep::cpu {
 namespace {
@@ -55,6 +57,17 @@ class Dense : public ::testing::Test {
     return normals(n * n);
   }
 
+  /// Calls check(i, j) for every entry of an m x n matrix, or for a random thousand of them.
+  template <class F>
+  void for_entries(std::size_t m, std::size_t n, F check) {
+    constexpr std::size_t most = 1000;
+    if (m * n <= most) {
+      for (std::size_t i = 0; i < m * n; ++i) check(i / n, i % n);
+    } else {
+      for (std::size_t s = 0; s < most && !HasFatalFailure(); ++s) check(below(m), below(n));
+    }
+  }
+
   BlasSerial serial_;
   std::mt19937_64 random_{20230611};
 };
@@ -73,20 +86,31 @@ double largest(const Vector& v) {
   return most;
 }
 
-/// op(a) op(b) by three loops, and the same of absolute values as the scale for its rounding.
-void plain_product(bool ta, bool tb, std::size_t m, std::size_t n, std::size_t k, const Vector& a, std::size_t lda,
-                   const Vector& b, std::size_t ldb, Vector& out, Vector& scale) {
-  out.assign(m * n, 0);
-  scale.assign(m * n, 0);
-  for (std::size_t i = 0; i < m; ++i) {
-    for (std::size_t l = 0; l < k; ++l) {
-      for (std::size_t j = 0; j < n; ++j) {
-        const double term = (ta ? a[l * lda + i] : a[i * lda + l]) * (tb ? b[j * ldb + l] : b[l * ldb + j]);
-        out[i * n + j] += term;
-        scale[i * n + j] += std::fabs(term);
-      }
-    }
+/// A sum of products, and the sum of their absolute values: the scale of its rounding.
+struct Sum {
+  double value = 0, scale = 0;
+
+  void add(double term) {
+    value += term;
+    scale += std::fabs(term);
   }
+};
+
+/// Entry (i, j) of op(a) op(b), where k is the inner dimension.
+Sum plain_product(bool ta, bool tb, std::size_t i, std::size_t j, std::size_t k, const Vector& a, std::size_t lda,
+                  const Vector& b, std::size_t ldb) {
+  Sum sum;
+  for (std::size_t l = 0; l < k; ++l) {
+    sum.add((ta ? a[l * lda + i] : a[i * lda + l]) * (tb ? b[j * ldb + l] : b[l * ldb + j]));
+  }
+  return sum;
+}
+
+/// Entry (i, j) of aᵀ diag(d) a; no d stands for ones.
+Sum plain_gram(std::size_t rows, std::size_t i, std::size_t j, const Vector& a, std::size_t lda, const Vector& d) {
+  Sum sum;
+  for (std::size_t r = 0; r < rows; ++r) sum.add((d.empty() ? 1 : d[r]) * a[r * lda + i] * a[r * lda + j]);
+  return sum;
 }
 
 double tolerance(std::size_t terms, double scale) { return 4 * eps * (static_cast<double>(terms) + 4) * (scale + 1e-300); }
@@ -121,14 +145,13 @@ TEST_F(Dense, GemmIsThreeLoops) {
     const Vector before = c;
     Scratch scratch(gemm_scratch(m, n, k));
     gemm(ta, tb, m, n, k, alpha, a.data(), lda, b.data(), ldb, beta, c.data(), ldc, scratch.get());
-    Vector plain, scale;
-    plain_product(ta, tb, m, n, k, a, lda, b, ldb, plain, scale);
+    for_entries(m, n, [&](std::size_t i, std::size_t j) {
+      const Sum plain = plain_product(ta, tb, i, j, k, a, lda, b, ldb);
+      const double kept = beta == 0 ? 0 : beta * before[i * ldc + j];
+      ASSERT_NEAR(c[i * ldc + j], alpha * plain.value + kept,
+                  tolerance(k, std::fabs(alpha) * plain.scale + std::fabs(kept)));
+    });
     for (std::size_t i = 0; i < m; ++i) {
-      for (std::size_t j = 0; j < n; ++j) {
-        const double kept = beta == 0 ? 0 : beta * before[i * ldc + j];
-        ASSERT_NEAR(c[i * ldc + j], alpha * plain[i * n + j] + kept,
-                    tolerance(k, std::fabs(alpha) * scale[i * n + j] + std::fabs(kept)));
-      }
       for (std::size_t j = n; j < ldc; ++j) {
         ASSERT_EQ(std::memcmp(&c[i * ldc + j], &before[i * ldc + j], sizeof(double)), 0) << "between the rows";
       }
@@ -142,11 +165,13 @@ TEST_F(Dense, GemmOfLongSumsIsThreeLoops) {
       const std::size_t m = 31, n = 17, k = 9001;
       ASSERT_GT(gemm_scratch(m, n, k), 0u);
       const Vector a = normals(m * k), b = normals(n * k);
-      Vector c(m * n, nan), plain, scale;
+      Vector c(m * n, nan);
       Scratch scratch(gemm_scratch(m, n, k));
       gemm(ta, tb, m, n, k, 1, a.data(), ta ? m : k, b.data(), tb ? k : n, 0, c.data(), n, scratch.get());
-      plain_product(ta, tb, m, n, k, a, ta ? m : k, b, tb ? k : n, plain, scale);
-      for (std::size_t i = 0; i < m * n; ++i) ASSERT_NEAR(c[i], plain[i], tolerance(k, scale[i]));
+      for_entries(m, n, [&](std::size_t i, std::size_t j) {
+        const Sum plain = plain_product(ta, tb, i, j, k, a, ta ? m : k, b, tb ? k : n);
+        ASSERT_NEAR(c[i * n + j], plain.value, tolerance(k, plain.scale));
+      });
     }
   }
 }
@@ -176,12 +201,11 @@ TEST_F(Dense, GemvIsTwoLoops) {
     const Vector before = y;
     Scratch scratch(gemv_scratch(ta, m, n));
     gemv(ta, m, n, alpha, a.data(), lda, x.data(), beta, y.data(), scratch.get());
-    Vector plain, scale;
-    plain_product(ta, false, out, 1, in, a, lda, x, 1, plain, scale);
-    for (std::size_t i = 0; i < out; ++i) {
+    for_entries(out, 1, [&](std::size_t i, std::size_t) {
+      const Sum plain = plain_product(ta, false, i, 0, in, a, lda, x, 1);
       const double kept = beta == 0 ? 0 : beta * before[i];
-      ASSERT_NEAR(y[i], alpha * plain[i] + kept, tolerance(in, std::fabs(alpha) * scale[i] + std::fabs(kept)));
-    }
+      ASSERT_NEAR(y[i], alpha * plain.value + kept, tolerance(in, std::fabs(alpha) * plain.scale + std::fabs(kept)));
+    });
   }
 }
 
@@ -203,42 +227,22 @@ TEST_F(Dense, GemvHasTheSameBitsForAnyNumberOfThreads) {
 
 class Gram : public Dense {
  protected:
-  /// aᵀ diag(d) a by loops, lower triangle, and its scale.
-  static void plain_gram(std::size_t rows, std::size_t n, const Vector& a, std::size_t lda, const Vector& d, Vector& out,
-                         Vector& scale) {
-    out.assign(n * n, 0);
-    scale.assign(n * n, 0);
-    for (std::size_t r = 0; r < rows; ++r) {
-      for (std::size_t i = 0; i < n; ++i) {
-        const double di = (d.empty() ? 1 : d[r]) * a[r * lda + i];
-        for (std::size_t j = 0; j <= i; ++j) {
-          out[i * n + j] += di * a[r * lda + j];
-          scale[i * n + j] += std::fabs(di * a[r * lda + j]);
-        }
-      }
-    }
-  }
-
   void check(std::size_t rows, std::size_t n, Vector d) {
     const bool mirror = coin();
     const std::size_t lda = n + below(3), ldc = n + below(3);
     const Vector a = normals(rows * lda);
-    Vector c(n * ldc, nan), plain, scale;
+    Vector c(n * ldc, nan);
     Scratch scratch(gram_scratch(rows, n));
     gram(rows, n, a.data(), lda, d.empty() ? nullptr : d.data(), c.data(), ldc, mirror, scratch.get());
-    plain_gram(rows, n, a, lda, d, plain, scale);
-    for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t j = 0; j <= i; ++j) {
-        ASSERT_NEAR(c[i * ldc + j], plain[i * n + j], tolerance(rows, scale[i * n + j])) << rows << " x " << n;
+    for_entries(n, n, [&](std::size_t i, std::size_t j) {
+      if (j > i && !mirror) {
+        ASSERT_TRUE(std::isnan(c[i * ldc + j])) << "the upper triangle is not ours";
+      } else {
+        const Sum plain = plain_gram(rows, i, j, a, lda, d);
+        ASSERT_NEAR(c[i * ldc + j], plain.value, tolerance(rows, plain.scale)) << rows << " x " << n;
+        ASSERT_TRUE(!mirror || c[i * ldc + j] == c[j * ldc + i]);
       }
-      for (std::size_t j = i + 1; j < n; ++j) {
-        if (mirror) {
-          ASSERT_EQ(c[i * ldc + j], c[j * ldc + i]);
-        } else {
-          ASSERT_TRUE(std::isnan(c[i * ldc + j])) << "the upper triangle is not ours";
-        }
-      }
-    }
+    });
   }
 
   Vector weights(std::size_t rows, int signs) {
@@ -256,7 +260,7 @@ TEST_F(Gram, IsThreeLoopsForWeightsOfAnySigns) {
 }
 
 TEST_F(Gram, IsThreeLoopsWhereRowsAreCutIntoChunks) {
-  for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{{3001, 60}, {1700, 130}, {2500, 300}}) {
+  for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{{3001, 60}, {1700, 130}, {2400, 300}}) {
     ASSERT_GT(row_cut(rows, n).chunks, 1u);
     for (const int signs : {-1, 0, 1}) check(rows, n, weights(rows, signs));
     check(rows, n, {});
@@ -265,7 +269,7 @@ TEST_F(Gram, IsThreeLoopsWhereRowsAreCutIntoChunks) {
 
 TEST_F(Gram, IsThreeLoopsWhereTheResultIsTiled) {
   for (const auto& [rows, n] :
-       std::vector<std::pair<std::size_t, std::size_t>>{{0, 400}, {1, 401}, {450, 520}, {900, 430}}) {
+       std::vector<std::pair<std::size_t, std::size_t>>{{0, 400}, {1, 401}, {200, 520}, {500, 403}}) {
     ASSERT_TRUE(row_cut(rows, n).tiled);
     for (const int signs : {-1, 0, 1}) check(rows, n, weights(rows, signs));
     check(rows, n, {});
@@ -274,7 +278,7 @@ TEST_F(Gram, IsThreeLoopsWhereTheResultIsTiled) {
 
 TEST_F(Gram, HasTheSameBitsForAnyNumberOfThreads) {
   for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{
-           {100, 5}, {30000, 12}, {5000, 100}, {3000, 300}, {900, 500}, {500, 1030}}) {
+           {100, 5}, {30000, 12}, {2500, 100}, {2400, 300}, {400, 450}, {200, 1030}}) {
     const Vector a = normals(rows * n), d = normals(rows);
     Scratch scratch(gram_scratch(rows, n));
     expect_same_bits([&] {
@@ -286,7 +290,7 @@ TEST_F(Gram, HasTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST_F(Gram, CarriesNanAndInfinityOfTheWeights) {
-  for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{{20, 3}, {3001, 60}, {450, 520}}) {
+  for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{{20, 3}, {3001, 60}, {200, 520}}) {
     const Vector a = normals(rows * n);
     for (const double bad : {nan, inf, -inf}) {
       Vector d = normals(rows), c(n * n, 0);
@@ -307,24 +311,35 @@ TEST_F(Gram, ScratchIsOneBlockAndFewPartialsNeverACopy) {
   EXPECT_EQ(gram_scratch(0, 0), 0u);
 }
 
-TEST_F(Gram, PiecesOfABlockAddUpToGram) {
-  const std::size_t rows = 300, n = 450;
-  const Vector a = normals(rows * n), d = normals(rows);
-  Vector scaled(rows * n, nan), again(rows * n, nan), one(n * n, 2), tiled(n * n, 2), block(n * n, 2), plain, scale;
-  const std::size_t nonnegative = scale_block(rows, n, a.data(), n, d.data(), scaled.data());
-  EXPECT_EQ(nonnegative, static_cast<std::size_t>(std::count_if(d.begin(), d.end(), [](double x) { return x >= 0; })));
-  EXPECT_EQ(parallel_scale_block(rows, n, a.data(), n, d.data(), again.data()), nonnegative);
-  EXPECT_EQ(scaled, again);
-  syrk_block(rows, n, scaled.data(), n, nonnegative, 0.5, one.data(), n);
-  tiled_syrk_block(rows, n, scaled.data(), n, nonnegative, 0.5, tiled.data(), n);
-  gram_block(rows, n, a.data(), n, d.data(), 0.5, block.data(), n, scaled.data());
-  plain_gram(rows, n, a, n, d, plain, scale);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = 0; j <= i; ++j) {
-      const std::size_t ij = i * n + j;
-      for (const Vector& c : {one, tiled, block}) ASSERT_NEAR(c[ij], 1 + plain[ij], tolerance(rows, 1 + scale[ij]));
-    }
+TEST_F(Gram, BlocksAddToWhatIsThere) {
+  for (int trial = 0; trial < 200; ++trial) {
+    const std::size_t rows = dimension(60), n = trial % 40 == 0 ? 150 + below(300) : dimension(60), ldc = n + below(3);
+    const Vector a = normals(rows * n), d = weights(rows, trial % 3 - 1);
+    const double beta = coin() ? 1 : 0.5;
+    Vector one(n * ldc, 2), all(n * ldc, 2);
+    Scratch scaled(rows * n);
+    gram_block(rows, n, a.data(), n, d.data(), beta, one.data(), ldc, scaled.get());
+    parallel_gram_block(rows, n, a.data(), n, d.data(), beta, all.data(), ldc, scaled.get());
+    for_entries(n, n, [&](std::size_t i, std::size_t j) {
+      const Sum plain = plain_gram(rows, i, j, a, n, d);
+      const double expected = j > i ? 2 : 2 * beta + plain.value;
+      for (const Vector* c : {&one, &all}) {
+        ASSERT_NEAR((*c)[i * ldc + j], expected, tolerance(rows, 2 + plain.scale)) << rows << " x " << n;
+      }
+    });
   }
+}
+
+TEST_F(Gram, IsTheSameOnEveryInstructionSet) {
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    for (const std::size_t n : {8u, 9u, 11u, 12u, 15u, 16u, 23u, 24u, 25u, 31u, 47u, 50u, 200u}) {
+      for (const int signs : {-1, 0, 1}) check(333, n, weights(333, signs));
+    }
+    check(3001, 60, weights(3001, 0));
+    check(200, 410, weights(200, 0));
+  }
+  hwy::SetSupportedTargetsForTest(0);
 }
 
 class Factors : public Dense, public ::testing::WithParamInterface<FactorKind> {
@@ -357,17 +372,18 @@ TEST_P(Factors, SolveBackwardStably) {
     const std::size_t nrhs = trial % 60 == 0 ? 1 + below(70) : dimension(9);
     const bool transposed = coin();
     const Vector a = matrix_for(GetParam(), n), b = normals(n * nrhs);
-    Vector f = a, x = b, ax, scale;
+    Vector f = a, x = b;
     if (GetParam() != FactorKind::lu) {
       for (std::size_t i = 0; i < n; ++i)
         std::fill_n(f.begin() + static_cast<std::ptrdiff_t>(i * n + i + 1), n - i - 1, nan);
     }
     ASSERT_TRUE(factor_of(n, f)) << n;
     solve(GetParam(), transposed, n, f.data(), pivots_.data(), x.data(), nrhs);
-    plain_product(transposed, false, n, nrhs, n, a, n, x, nrhs, ax, scale);
     const double size = static_cast<double>(n) * largest(a) * largest(x) + largest(b);
-    for (std::size_t i = 0; i < n * nrhs; ++i)
-      ASSERT_NEAR(ax[i], b[i], 20 * eps * (static_cast<double>(n) + 10) * size) << n;
+    for_entries(n, nrhs, [&](std::size_t i, std::size_t j) {
+      const double ax = plain_product(transposed, false, i, j, n, a, n, x, nrhs).value;
+      ASSERT_NEAR(ax, b[i * nrhs + j], 20 * eps * (static_cast<double>(n) + 10) * size) << n;
+    });
   }
 }
 
@@ -441,7 +457,7 @@ TEST_P(Factors, NanOnTheRightStaysNan) {
 TEST_P(Factors, LogdetIsThatOfAMatrixBuiltFromKnownFactors) {
   // a = l diag(s) lᵀ with unit lower l: log |det a| = Σ log |s|; l is kept well conditioned.
   for (const std::size_t n : {0u, 1u, 2u, 3u, 5u, 24u, 90u, 530u}) {
-    Vector l(n * n, 0.0), ls(n * n, 0.0), s = normals(n), a, scale;
+    Vector l(n * n, 0.0), ls(n * n, 0.0), s = normals(n), a(n * n);
     double expected = 0;
     for (std::size_t i = 0; i < n; ++i) {
       if (GetParam() == FactorKind::cholesky) s[i] = std::fabs(s[i]);
@@ -452,7 +468,8 @@ TEST_P(Factors, LogdetIsThatOfAMatrixBuiltFromKnownFactors) {
         ls[i * n + j] = l[i * n + j] * s[j];
       }
     }
-    plain_product(false, true, n, n, n, ls, n, l, n, a, scale);
+    Scratch scratch(gemm_scratch(n, n, n));
+    gemm(false, true, n, n, n, 1, ls.data(), n, l.data(), n, 0, a.data(), n, scratch.get());
     ASSERT_TRUE(factor_of(n, a));
     EXPECT_NEAR(logdet(GetParam(), n, a.data(), pivots_.data()), expected, 1e-11 * (static_cast<double>(n) + 1)) << n;
   }

@@ -39,18 +39,16 @@ struct RowCut {
 };
 RowCut row_cut(std::size_t rows, std::size_t n);
 
-/// One thread: lower triangle of c = aᵀ diag(d) a + beta c. `scaled` has room for rows x n (unused when d is null).
+/// One thread: lower triangle of c = aᵀ diag(d) a + beta c. `scaled` has room for rows x n doubles.
 /// With beta = 0, c is not read.
 void gram_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double beta, double* c,
                 std::size_t ldc, double* scaled);
 
-/// One thread: scaled (rows x n, packed) = diag(sqrt|d|) a, the rows with d < 0 moved behind the others.
-/// Returns the number of the others. A NaN in d makes a row of NaN.
-std::size_t scale_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double* scaled);
-/// One thread: lower triangle of c = ± scaledᵀ scaled + beta c, minus for the rows from `nonnegative` on.
-void syrk_block(std::size_t rows, std::size_t n, const double* scaled, std::size_t lds, std::size_t nonnegative, double beta,
-                double* c, std::size_t ldc);
-/// The same two with all threads, for large n: the copy cut by rows, the update by tiles of c.
+/// The same with all threads, for large n: the copy cut by rows, the update by tiles of c.
+void parallel_gram_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double beta,
+                         double* c, std::size_t ldc, double* scaled);
+
+/// Superseded by parallel_gram_block; here until row_loop.cpp calls that.
 std::size_t parallel_scale_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d,
                                  double* scaled);
 void tiled_syrk_block(std::size_t rows, std::size_t n, const double* scaled, std::size_t lds, std::size_t nonnegative,
