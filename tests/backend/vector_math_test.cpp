@@ -63,6 +63,10 @@ const std::vector<Accuracy>& accuracies() {
       {Op::sigmoid, [](Extended x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }, 4, -40,
        40},
       {Op::softplus, [](Extended x) { return std::max(x, Extended{0}) + std::log1p(std::exp(-std::fabs(x))); }, 4, -40, 40},
+      {Op::erf, [](Extended x) { return std::erf(x); }, 2, -6, 6},
+      {Op::sin, [](Extended x) { return std::sin(x); }, 1, -100, 100},
+      {Op::cos, [](Extended x) { return std::cos(x); }, 1, -100, 100},
+      {Op::atan, [](Extended x) { return std::atan(x); }, 2, -4, 4},
   };
   return all;
 }
@@ -325,6 +329,19 @@ TEST_P(VectorMath, SoftplusAndSigmoidAreExpFarLeft) {
     EXPECT_EQ(run_kernel(Op::sigmoid, {x}), e);
     EXPECT_GT(e[0], 0);
   }
+}
+
+// Where the reduction cancels most: the doubles nearest to multiples of π/2, and both sides of the switch to the C library.
+TEST_P(VectorMath, SineAndCosineKeepTheirRelativeAccuracyNearTheirZeros) {
+  std::vector<double> x = {999'999.0, 1e6, 1'000'001.0, 1e10, 1e22, 1e300};
+  for (int n = 1; n < 600'000; n += 1 + n / 1000)
+    x.push_back(static_cast<double>(n * 1.57079632679489661923132169163975144L));
+  const std::vector<double> sine = run_kernel(Op::sin, x), cosine = run_kernel(Op::cos, x);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_LE(ulps(sine[i], std::sin(Extended{x[i]})), 1) << x[i];
+    ASSERT_LE(ulps(cosine[i], std::cos(Extended{x[i]})), 1) << x[i];
+  }
+  EXPECT_TRUE(std::isnan(run_kernel(Op::sin, {inf})[0]));
 }
 
 TEST_P(VectorMath, SumsAreExactToRoundingAndTheSameWhateverTheAlignment) {
