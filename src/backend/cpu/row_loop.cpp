@@ -348,7 +348,7 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
   cut_rows(loop, *plan);
   plan->most_workers = plan->tiled ? pieces_of_block : plan->chunks.count;
   const std::size_t block = plan->tiled ? cut_block(plan->block_rows).size : plan->block_rows;
-  plan->stride = padded(block);
+  plan->stride = padded(block) + cache_line;  // columns a power of two apart would share cache sets
   const auto take = [](std::size_t& total, std::size_t entries) {
     const std::size_t at = total;
     total += padded(entries);
