@@ -43,7 +43,8 @@ std::optional<Expr> special_forward(const Expr& y, const Site& s, std::span<cons
   switch (s.op) {
     case Op::gram: {  // ȦᵀDA + AᵀDȦ
       const Expr half = matmul(transpose(*t[0]), rows(s[1], s[0].shape()) * s[0]);
-      return half + transpose(half);
+      // The transpose of a product would be rewritten to a second product.
+      return half + (is(half, Op::matmul) ? build_as_is(Op::transpose, {half}) : transpose(half));
     }
     case Op::max: {
       if (s[0].shape().size() == 0) return std::nullopt;  // minus infinity, which does not move
