@@ -48,7 +48,7 @@ struct ProductCut {
 
 ProductCut cut_product(std::size_t m, std::size_t n, std::size_t k) {
   constexpr double piece_work = 1 << 20;
-  constexpr std::size_t most_pieces = 32, least_side = 160, least_inner = 1024;
+  constexpr std::size_t most_pieces = 32, least_side = 256, least_inner = 1024;
   ProductCut cut{whole(m), whole(n), whole(k)};
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   if (work < 2 * piece_work) return cut;

@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/gram_kernels.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which defines what it needs.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -121,12 +122,15 @@ void add_tile(const Place& at) {
   const Panels& p = at.panels;
   const std::size_t stride_a = p.width(at.row), stride_b = p.width(at.column), panel_b = p.rows * panel;
   const double *a = p.packed + p.begin(at.row), *b = p.packed + p.begin(at.column);
+  double* const c = at.c + at.row * panel * at.ldc + at.column * panel;
+  for (std::size_t i = 0; i < std::min(Rows, stride_a); ++i) {
+    for (std::size_t j = 0; j < Columns * panel; j += 8) hwy::Prefetch(c + i * at.ldc + j);
+  }
   T t;
   T::template each<Rows>([&](auto i) { T::template each<T::vectors>([&](auto v) { t.sum[i][v] = hn::Zero(tag); }); });
   add_products<false>(t, at.nonnegative, a, stride_a, b, stride_b, panel_b);
   add_products<true>(t, p.rows - at.nonnegative, a + at.nonnegative * stride_a, stride_a, b + at.nonnegative * stride_b,
                      stride_b, panel_b);
-  double* const c = at.c + at.row * panel * at.ldc + at.column * panel;
   const bool below_diagonal = at.column + Columns <= at.row && stride_a >= Rows;
   if (below_diagonal) {
     const V beta = hn::Set(tag, at.beta);
