@@ -13,6 +13,11 @@ namespace {
 constexpr int for_ever = std::numeric_limits<int>::max();
 constexpr std::int32_t no_tile = -1;
 
+// A tall matrix with few columns is read through a transposed copy, made when it changes: vector instructions then run down
+// its columns.
+constexpr std::int64_t few_columns = 24;
+constexpr std::int64_t many_rows = 32;
+
 class Compiler {
  public:
   Compiler(const Function& function, const std::vector<int>& levels)
@@ -26,6 +31,7 @@ class Compiler {
     find_stored();
     find_lower_only();
     emit();
+    insert_transposes();
     for (const Id id : results_) add_result(id);
     find_lifetimes();
   }
@@ -127,6 +133,7 @@ class Compiler {
     Instruction out;
     out.op = n.op;
     out.attr = n.attr;
+    if (n.op == Op::transpose) out.attr.i = n.shape[1];
     out.shape = n.shape;
     out.level = schedule_[id].level;
     out.flops = flops(id);
@@ -183,6 +190,39 @@ class Compiler {
     return {RowOperand::Kind::rows, buffer(root), columns};
   }
 
+  // The matrix of a product with vectors: through its transposed copy if that pays and can be made before the loop.
+  RowOperand matrix_operand(Id reader, Id root, std::int64_t columns) {
+    const std::int64_t rows = schedule_[reader].rows;
+    const bool leaf = schedule_[root].role == Role::leaf;
+    if (columns < 1 || columns > few_columns || rows < many_rows ||
+        !(leaf || schedule_[root].level < schedule_[reader].level))
+      return operand(root, columns);
+    const auto [at_root, is_new] = transposed_.try_emplace(root, no_buffer);
+    if (is_new) {
+      Instruction copy;
+      copy.op = Op::transpose;
+      copy.attr.i = column_stride(rows);
+      copy.args = {buffer(root)};
+      copy.arg_shapes = {Shape{rows, columns}};
+      copy.shape = Shape{columns, rows};
+      copy.level = schedule_[root].level;
+      program_.buffers.push_back({.entries = static_cast<std::size_t>(columns * copy.attr.i)});
+      copy.out = at_root->second = static_cast<Buffer>(program_.buffers.size() - 1);
+      transposes_.push_back({leaf, std::move(copy)});
+    }
+    return {RowOperand::Kind::columns, at_root->second, columns};
+  }
+
+  // Copies of inputs and constants come first in their level, those of what the level computes last.
+  void insert_transposes() {
+    for (Transpose& t : transposes_) {
+      const int level = t.copy.level;
+      const auto place = std::ranges::find_if(
+          program_.code, [&](const Instruction& i) { return t.first ? i.level >= level : i.level > level; });
+      program_.code.insert(place, std::move(t.copy));
+    }
+  }
+
   RowOp row_op(Id id) {
     using Kind = RowOp::Kind;
     const Node& n = graph_.node(id);
@@ -210,13 +250,13 @@ class Compiler {
       case Op::matmul:
         op.kind = n.attr.i != 0 ? Kind::transposed_product : Kind::product;
         op.flag = n.attr.j != 0;
-        op.args[0] = rows(0);
+        op.args[0] = n.shape.rank() == 1 ? matrix_operand(id, read[0], columns_of(args[0])) : rows(0);
         op.args[1] = n.attr.i != 0 ? rows(1) : whole(1);
         return op;
       case Op::gram: {
         op.kind = Kind::gram;
         op.flag = needs_upper_[at(id)];
-        op.args[0] = rows(0);
+        op.args[0] = matrix_operand(id, read[0], columns_of(args[0]));
         const Id weight = args[1];
         const bool ones = schedule_.repeats_number(weight) && graph_.node(graph_.args(weight)[0]).op == Op::scalar &&
                           graph_.node(graph_.args(weight)[0]).attr.value == 1.0;
@@ -276,6 +316,12 @@ class Compiler {
   std::vector<Id> results_;
   Schedule schedule_;
   Program program_;
+  struct Transpose {
+    bool first;
+    Instruction copy;
+  };
+  std::vector<Transpose> transposes_;
+  std::map<Id, Buffer> transposed_;  // by matrix
   std::vector<Buffer> buffer_of_;
   std::vector<std::int32_t> tile_of_;
   std::vector<Id> last_reader_;  // within the loop being made

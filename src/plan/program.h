@@ -26,12 +26,16 @@ struct BufferInfo {
   int last = 0;
 };
 
-/// What a row operation reads: a buffer (rows of it), a tile the loop made, or one number for all entries.
+/// What a row operation reads: rows of a buffer, rows of one that is kept transposed (column_stride apart), a tile the loop
+/// made, one number for all entries, or a whole buffer.
 struct RowOperand {
-  enum class Kind : std::uint8_t { none, rows, tile, number, whole } kind = Kind::none;
+  enum class Kind : std::uint8_t { none, rows, columns, tile, number, whole } kind = Kind::none;
   std::int32_t index = 0;  ///< buffer, or tile
   std::int64_t columns = 1;
 };
+
+/// From column to column of a matrix kept transposed: no power of two, or all columns would share cache sets.
+inline std::int64_t column_stride(std::int64_t rows) { return (rows + 7) / 8 * 8 + 8; }
 
 /// A step of a row loop, done for a block of rows at a time.
 struct RowOp {
@@ -73,7 +77,8 @@ struct BackendPlan {
 };
 
 struct Instruction {
-  Op op{};  ///< of a structural instruction; add: the second argument is a diagonal
+  /// Of a structural instruction. add: the second argument is a diagonal; transpose: rows of the result are attr.i apart.
+  Op op{};
   Attr attr;
   std::vector<Buffer> args;
   std::vector<Shape> arg_shapes;

@@ -45,12 +45,8 @@ void run_eye(const At& at) {
 void run_matmul(const At& at) {
   const bool ta = at.i.attr.i != 0, tb = at.i.attr.j != 0;
   const Shape &a = at.shape(0), &b = at.shape(1);
-  const std::size_t k = ta ? rows(a) : columns(a);
-  if (b.rank() == 1)
-    gemv(ta, rows(a), columns(a), 1.0, at.arg(0), columns(a), at.arg(1), 0.0, at.out(), at.frame.shared_scratch);
-  else
-    gemm(ta, tb, rows(at.i.shape), columns(at.i.shape), k, 1.0, at.arg(0), columns(a), at.arg(1), columns(b), 0.0, at.out(),
-         columns(at.i.shape), at.frame.shared_scratch);
+  gemm(ta, tb, rows(at.i.shape), columns(at.i.shape), ta ? rows(a) : columns(a), 1.0, at.arg(0), columns(a), at.arg(1),
+       columns(b), 0.0, at.out(), columns(at.i.shape), at.frame.shared_scratch);
 }
 
 void run_outer(const At& at) {
@@ -60,12 +56,10 @@ void run_outer(const At& at) {
 }
 
 void run_transpose(const At& at) {
-  constexpr std::size_t tile = 32;  // so that neither side misses the cache
+  constexpr std::size_t tile = 64;  // rows at a time, so that neither side misses the cache
   const std::size_t m = rows(at.shape(0)), n = columns(at.shape(0));
-  for (std::size_t r0 = 0; r0 < m; r0 += tile)
-    for (std::size_t c0 = 0; c0 < n; c0 += tile)
-      for (std::size_t r = r0; r < std::min(m, r0 + tile); ++r)
-        for (std::size_t c = c0; c < std::min(n, c0 + tile); ++c) at.out()[c * m + r] = at.arg(0)[r * n + c];
+  for (std::size_t r = 0; r < m; r += tile)
+    pack_rows(at.arg(0) + r * n, n, std::min(tile, m - r), n, at.out() + r, size(at.i.attr.i));
 }
 
 void run_diag(const At& at) {
@@ -188,8 +182,7 @@ class CpuBackend final : public detail::Backend {
     if (i.op == Op::matmul) {
       const bool ta = i.attr.i != 0;
       const Shape& a = i.arg_shapes[0];
-      plan->shared_scratch = i.shape.rank() == 1 ? gemv_scratch(ta, rows(a), columns(a))
-                                                 : gemm_scratch(rows(i.shape), columns(i.shape), ta ? rows(a) : columns(a));
+      plan->shared_scratch = gemm_scratch(rows(i.shape), columns(i.shape), ta ? rows(a) : columns(a));
     } else if (is_factor(i.op)) {
       plan->shared_scratch = factor_scratch(kind_of(i.op), rows(i.shape));
     } else if (i.op == Op::call && i.args.size() > most_call_args) {
@@ -199,7 +192,10 @@ class CpuBackend final : public detail::Backend {
     return plan;
   }
 
-  std::size_t workers() const override { return static_cast<std::size_t>(threads()); }
+  std::size_t workers() const override {
+    start_threads();  // so that no run has to
+    return static_cast<std::size_t>(threads());
+  }
 
   void run(std::span<const Instruction> code, int from_level, const Frame& frame, std::uint8_t* failed) const override {
     const BlasSerial serial;

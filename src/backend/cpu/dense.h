@@ -13,18 +13,7 @@ void gemm(bool ta, bool tb, std::size_t m, std::size_t n, std::size_t k, double 
           const double* b, std::size_t ldb, double beta, double* c, std::size_t ldc, double* scratch);
 std::size_t gemm_scratch(std::size_t m, std::size_t n, std::size_t k);
 
-/// y = alpha op(a) x + beta y, where a is m x n as stored. With beta = 0, y is not read.
-void gemv(bool ta, std::size_t m, std::size_t n, double alpha, const double* a, std::size_t lda, const double* x,
-          double beta, double* y, double* scratch);
-std::size_t gemv_scratch(bool ta, std::size_t m, std::size_t n);
-
-/// c (n x n) = aᵀ diag(d) a, where a is rows x n and d has any signs (null: ones). The lower triangle is written, and the
-/// upper one too when `mirror`; otherwise the upper one is left as it was.
-void gram(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double* c, std::size_t ldc,
-          bool mirror, double* scratch);
-std::size_t gram_scratch(std::size_t rows, std::size_t n);
-
-// The pieces gram is made of, for a loop that walks the rows of `a` once and does more than gram on each block.
+// A symmetric product c = aᵀ diag(d) a (a is rows x n, d has any signs, null: ones) in the pieces a row loop needs.
 
 /// How gram cuts its rows, a function of the shape. Not tiled: `chunks` independent runs of `chunk_rows` rows (the last may
 /// be shorter), each with an n x n partial result, added in the order of the chunks; at most `slots` of them at a time.
@@ -47,12 +36,6 @@ void gram_block(std::size_t rows, std::size_t n, const double* a, std::size_t ld
 /// The same with all threads, for large n: the copy cut by rows, the update by tiles of c.
 void parallel_gram_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double beta,
                          double* c, std::size_t ldc, double* scaled);
-
-/// Superseded by parallel_gram_block; here until row_loop.cpp calls that.
-std::size_t parallel_scale_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d,
-                                 double* scaled);
-void tiled_syrk_block(std::size_t rows, std::size_t n, const double* scaled, std::size_t lds, std::size_t nonnegative,
-                      double beta, double* c, std::size_t ldc);
 
 /// c += the lower triangles of partials[0], ..., partials[count - 1] (each n x n, packed), in that order.
 void add_partials(std::size_t count, std::size_t n, const double* partials, double* c, std::size_t ldc);

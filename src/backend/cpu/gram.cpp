@@ -1,9 +1,7 @@
 // aᵀ diag(d) a, one block of rows at a time. Up to a few hundred columns every thread has its own rows and the partial
 // results are added; above that the threads share the rows, and the result is cut into tiles.
 #include <algorithm>
-#include <cmath>
 
-#include "backend/cpu/blas.h"
 #include "backend/cpu/cut.h"
 #include "backend/cpu/dense.h"
 #include "backend/cpu/gram_kernels.h"
@@ -42,11 +40,6 @@ RowCut row_cut(std::size_t rows, std::size_t n) {
   return {false, cut.count, cut.size, std::min(cut.size, block_rows), std::min(cut.count, most_slots)};
 }
 
-std::size_t gram_scratch(std::size_t rows, std::size_t n) {
-  const RowCut cut = row_cut(rows, n);
-  return cut.slots * cut.block_rows * n + (cut.chunks - 1) * n * n;
-}
-
 void gram_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double beta, double* c,
                 std::size_t ldc, double* scaled) {
   if (n < gram_least_columns) {
@@ -77,24 +70,6 @@ void parallel_gram_block(std::size_t rows, std::size_t n, const double* a, std::
   });
 }
 
-std::size_t parallel_scale_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d,
-                                 double* scaled) {
-  std::size_t front = 0, back = rows;
-  for (std::size_t i = 0; i < rows; ++i) {
-    double* const to = scaled + (d[i] < 0 ? --back : front++) * n;
-    for (std::size_t j = 0; j < n; ++j) to[j] = std::sqrt(std::fabs(d[i])) * a[i * lda + j];
-  }
-  return front;
-}
-
-void tiled_syrk_block(std::size_t rows, std::size_t n, const double* scaled, std::size_t lds, std::size_t nonnegative,
-                      double beta, double* c, std::size_t ldc) {
-  using blas::Trans;
-  blas::syrk(blas::Uplo::upper, Trans::no, n, nonnegative, 1, scaled, lds, beta, c, ldc);
-  if (nonnegative == rows) return;
-  blas::syrk(blas::Uplo::upper, Trans::no, n, rows - nonnegative, -1, scaled + nonnegative * lds, lds, 1, c, ldc);
-}
-
 void add_partials(std::size_t count, std::size_t n, const double* partials, double* c, std::size_t ldc) {
   constexpr std::size_t piece_doubles = std::size_t{1} << 15;
   const Cut cut = cut_into(n, count * n * n / 2 / piece_doubles, 8);
@@ -114,26 +89,6 @@ void mirror_lower(std::size_t n, double* c, std::size_t ldc) {
       }
     }
   });
-}
-
-void gram(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double* c, std::size_t ldc,
-          bool mirror, double* scratch) {
-  const RowCut cut = row_cut(rows, n);
-  double* const partials = scratch + cut.slots * cut.block_rows * n;
-  parallel_for(cut.chunks, cut.slots, [&](std::size_t chunk, std::size_t worker) {
-    const std::size_t begin = chunk * cut.chunk_rows, end = std::min(rows, begin + cut.chunk_rows);
-    double* const out = chunk == 0 ? c : partials + (chunk - 1) * n * n;
-    std::size_t r = begin;
-    do {
-      const std::size_t block = std::min(cut.block_rows, end - r);
-      (cut.tiled ? parallel_gram_block : gram_block)(block, n, a + r * lda, lda, d == nullptr ? nullptr : d + r,
-                                                     r == begin ? 0 : 1, out, chunk == 0 ? ldc : n,
-                                                     scratch + worker * cut.block_rows * n);
-      r += block;
-    } while (r < end);
-  });
-  add_partials(cut.chunks - 1, n, partials, c, ldc);
-  if (mirror) mirror_lower(n, c, ldc);
 }
 
 }  // namespace onestep::cpu

@@ -27,9 +27,8 @@ using detail::RowOp;
 using detail::RowOperand;
 using Kind = RowOp::Kind;
 
-constexpr std::size_t few_columns = 24;  // up to here BLAS calls cost more than they do
-constexpr std::size_t pack_from_rows = 32;
-constexpr std::size_t cache_line = 8;  // doubles
+constexpr std::size_t cache_line = 8;        // doubles
+constexpr std::size_t small_product = 1024;  // multiply-adds up to which a BLAS call costs more than it does
 
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 std::size_t padded(std::size_t n) { return (n + cache_line - 1) / cache_line * cache_line; }
@@ -37,10 +36,9 @@ std::size_t padded(std::size_t n) { return (n + cache_line - 1) / cache_line * c
 struct Step {
   TileKernel kernel = nullptr;
   std::size_t entries = 0;   // of what it adds up
-  std::size_t partials = 0;  // where the partial sums of chunks 1, 2, … begin in the shared scratch
-  std::size_t packed = 0;    // where its matrix is packed in the worker's scratch
-  bool is_packed = false;
-  bool packs = false;  // the first that uses this packing
+  std::size_t partials = 0;  // where the partial sums of parts 1, 2, … begin in the shared scratch
+  std::size_t weights = 0;   // shared scratch: the weights of a block of a shared gram
+  bool shared = false;       // a large gram: all threads update tiles of it, block after block
 };
 
 struct RowPlan final : detail::BackendPlan {
@@ -48,10 +46,8 @@ struct RowPlan final : detail::BackendPlan {
   Cut chunks{};
   std::size_t block_rows = 0;
   bool tiled = false;
-  std::size_t tiled_weights = 0;   // shared scratch: weights of a block
-  std::size_t tiled_scaled = 0;    // shared scratch: scaled copy of a block
-  std::size_t scaled = 0;          // worker's scratch: the same for one thread
-  std::size_t stride = 0;          // of packed columns
+  std::size_t scaled = 0;          // worker's scratch: a scaled copy of a block
+  std::size_t shared_scaled = 0;   // shared scratch: the same for a shared gram
   std::vector<std::size_t> tiles;  // worker's scratch
   std::vector<Step> steps;
 };
@@ -86,33 +82,23 @@ std::size_t row_work(const RowOp& op) {
   }
 }
 
-bool can_pack(const RowOp& op, std::size_t rows) {
-  if (rows < pack_from_rows || op.args[0].columns > static_cast<std::int64_t>(few_columns) || op.args[0].columns == 0)
-    return false;
-  if (op.kind == Kind::gram) return true;
-  return (op.kind == Kind::product && op.out.columns == 1) ||
-         (op.kind == Kind::transposed_product && op.args[1].columns == 1);
-}
-
-bool same_matrix(const RowOperand& a, const RowOperand& b) { return a.kind == b.kind && a.index == b.index; }
-
 // By shape alone: how many rows at a time, and how many chunks.
 void cut_rows(const RowLoop& loop, RowPlan& plan) {
   constexpr std::size_t chunk_work = std::size_t{1} << 18, most_chunks = 64, most_partials = std::size_t{1} << 20;
   constexpr std::size_t block_entries = std::size_t{1} << 16;
   std::size_t work = 0, partial_entries = 0, widest = 1, gram_columns = 0;
-  bool gram_of_buffer = true;
+  bool gram_of_buffer = false;
   for (const RowOp& op : loop.ops) {
     work += row_work(op);
     if (accumulates(op.kind)) partial_entries += sum_entries(op);
     widest = std::max({widest, size(op.args[0].columns),
                        op.out.kind == RowOperand::Kind::rows && accumulates(op.kind) ? 1 : size(op.out.columns)});
-    if (op.kind == Kind::gram && op.args[0].columns > static_cast<std::int64_t>(gram_columns)) {
-      gram_columns = size(op.args[0].columns);
-      gram_of_buffer = op.args[0].kind == RowOperand::Kind::rows;
+    if (op.kind == Kind::gram && op.args[0].kind != RowOperand::Kind::columns) {
+      gram_columns = std::max(gram_columns, size(op.args[0].columns));
+      gram_of_buffer = gram_of_buffer || op.args[0].kind == RowOperand::Kind::rows;
     }
   }
-  if (gram_columns > few_columns) {
+  if (gram_columns > 0) {
     const RowCut cut = row_cut(plan.rows, gram_columns);
     plan.tiled = cut.tiled && gram_of_buffer;
     plan.block_rows = cut.block_rows;
@@ -157,15 +143,27 @@ class Run {
   }
 
   double* rows(const RowOperand& o, std::size_t begin, double* mine) const {
-    if (o.kind == RowOperand::Kind::tile) return mine + plan_.tiles[static_cast<std::size_t>(o.index)];
-    return address(o) + begin * size(o.columns);
+    switch (o.kind) {
+      case RowOperand::Kind::rows:
+        return address(o) + begin * size(o.columns);
+      case RowOperand::Kind::columns:
+        return address(o) + begin;
+      case RowOperand::Kind::tile:
+        return mine + plan_.tiles[static_cast<std::size_t>(o.index)];
+      case RowOperand::Kind::number:
+      case RowOperand::Kind::whole:
+        return address(o);
+      case RowOperand::Kind::none:
+        break;
+    }
+    return nullptr;
   }
 
   void chunk(std::size_t c, std::size_t worker) const {
     start(c);
     const std::size_t begin = plan_.chunks.begin(c), end = begin + plan_.chunks.length(c);
     for (std::size_t r = begin; r < end; r += plan_.block_rows)
-      block(r, std::min(plan_.block_rows, end - r), c, scratch(worker), r == begin, nullptr);
+      block(r, std::min(plan_.block_rows, end - r), 0, c, scratch(worker));
   }
 
   void tiled() const {
@@ -173,14 +171,11 @@ class Run {
     for (std::size_t r = 0; r < plan_.rows; r += plan_.block_rows) {
       const std::size_t count = std::min(plan_.block_rows, plan_.rows - r);
       const Cut cut = cut_block(count);
-      double* const weights = frame_.shared_scratch + plan_.tiled_weights;
       parallel_for(cut.count, frame_.workers, [&](std::size_t piece, std::size_t worker) {
-        block(r + cut.begin(piece), cut.length(piece), piece, scratch(worker), false, weights + cut.begin(piece));
+        block(r + cut.begin(piece), cut.length(piece), cut.begin(piece), piece, scratch(worker));
       });
-      for (std::size_t k = 0; k < loop_.ops.size(); ++k) {
-        const RowOp& op = loop_.ops[k];
-        if (op.kind == Kind::gram) update_tiles(op, r, count, weights);
-      }
+      for (std::size_t k = 0; k < loop_.ops.size(); ++k)
+        if (plan_.steps[k].shared) update_tiles(loop_.ops[k], plan_.steps[k], r, count);
     }
   }
 
@@ -188,46 +183,43 @@ class Run {
   void start(std::size_t part) const {
     for (std::size_t k = 0; k < loop_.ops.size(); ++k) {
       const RowOp& op = loop_.ops[k];
-      if (!accumulates(op.kind) || (op.kind == Kind::gram && plan_.tiled && part > 0)) continue;
+      if (!accumulates(op.kind) || (plan_.steps[k].shared && part > 0)) continue;
       const bool is_max = op.kind == Kind::max_all || op.kind == Kind::max_down;
       std::fill_n(sums(op, plan_.steps[k], part), plan_.steps[k].entries,
                   is_max ? -std::numeric_limits<double>::infinity() : 0.0);
     }
   }
 
-  // All operations on `count` rows from `begin` on. `weights`: where a tiled loop wants the weights of its gram.
-  void block(std::size_t begin, std::size_t count, std::size_t part, double* mine, bool first, double* weights) const {
+  // All operations on `count` rows from `begin` on, which are those from `in_block` on of a block that threads share.
+  void block(std::size_t begin, std::size_t count, std::size_t in_block, std::size_t part, double* mine) const {
     for (std::size_t k = 0; k < loop_.ops.size(); ++k) {
       const RowOp& op = loop_.ops[k];
       const Step& step = plan_.steps[k];
-      const double* const a = op.args[0].kind == RowOperand::Kind::rows || op.args[0].kind == RowOperand::Kind::tile
-                                  ? rows(op.args[0], begin, mine)
-                                  : address(op.args[0]);
+      const std::size_t width = size(op.out.columns);
+      if (op.kind == Kind::elementwise) {
+        Operand operands[3];
+        for (std::size_t i = 0; i < 3 && op.args[i].kind != RowOperand::Kind::none; ++i)
+          operands[i] = {rows(op.args[i], begin, mine), op.args[i].kind == RowOperand::Kind::number};
+        step.kernel(operands, rows(op.out, begin, mine), count * width);
+        continue;
+      }
+      const double* const a = rows(op.args[0], begin, mine);
       const std::size_t columns = size(op.args[0].columns);
-      if (step.packs) pack_rows(a, columns, count, columns, mine + step.packed, plan_.stride);
       double* const out = accumulates(op.kind) ? sums(op, step, part) : rows(op.out, begin, mine);
-      const std::size_t entries = count * size(op.out.columns);
       switch (op.kind) {
-        case Kind::elementwise: {
-          Operand operands[3];
-          for (std::size_t i = 0; i < 3 && op.args[i].kind != RowOperand::Kind::none; ++i) {
-            const bool number = op.args[i].kind == RowOperand::Kind::number;
-            operands[i] = {number ? address(op.args[i]) : rows(op.args[i], begin, mine), number};
-          }
-          step.kernel(operands, out, entries);
-          break;
-        }
+        case Kind::elementwise:
+          break;  // above
         case Kind::fill:
-          std::fill_n(out, entries, *a);
+          std::fill_n(out, count * width, *a);
           break;
         case Kind::expand_row:
-          for (std::size_t i = 0; i < count; ++i) std::copy_n(a, size(op.out.columns), out + i * size(op.out.columns));
+          for (std::size_t i = 0; i < count; ++i) std::copy_n(a, width, out + i * width);
           break;
         case Kind::expand_column:
-          for (std::size_t i = 0; i < count; ++i) std::fill_n(out + i * size(op.out.columns), size(op.out.columns), a[i]);
+          for (std::size_t i = 0; i < count; ++i) std::fill_n(out + i * width, width, a[i]);
           break;
         case Kind::product:
-          product(op, step, a, columns, count, out, mine);
+          product(op, a, columns, count, out);
           break;
         case Kind::sum_rows:
           for (std::size_t i = 0; i < count; ++i) out[i] = tile_sum(a + i * columns, columns);
@@ -249,16 +241,16 @@ class Run {
             for (std::size_t j = 0; j < columns; ++j) out[j] = larger(out[j], a[i * columns + j]);
           break;
         case Kind::transposed_product:
-          transposed_product(op, step, a, columns, count, rows(op.args[1], begin, mine), out, mine);
+          transposed_product(op, a, columns, count, rows(op.args[1], begin, mine), out);
           break;
         case Kind::gram: {
-          const double* const d = op.args[1].kind == RowOperand::Kind::none ? nullptr : rows(op.args[1], begin, mine);
-          if (plan_.tiled) {
-            if (op.args[1].kind == RowOperand::Kind::tile) std::copy_n(d, count, weights);
-          } else if (step.is_packed) {
-            packed_gram(mine + step.packed, plan_.stride, count, columns, d, out, columns);
+          const double* const d = rows(op.args[1], begin, mine);
+          if (step.shared) {
+            if (d != nullptr) std::copy_n(d, count, frame_.shared_scratch + step.weights + in_block);
+          } else if (op.args[0].kind == RowOperand::Kind::columns) {
+            packed_gram(a, stride(), count, columns, d, out, columns);
           } else {
-            gram_block(count, columns, a, columns, d, first ? 0.0 : 1.0, out, columns, mine + plan_.scaled);
+            gram_block(count, columns, a, columns, d, 1.0, out, columns, mine + plan_.scaled);
           }
           break;
         }
@@ -266,54 +258,45 @@ class Run {
     }
   }
 
+  std::size_t stride() const { return size(detail::column_stride(loop_.rows)); }
+
   static double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }
 
-  void product(const RowOp& op, const Step& step, const double* a, std::size_t k, std::size_t count, double* out,
-               double* mine) const {
+  void product(const RowOp& op, const double* a, std::size_t k, std::size_t count, double* out) const {
     const double* const x = address(op.args[1]);
     const std::size_t columns = size(op.out.columns);
-    if (k == 0) {
+    if (k == 0)
       std::fill_n(out, count * columns, 0.0);
-    } else if (columns != 1) {
-      // Column-major: outᵀ = op(W)ᵀ aᵀ.
+    else if (op.args[0].kind == RowOperand::Kind::columns)
+      packed_matvec(a, stride(), count, k, x, out);
+    else if (columns != 1)  // column-major: outᵀ = op(W)ᵀ aᵀ
       blas::gemm(op.flag ? blas::Trans::yes : blas::Trans::no, blas::Trans::no, columns, count, k, 1.0, x,
                  op.flag ? k : columns, a, k, 0.0, out, columns);
-    } else if (step.is_packed) {
-      packed_matvec(mine + step.packed, plan_.stride, count, k, x, out);
-    } else if (count * k <= 1024) {
+    else if (count * k <= small_product)
       for (std::size_t i = 0; i < count; ++i) out[i] = tile_dot(a + i * k, x, k);
-    } else {
+    else
       blas::gemv(blas::Trans::yes, k, count, 1.0, a, k, x, 0.0, out);
-    }
   }
 
-  void transposed_product(const RowOp& op, const Step& step, const double* a, std::size_t k, std::size_t count,
-                          const double* r, double* out, double* mine) const {
+  void transposed_product(const RowOp& op, const double* a, std::size_t k, std::size_t count, const double* r,
+                          double* out) const {
     const std::size_t columns = size(op.args[1].columns);
     if (k == 0 || columns == 0) return;
-    if (columns != 1)
+    if (op.args[0].kind == RowOperand::Kind::columns)
+      packed_tmatvec(a, stride(), count, k, r, out);
+    else if (columns != 1)
       blas::gemm(blas::Trans::no, blas::Trans::yes, columns, k, count, 1.0, r, columns, a, k, 1.0, out, columns);
-    else if (step.is_packed)
-      packed_tmatvec(mine + step.packed, plan_.stride, count, k, r, out);
-    else if (count * k <= 1024)
+    else if (count * k <= small_product)
       for (std::size_t i = 0; i < count; ++i) tile_axpy(r[i], a + i * k, out, k);
     else
       blas::gemv(blas::Trans::no, k, count, 1.0, a, k, r, 1.0, out);
   }
 
-  void update_tiles(const RowOp& op, std::size_t begin, std::size_t count, const double* weights) const {
+  void update_tiles(const RowOp& op, const Step& step, std::size_t begin, std::size_t count) const {
     const std::size_t n = size(op.args[0].columns);
-    const double* const a = address(op.args[0]) + begin * n;
-    double* const c = address(op.out);
-    const double beta = begin == 0 ? 0.0 : 1.0;
-    if (op.args[1].kind == RowOperand::Kind::none) {
-      tiled_syrk_block(count, n, a, n, count, beta, c, n);
-      return;
-    }
-    const double* const d = op.args[1].kind == RowOperand::Kind::tile ? weights : address(op.args[1]) + begin;
-    double* const scaled = frame_.shared_scratch + plan_.tiled_scaled;
-    const std::size_t nonnegative = parallel_scale_block(count, n, a, n, d, scaled);
-    tiled_syrk_block(count, n, scaled, n, nonnegative, beta, c, n);
+    const double* const d = op.args[1].kind == RowOperand::Kind::none ? nullptr : frame_.shared_scratch + step.weights;
+    parallel_gram_block(count, n, address(op.args[0]) + begin * n, n, d, begin == 0 ? 0.0 : 1.0, address(op.out), n,
+                        frame_.shared_scratch + plan_.shared_scaled);
   }
 
   // Adds the partial sums, in the order of the chunks.
@@ -322,7 +305,7 @@ class Run {
     const std::size_t parts = partial_count(plan_);
     const std::size_t n = size(op.args[0].columns);
     if (op.kind == Kind::gram) {
-      if (!plan_.tiled) add_partials(parts - 1, n, frame_.shared_scratch + step.partials, out, n);
+      if (!step.shared) add_partials(parts - 1, n, frame_.shared_scratch + step.partials, out, n);
       if (op.flag) mirror_lower(n, out, n);
       return;
     }
@@ -348,7 +331,6 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
   cut_rows(loop, *plan);
   plan->most_workers = plan->tiled ? pieces_of_block : plan->chunks.count;
   const std::size_t block = plan->tiled ? cut_block(plan->block_rows).size : plan->block_rows;
-  plan->stride = padded(block) + cache_line;  // columns a power of two apart would share cache sets
   const auto take = [](std::size_t& total, std::size_t entries) {
     const std::size_t at = total;
     total += padded(entries);
@@ -356,7 +338,7 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
   };
   for (const std::int64_t columns : loop.tile_columns)
     plan->tiles.push_back(take(plan->worker_scratch, block * size(columns)));
-  std::size_t widest_gram = 0;
+  std::size_t entries = 0, shared_entries = 0;  // of scaled copies
   plan->steps.resize(loop.ops.size());
   for (std::size_t k = 0; k < loop.ops.size(); ++k) {
     const RowOp& op = loop.ops[k];
@@ -364,28 +346,19 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
     for (const RowOperand& a : op.args)
       if (!fits_blas(size(a.columns))) throw Error(fmt::format("[Plan] {} columns are more than BLAS can count", a.columns));
     if (op.kind == Kind::elementwise) step.kernel = tile_kernel(op.op);
-    if (accumulates(op.kind)) {
-      step.entries = sum_entries(op);
-      const bool one_result = op.kind == Kind::gram && plan->tiled;
-      if (!one_result) step.partials = take(plan->shared_scratch, (partial_count(*plan) - 1) * step.entries);
-    }
-    if (op.kind == Kind::gram && !can_pack(op, plan->rows)) widest_gram = std::max(widest_gram, size(op.args[0].columns));
-    if (plan->tiled || !can_pack(op, plan->rows)) continue;
-    step.is_packed = step.packs = true;
-    for (std::size_t j = 0; j < k; ++j)
-      if (plan->steps[j].is_packed && same_matrix(loop.ops[j].args[0], op.args[0]) &&
-          op.args[0].kind == RowOperand::Kind::rows) {
-        step.packed = plan->steps[j].packed;
-        step.packs = false;
-      }
-    if (step.packs) step.packed = take(plan->worker_scratch, plan->stride * size(op.args[0].columns));
+    if (!accumulates(op.kind)) continue;
+    step.entries = sum_entries(op);
+    step.shared = op.kind == Kind::gram && plan->tiled && op.args[0].kind == RowOperand::Kind::rows;
+    if (step.shared)
+      step.weights = take(plan->shared_scratch, plan->block_rows);
+    else
+      step.partials = take(plan->shared_scratch, (partial_count(*plan) - 1) * step.entries);
+    if (op.kind == Kind::gram && op.args[0].kind != RowOperand::Kind::columns)
+      (step.shared ? shared_entries : entries) =
+          std::max(step.shared ? shared_entries : entries, plan->block_rows * size(op.args[0].columns));
   }
-  if (plan->tiled) {
-    plan->tiled_weights = take(plan->shared_scratch, plan->block_rows);
-    plan->tiled_scaled = take(plan->shared_scratch, plan->block_rows * widest_gram);
-  } else {
-    plan->scaled = take(plan->worker_scratch, plan->block_rows * widest_gram);
-  }
+  plan->scaled = take(plan->worker_scratch, entries);
+  plan->shared_scaled = take(plan->shared_scratch, shared_entries);
   return plan;
 }
 
