@@ -189,40 +189,25 @@ TEST_F(Dense, GemmHasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-TEST_F(Dense, GemvIsTwoLoops) {
-  for (int trial = 0; trial < 300; ++trial) {
-    const bool tall = trial % 30 == 0, wide = trial % 30 == 1, ta = coin();
-    const std::size_t m = tall ? 3000 + below(3000) : wide ? 40 + below(20) : dimension(60);
-    const std::size_t n = tall ? 30 + below(30) : wide ? 2048 + below(2000) : dimension(60);
-    const std::size_t lda = n + below(3), in = ta ? m : n, out = ta ? n : m;
-    const double alpha = normal(), beta = coin() ? 0 : coin() ? 1 : normal();
-    const Vector a = normals(m * lda), x = normals(in);
-    Vector y = beta == 0 ? Vector(out, nan) : normals(out);
-    const Vector before = y;
-    Scratch scratch(gemv_scratch(ta, m, n));
-    gemv(ta, m, n, alpha, a.data(), lda, x.data(), beta, y.data(), scratch.get());
-    for_entries(out, 1, [&](std::size_t i, std::size_t) {
-      const Sum plain = plain_product(ta, false, i, 0, in, a, lda, x, 1);
-      const double kept = beta == 0 ? 0 : beta * before[i];
-      ASSERT_NEAR(y[i], alpha * plain.value + kept, tolerance(in, std::fabs(alpha) * plain.scale + std::fabs(kept)));
-    });
-  }
-}
-
-TEST_F(Dense, GemvHasTheSameBitsForAnyNumberOfThreads) {
-  for (const auto& [m, n] : std::vector<std::pair<std::size_t, std::size_t>>{
-           {7, 5}, {20000, 30}, {30, 20000}, {700, 700}, {200000, 1}, {1, 200000}}) {
-    const Vector a = normals(m * n);
-    for (const bool ta : {false, true}) {
-      const Vector x = normals(ta ? m : n);
-      Scratch scratch(gemv_scratch(ta, m, n));
-      expect_same_bits([&] {
-        Vector y(ta ? n : m, nan);
-        gemv(ta, m, n, 1, a.data(), n, x.data(), 0, y.data(), scratch.get());
-        return y;
-      });
-    }
-  }
+// The pieces put together as a row loop does it, all rows at once.
+void gram(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double* c, std::size_t ldc,
+          bool mirror) {
+  const RowCut cut = row_cut(rows, n);
+  Vector partials((cut.chunks - 1) * n * n), scaled(cut.chunks * cut.block_rows * n);
+  parallel_for(cut.chunks, [&](std::size_t chunk) {
+    const std::size_t begin = chunk * cut.chunk_rows, end = std::min(rows, begin + cut.chunk_rows);
+    double* const out = chunk == 0 ? c : partials.data() + (chunk - 1) * n * n;
+    std::size_t r = begin;
+    do {
+      const std::size_t block = std::min(cut.block_rows, end - r);
+      (cut.tiled ? parallel_gram_block : gram_block)(block, n, a + r * lda, lda, d == nullptr ? nullptr : d + r,
+                                                     r == begin ? 0 : 1, out, chunk == 0 ? ldc : n,
+                                                     scaled.data() + chunk * cut.block_rows * n);
+      r += block;
+    } while (r < end);
+  });
+  add_partials(cut.chunks - 1, n, partials.data(), c, ldc);
+  if (mirror) mirror_lower(n, c, ldc);
 }
 
 class Gram : public Dense {
@@ -232,8 +217,7 @@ class Gram : public Dense {
     const std::size_t lda = n + below(3), ldc = n + below(3);
     const Vector a = normals(rows * lda);
     Vector c(n * ldc, nan);
-    Scratch scratch(gram_scratch(rows, n));
-    gram(rows, n, a.data(), lda, d.empty() ? nullptr : d.data(), c.data(), ldc, mirror, scratch.get());
+    gram(rows, n, a.data(), lda, d.empty() ? nullptr : d.data(), c.data(), ldc, mirror);
     for_entries(n, n, [&](std::size_t i, std::size_t j) {
       if (j > i && !mirror) {
         ASSERT_TRUE(std::isnan(c[i * ldc + j])) << "the upper triangle is not ours";
@@ -280,10 +264,9 @@ TEST_F(Gram, HasTheSameBitsForAnyNumberOfThreads) {
   for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{
            {100, 5}, {30000, 12}, {2500, 100}, {2400, 300}, {400, 450}, {200, 1030}}) {
     const Vector a = normals(rows * n), d = normals(rows);
-    Scratch scratch(gram_scratch(rows, n));
     expect_same_bits([&] {
       Vector c(n * n, nan);
-      gram(rows, n, a.data(), n, d.data(), c.data(), n, true, scratch.get());
+      gram(rows, n, a.data(), n, d.data(), c.data(), n, true);
       return c;
     });
   }
@@ -295,20 +278,10 @@ TEST_F(Gram, CarriesNanAndInfinityOfTheWeights) {
     for (const double bad : {nan, inf, -inf}) {
       Vector d = normals(rows), c(n * n, 0);
       d[rows - 3] = bad;
-      Scratch scratch(gram_scratch(rows, n));
-      gram(rows, n, a.data(), n, d.data(), c.data(), n, true, scratch.get());
+      gram(rows, n, a.data(), n, d.data(), c.data(), n, true);
       for (const double x : c) ASSERT_FALSE(std::isfinite(x));
     }
   }
-}
-
-TEST_F(Gram, ScratchIsOneBlockAndFewPartialsNeverACopy) {
-  constexpr double mb = 8.0 / (1 << 20);
-  EXPECT_LE(static_cast<double>(gram_scratch(20000, 1000)) * mb, 16);
-  for (const std::size_t n : {1u, 10u, 50u, 100u, 200u, 300u, 399u}) {
-    EXPECT_LE(static_cast<double>(gram_scratch(10'000'000, n)) * mb, 24) << n;
-  }
-  EXPECT_EQ(gram_scratch(0, 0), 0u);
 }
 
 TEST_F(Gram, BlocksAddToWhatIsThere) {

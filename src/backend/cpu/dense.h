@@ -16,7 +16,7 @@ std::size_t gemm_scratch(std::size_t m, std::size_t n, std::size_t k);
 // A symmetric product c = aᵀ diag(d) a (a is rows x n, d has any signs, null: ones) in the pieces a row loop needs.
 
 /// How gram cuts its rows, a function of the shape. Not tiled: `chunks` independent runs of `chunk_rows` rows (the last may
-/// be shorter), each with an n x n partial result, added in the order of the chunks; at most `slots` of them at a time.
+/// be shorter), each with an n x n partial result, added in the order of the chunks.
 /// Tiled (large n): one chunk; each block is shared by all threads, which update tiles of c.
 /// Within a chunk the rows are taken `block_rows` at a time.
 struct RowCut {
@@ -24,7 +24,6 @@ struct RowCut {
   std::size_t chunks;
   std::size_t chunk_rows;
   std::size_t block_rows;
-  std::size_t slots;
 };
 RowCut row_cut(std::size_t rows, std::size_t n);
 

@@ -30,14 +30,14 @@ void few_columns_gram_block(std::size_t rows, std::size_t n, const double* a, st
 RowCut row_cut(std::size_t rows, std::size_t n) {
   // A strip of the packed block fills most of a first-level cache.
   constexpr std::size_t tiled_from = 400, block_rows = 192;
-  constexpr std::size_t most_chunks = 64, most_slots = 16, least_rows = 512, chunk_work = std::size_t{1} << 21;
+  constexpr std::size_t most_chunks = 64, least_rows = 512, chunk_work = std::size_t{1} << 21;
   constexpr std::size_t most_partial_doubles = std::size_t{1} << 20;
-  if (n >= tiled_from) return {true, 1, rows, std::min(rows, block_rows), 1};
+  if (n >= tiled_from) return {true, 1, rows, std::min(rows, block_rows)};
   const std::size_t square = std::max<std::size_t>(n * n, 1);
   const std::size_t chunks =
       std::min({most_chunks, 1 + most_partial_doubles / square, rows / std::max({least_rows, 4 * n, chunk_work / square})});
   const Cut cut = cut_into(rows, chunks, 8);
-  return {false, cut.count, cut.size, std::min(cut.size, block_rows), std::min(cut.count, most_slots)};
+  return {false, cut.count, cut.size, std::min(cut.size, block_rows)};
 }
 
 void gram_block(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double beta, double* c,

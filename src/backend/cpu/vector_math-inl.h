@@ -1,8 +1,9 @@
 // The elementwise kernels, one function for each elementwise row of the table of operations and of the same name, written on
 // Highway vectors and compiled once for each instruction set. To add an operation, add its row and its function here.
 //
-// The largest errors found over 10^7 random arguments (the last line: 4 10^6) and every special one, in ulp, the worst of all instruction sets, and
-// in brackets what vector_math_test.cpp holds them to. Subnormals are as good; everything else is rounded as C++ does it.
+// The largest errors found over 10^7 random arguments (the last line: 4 10^6) and every special one, in ulp, the worst of
+// all instruction sets, and in brackets what vector_math_test.cpp holds them to. Subnormals are as good; everything else is
+// rounded as C++ does it.
 //
 //   exp 1.1 [1.2]   expm1 1.7 [2]   log 1.0 [1.1]   log1p 1.0 [1.1]   tanh 2.5 [4]   sigmoid 2.4 [4]   softplus 2.1 [4]
 //   erf 1.4 [2]   sin 0.9 [1]   cos 0.9 [1]   atan 1.8 [2]
