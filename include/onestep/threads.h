@@ -1,15 +1,27 @@
-// How many threads the library may use. Results have the same bits for any number.
+// How many threads the library may use, and whether the BLAS below it fits the machine.
 #pragma once
+
+#include <string>
 
 namespace onestep {
 
-/// Lets every later computation use up to `n` threads, the calling one included; n = 1 means no other thread at all.
-/// The default is ONESTEP_NUM_THREADS where that is set to a whole number of at least 1, otherwise the number of cores.
-/// May be called from any thread at any time; a computation under way keeps the threads it has.
-/// Throws std::invalid_argument unless 1 <= n <= 65535.
+/// Lets every later computation use up to `n` threads, the calling one included; n = 1 means no other thread at all. Results
+/// have the same bits for any number. The default is ONESTEP_NUM_THREADS where that is set to a whole number of at least 1,
+/// otherwise the number of cores. May be called from any thread at any time; a computation under way keeps the threads it
+/// has, and a workspace serves at most as many as there were when it was made. Throws Error unless 1 <= n <= 65535.
+///
+///     set_threads(2);
 void set_threads(int n);
 
 /// The number last set, or what the system could give of it.
+///
+///     int n = threads();
 int threads();
+
+/// Empty when the BLAS suits this CPU. OpenBLAS does not know CPUs younger than itself and falls back to kernels without
+/// AVX, which are several times slower; the advice then says which environment variable to set before the program starts.
+///
+///     std::cerr << blas_advice();
+std::string blas_advice();
 
 }  // namespace onestep

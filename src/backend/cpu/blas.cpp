@@ -1,13 +1,22 @@
 #include "backend/cpu/blas.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
+#include <string_view>
+
+#include "hwy/targets.h"
+#include "onestep/threads.h"
 
 // Whichever BLAS is linked has some of these; the others are null.
 extern "C" {
 [[gnu::weak]] void openblas_set_num_threads(int n);
 [[gnu::weak]] int openblas_get_num_threads();
 [[gnu::weak]] int openblas_get_parallel();
+[[gnu::weak]] const char* openblas_get_corename();
 [[gnu::weak]] void omp_set_num_threads(int n);
 [[gnu::weak]] int omp_get_max_threads();
 [[gnu::weak]] int MKL_Set_Num_Threads_Local(int n);
@@ -102,3 +111,18 @@ BlasSerial::~BlasSerial() {
 void keep_blas_serial_on_this_thread() noexcept { hold_local(); }
 
 }  // namespace onestep::cpu
+
+namespace onestep {
+
+std::string blas_advice() {
+  constexpr std::array<std::string_view, 7> without_avx{"Prescott", "Core2", "Penryn", "Dunnington",
+                                                        "Nehalem",  "Atom",  "Generic"};
+  const bool avx512 = (hwy::SupportedTargets() & HWY_AVX3) != 0, avx2 = (hwy::SupportedTargets() & HWY_AVX2) != 0;
+  if (openblas_get_corename == nullptr || !(avx512 || avx2) || std::ranges::count(without_avx, openblas_get_corename()) == 0)
+    return "";
+  return fmt::format(
+      "OpenBLAS does not know this CPU and uses its {} kernels; set OPENBLAS_CORETYPE={} before the program starts\n",
+      openblas_get_corename(), avx512 ? "SkylakeX" : "Haswell");
+}
+
+}  // namespace onestep

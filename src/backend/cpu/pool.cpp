@@ -1,5 +1,7 @@
 #include "backend/cpu/pool.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -9,13 +11,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <stdexcept>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "backend/cpu/blas.h"
+#include "onestep/array.h"
 
 namespace onestep::cpu {
 namespace {
@@ -206,10 +207,8 @@ void start_threads() { pool().start(); }
 namespace onestep {
 
 void set_threads(int n) {
-  if (n < 1 || n > cpu::most_threads) {
-    throw std::invalid_argument("[set_threads] the number of threads is 1 to " + std::to_string(cpu::most_threads) +
-                                ", got " + std::to_string(n));
-  }
+  if (n < 1 || n > cpu::most_threads)
+    throw Error(fmt::format("[set_threads] the number of threads is 1 to {}, got {}", cpu::most_threads, n));
   cpu::pool().want(n);
 }
 
