@@ -3,7 +3,17 @@
 
 namespace onestep {
 
-void accumulate(std::optional<Expr>& total, const Expr& term) { total = total ? *total + term : term; }
+namespace {
+// What a where let through: zero on the side not taken, whatever it is multiplied by later.
+bool is_selected(const Expr& t) { return t.graph() && is(t, Op::where) && is_literal(arg(t, 2), 0.0); }
+}  // namespace
+
+void accumulate(std::optional<Expr>& total, const Expr& term) {
+  if (total && is_selected(*total) && is_selected(term) && same(arg(*total, 0), arg(term, 0)))
+    total = where(arg(term, 0), arg(*total, 1) + arg(term, 1), 0.0);
+  else
+    total = total ? *total + term : term;
+}
 
 bool is_selection(const Expr& derivative) {
   if (!derivative.graph()) return false;
@@ -14,7 +24,10 @@ bool is_selection(const Expr& derivative) {
 }
 
 Expr chain(const Expr& derivative, const Expr& t) {
-  return is_selection(derivative) ? where(derivative, t, 0.0) : derivative * t;
+  if (is_selection(derivative)) return where(derivative, t, 0.0);
+  // The selection stays outside, so that an infinite derivative on the side not taken does not meet its zero.
+  if (is_selected(t)) return where(arg(t, 0), derivative * arg(t, 1), 0.0);
+  return derivative * t;
 }
 
 namespace {
