@@ -76,12 +76,12 @@ inline std::vector<CorpusEntry> corpus(std::int64_t n = 4) {
                                              },
                                              Input{"M", {n, n}}, Input{"v", {n}}));
   add("log-likelihood of a covariance", trace(
-                                            [&](Expr L, Expr d) {
-                                              const Factor F = cholesky(matmul(L, transpose(L)) + diag(exp(d)));
+                                            [&](Expr w, Expr d) {
+                                              const Factor F = cholesky(gram(A, exp(w)) + diag(exp(d)));
                                               const Expr r = slice(b, 0, n);
                                               return 0.5 * logdet(F) + 0.5 * matmul(r, solve(F, r));
                                             },
-                                            Input{"L", {n, 2}}, Input{"d", {n}}));
+                                            Input{"w", {rows}}, Input{"d", {n}}));
   add("Kalman update", trace(
                            [&](Expr m, Expr S, Expr r) {
                              const Array C = random.array({2, n}, -1, 1);

@@ -366,6 +366,25 @@ TEST(WhereSelects, ForwardTangentsOfTheSideNotTakenDoNotLeak) {
   EXPECT_TRUE(near(derivatives(Array{-1.0, 0.0, 4.0}, safe_sqrt)[0], Array{1.0, 1.0, 0.25}));
 }
 
+TEST(WhereSelects, InfiniteDerivativesOfTheSideNotTakenDoNotLeakInReverse) {
+  const Array x{-1.0, 0.0, 4.0};
+  const auto gradient = [&](const std::function<Expr(const Expr&)>& f) { return derivatives(x, f)[1]; };
+  const auto positive = [](const Expr& e) { return greater(e, 0.0); };
+  EXPECT_TRUE(near(gradient([&](const Expr& e) { return where(positive(e), log(e), 0.0); }), Array{0.0, 0.0, 0.25}));
+  EXPECT_TRUE(near(gradient([&](const Expr& e) { return where(positive(e), sqrt(e), e); }), Array{1.0, 1.0, 0.25}));
+  EXPECT_TRUE(near(gradient([&](const Expr& e) { return where(positive(-e), e, -sqrt(e)); }), Array{1.0, -infinity, -0.25}));
+  // Through a chain, and where the chain parts and meets again.
+  EXPECT_TRUE(near(gradient([&](const Expr& e) { return where(positive(e), exp(-log(e)), e); }), Array{1.0, 1.0, -0.0625}));
+  EXPECT_TRUE(near(gradient([&](const Expr& e) {
+                     const Expr l = log(e);
+                     return where(positive(e), square(l) + 3.0 * l, 0.0);
+                   }),
+                   Array{0.0, 0.0, (2 * std::log(4.0) + 3) / 4}));
+  // And the second derivative.
+  EXPECT_TRUE(near(gradient([&](const Expr& e) { return grad(sum(where(positive(e), log(e), 0.0)), e); }),
+                   Array{0.0, 0.0, -0.0625}));
+}
+
 TEST(WhereSelects, ACotangentThatIsNotFiniteDoesNotReachTheSideNotTaken) {
   const Array x{-1.0, 1.0}, c{nan, infinity};
   for (const auto& [mask, first, second] : {std::tuple{Array{0.0, 1.0}, Array{0.0, infinity}, Array{nan, 0.0}},

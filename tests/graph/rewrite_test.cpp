@@ -747,7 +747,7 @@ RULE(RepeatingTwiceIsRepeatingOnce) {
   const auto [from, between] =
       random.one_of(std::vector<std::pair<Shape, Shape>>{{{}, {s[1]}}, {{1}, {s[0], 1}}, {{s[1]}, {1, s[1]}}});
   return {{from},
-          [=, from = from, between = between](const Exprs& x) {
+          [=, between = between](const Exprs& x) {
             const Expr once = raw(Op::broadcast, {x[0]}, {}, between);
             return Both{raw(Op::broadcast, {once}, {}, s), broadcast(once, s)};
           },
