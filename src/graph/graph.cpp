@@ -37,9 +37,9 @@ std::size_t Graph::hash(Op op, std::span<const Id> args, const Attr& attr, const
   return static_cast<std::size_t>(h);
 }
 
-bool Graph::same(Id id, Op op, std::span<const Id> wanted, const Attr& attr, const Shape& shape) const {
+bool Graph::same(Id id, Op op, std::span<const Id> args, const Attr& attr, const Shape& shape) const {
   const Node& n = node(id);
-  return n.op == op && n.attr == attr && n.shape == shape && std::ranges::equal(args(id), wanted);
+  return n.op == op && n.attr == attr && n.shape == shape && std::ranges::equal(this->args(id), args);
 }
 
 void Graph::grow_table() {

@@ -274,7 +274,7 @@ Maybe rewrite_transpose(const Site& s) {
 
 Maybe rewrite_diagonal(const Site& s) {
   const Expr& a = s[0];
-  if (const Maybe d = diagonal_of(a)) return d;
+  if (Maybe d = diagonal_of(a)) return d;
   if (is(a, Op::outer)) return arg(a, 0) * arg(a, 1);
   if (is(a, Op::gram)) return matmul(transpose(square(arg(a, 0))), arg(a, 1));
   return std::nullopt;
@@ -293,8 +293,10 @@ Maybe rewrite_sum(const Site& s, const Shape& result) {
   if (is(a, Op::neg)) return -again(arg(a, 0));
   if (is(a, Op::broadcast)) {
     const Expr x = arg(a, 0);
-    if (x.shape().size() == 1)
-      return broadcast(static_cast<double>(from.size() / std::max<std::int64_t>(result.size(), 1)) * reshape(x, {}), result);
+    if (x.shape().size() == 1) {
+      const std::int64_t repeated = axis < 0 ? from.size() : from[static_cast<int>(axis)];
+      return broadcast(static_cast<double>(repeated) * reshape(x, {}), result);
+    }
     const bool by_row = scale_kind(a) == Scale::by_row;
     if (axis < 0) return static_cast<double>(from[by_row ? 1 : 0]) * sum(x);
     if (by_row == (axis == 1)) return static_cast<double>(from[static_cast<int>(axis)]) * as_vector(x);

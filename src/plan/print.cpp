@@ -32,6 +32,7 @@ std::string operand_name(const Program& program, const RowOperand& o) {
     case RowOperand::Kind::tile:
       return fmt::format("t{}", o.index);
     case RowOperand::Kind::rows:
+    case RowOperand::Kind::columns:
       return buffer_name(program, o.index) + "[rows]";
     case RowOperand::Kind::number:
     case RowOperand::Kind::whole:

@@ -58,9 +58,9 @@ std::pair<std::size_t, std::size_t> rows_and_columns(const Shape& shape) {
 // A matrix or its transpose; a vector is one column.
 struct Matrix {
   const Values& entries;
-  std::size_t rows, columns, row_stride, column_stride;
+  std::size_t rows, columns, row_stride, column_stride = 1;
   Matrix(const Values& e, const Shape& shape, bool transposed = false)
-      : entries(e), rows(to_size(shape[0])), columns(to_size(shape[1])), row_stride(to_size(shape[1])), column_stride(1) {
+      : entries(e), rows(to_size(shape[0])), columns(to_size(shape[1])), row_stride(to_size(shape[1])) {
     if (!transposed) return;
     std::swap(rows, columns);
     std::swap(row_stride, column_stride);
