@@ -134,12 +134,12 @@ void cholesky(int n, double* H) {
 
 // Each thread takes blocks of rows and keeps sums of its own, which are added at the end.
 //
-// Measured with OpenBLAS 0.3.21 (SkylakeX kernels) on two AVX-512 cores, milliseconds of both together, at N=10000 n=100,
-// N=10000 n=300 and N=20000 n=1000: SYRK blocks of 192 rows 3.9, 18.9, 422; 384 rows 3.8, 20.1, 490; 768 rows 3.8, 22.7,
-// 446; half of all rows 5.4, 28, 419 and no block in cache. The lower triangle instead of the upper one costs 5 to 8 % more.
-// For n = 1000, 256 rows with everything but SYRK on 64 of them at a time: 422 instead of 452. OpenBLAS's own two threads,
-// SYRK of all rows alone: 5.6 to 7, 22 to 32, 352 to 362, so that they lose at n = 100 and 300 and come out even at n =
-// 1000.
+// Tried with OpenBLAS 0.3.21 (SkylakeX kernels) on two AVX-512 cores that others were using too; the best CPU time of some
+// tries, milliseconds of both cores together, at N=10000 n=100, N=10000 n=300 and N=20000 n=1000: SYRK blocks of 192
+// rows 3.9, 18.9, 422; 384 rows 3.8, 20.1, 492; 768 rows 3.8, 22.7, 446. The lower triangle instead of the upper one is 8 %
+// slower at n = 100 and 300. For n = 1000, 256 rows with everything but SYRK on 64 of them at a time take 422, all at once
+// 452. SYRK alone on OpenBLAS's own two threads, wall time doubled: 5.6, 22, 352, so that they lose at n = 100 and 300 and
+// come out even above.
 class LargeFloor final : public NewtonFloor {
  public:
   explicit LargeFloor(const Logistic& data)
