@@ -75,8 +75,7 @@ bool is_symmetric(const Expr& e, int depth = look_depth) {
   return false;
 }
 
-// --- elementwise
-// ---------------------------------------------------------------------------------------------------------------
+// elementwise
 
 // All arguments written as numbers: compute it. All repeated from the same smaller shape, or reshaped from it: do so after.
 Maybe fold_or_lift(const Site& s, const Shape& result) {
@@ -195,8 +194,7 @@ Maybe rewrite_pow(const Site& s, const Shape& result) {
   return std::nullopt;
 }
 
-// --- products
-// ------------------------------------------------------------------------------------------------------------------
+// products
 
 Expr product(const Expr& a, const Expr& b, bool ta, bool tb) { return build(Op::matmul, {a, b}, {.i = ta, .j = tb}); }
 Expr flip(const Expr& e, bool transposed) { return transposed ? transpose(e) : e; }
@@ -280,8 +278,7 @@ Maybe rewrite_diagonal(const Site& s) {
   return std::nullopt;
 }
 
-// --- sums and shapes
-// -----------------------------------------------------------------------------------------------------------
+// sums and shapes
 
 Maybe rewrite_sum(const Site& s, const Shape& result) {
   const Expr& a = s[0];

@@ -29,11 +29,13 @@ class Compiler {
     tile_of_.assign(static_cast<std::size_t>(graph_.size()), no_tile);
     last_reader_.assign(static_cast<std::size_t>(graph_.size()), -1);
     find_stored();
+    find_dots();
     find_lower_only();
     emit();
     insert_transposes();
     for (const Id id : results_) add_result(id);
     find_lifetimes();
+    find_direct();
   }
   Program take() { return std::move(program_); }
 
@@ -57,6 +59,23 @@ class Compiler {
         if (!(schedule_.together(id, read[i]) && schedule_.by_rows(id, i))) stored_[at(read[i])] = true;
     }
     for (const Id id : results_) stored_[at(result_root(id))] = true;
+  }
+
+  // The sum of a product of two arrays that nobody else reads is one operation, and the product none.
+  void find_dots() {
+    std::vector<int> readers(static_cast<std::size_t>(graph_.size()), 0);
+    for (Id id = 0; id < graph_.size(); ++id)
+      if (scheduled(id))
+        for (const Id r : schedule_.reads(id)) ++readers[at(r)];
+    in_dot_.assign(static_cast<std::size_t>(graph_.size()), false);
+    for (Id id = 0; id < graph_.size(); ++id) {
+      if (!scheduled(id) || graph_.node(id).op != Op::sum || schedule_[id].role != Role::reduce) continue;
+      const Id product = schedule_.reads(id)[0];
+      const bool whole_sum = graph_.node(id).shape.rank() == 0;
+      in_dot_[at(product)] = whole_sum && scheduled(product) && graph_.node(product).op == Op::mul &&
+                             !stored_[at(product)] && readers[at(product)] == 1 && !schedule_.reads_number(product, 0) &&
+                             !schedule_.reads_number(product, 1);
+    }
   }
 
   // A symmetric product whose readers look at its lower triangle only is not mirrored.
@@ -157,9 +176,10 @@ class Compiler {
     out.loop.rows = schedule_[members.front()].rows;
     // Where each tile is read last, so that its place can be taken again.
     for (const Id id : members)
-      for (const Id r : schedule_.reads(id)) last_reader_[at(r)] = id;
+      for (const Id r : loop_reads(id)) last_reader_[at(r)] = id;
     std::multimap<std::int64_t, std::int32_t> free_tiles;  // by width
     for (const Id id : members) {
+      if (in_dot_[at(id)]) continue;
       RowOp op = row_op(id);
       if (!stored_[at(id)]) {
         const std::int64_t columns = columns_of(id);
@@ -172,7 +192,7 @@ class Compiler {
         free_tiles.erase(found);
       }
       op.out = operand(id, columns_of(id));
-      for (const Id r : schedule_.reads(id))
+      for (const Id r : loop_reads(id))
         if (tile_of_[at(r)] != no_tile && last_reader_[at(r)] == id) {
           free_tiles.emplace(columns_of(r), tile_of_[at(r)]);
           last_reader_[at(r)] = -1;  // freed once, though it may be read twice
@@ -181,6 +201,12 @@ class Compiler {
       out.flops += flops(id);
     }
     program_.code.push_back(std::move(out));
+  }
+
+  // A dot reads what its product would have read.
+  std::vector<Id> loop_reads(Id id) const {
+    std::vector<Id> read = schedule_.reads(id);
+    return read.size() == 1 && in_dot_[at(read[0])] ? schedule_.reads(read[0]) : read;
   }
 
   std::int64_t columns_of(Id id) const { return graph_.node(id).shape.rank() == 2 ? graph_.node(id).shape[1] : 1; }
@@ -266,6 +292,12 @@ class Compiler {
       case Op::sum:
       case Op::max: {
         const bool is_sum = n.op == Op::sum;
+        if (in_dot_[at(read[0])]) {
+          const std::vector<Id> factors = schedule_.reads(read[0]);
+          op.kind = Kind::dot;
+          for (std::size_t i = 0; i < 2; ++i) op.args[i] = operand(factors[i], columns_of(args[0]));
+          return op;
+        }
         const bool matrix = graph_.node(args[0]).shape.rank() == 2;
         op.kind = n.attr.i == 1             ? (is_sum ? Kind::sum_rows : Kind::max_rows)
                   : n.attr.i == 0 && matrix ? (is_sum ? Kind::sum_down : Kind::max_down)
@@ -312,6 +344,20 @@ class Compiler {
     for (const Result& r : program_.results) read(r.buffer, for_ever, for_ever);
   }
 
+  void find_direct() {
+    const int top = program_.code.empty() ? 0 : program_.code.back().level;
+    std::vector<bool> is_top(program_.buffers.size());
+    for (const Instruction& i : program_.code) {
+      if (i.level != top) continue;
+      if (!i.is_loop()) is_top[static_cast<std::size_t>(i.out)] = true;
+      for (const RowOp& op : i.loop.ops)
+        if (op.out.kind == RowOperand::Kind::rows) is_top[static_cast<std::size_t>(op.out.index)] = true;
+    }
+    for (Result& r : program_.results)
+      r.direct = !r.number && is_top[static_cast<std::size_t>(r.buffer)] &&
+                 std::ranges::count(program_.results, r.buffer, &Result::buffer) == 1;
+  }
+
   const Graph& graph_;
   std::vector<Id> results_;
   Schedule schedule_;
@@ -326,6 +372,7 @@ class Compiler {
   std::vector<std::int32_t> tile_of_;
   std::vector<Id> last_reader_;  // within the loop being made
   std::vector<bool> stored_;
+  std::vector<bool> in_dot_;
   std::vector<bool> needs_upper_;
 };
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
 #include <limits>
 #include <new>
 
@@ -108,6 +108,13 @@ std::size_t Plan::workspace_bytes() const {
 
 namespace {
 
+// From the first entry of an array to behind its last, in entries.
+std::size_t span_of(const Array& a) {
+  if (a.size() == 0) return 0;
+  const Shape& s = a.shape();
+  return static_cast<std::size_t>((s[0] - 1) * a.row_stride() + (s[1] - 1) * a.column_stride() + 1);
+}
+
 // Entries of a strided array, row by row.
 void copy_dense(const Array& from, double* to) {
   const auto columns = from.shape().rank() == 2 ? from.shape()[1] : 1;
@@ -135,7 +142,8 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
       throw Error(fmt::format("[run] result {} has shape {}, memory for {} entries was given", i,
                               to_string(program.results[i].shape), outputs[i].size()));
 
-  const int from_level = !state.constants_done ? -1 : !state.ran ? 0 : changed;
+  const int top = program.code.empty() ? 0 : program.code.back().level;
+  const int from_level = !state.constants_done ? -1 : !state.ran ? 0 : std::min(changed, top);
   for (std::size_t b = 0; b < state.address.size(); ++b) {
     const detail::BufferInfo& info = program.buffers[b];
     if (info.storage != detail::Storage::input) continue;
@@ -153,11 +161,29 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
   double* const scratch = state.memory.get() + detail::padded(program.arena_entries);
   const detail::Frame frame{state.address.data(), scratch, scratch + detail::padded(program.shared_scratch),
                             state.worker_stride, state.workers};
+  // Results are computed where they are wanted, unless something that is read lies there.
+  const auto overlaps = [](const double* a, std::size_t m, const double* b, std::size_t n) {
+    return m > 0 && n > 0 && std::less<>()(a, b + n) && std::less<>()(b, a + m);
+  };
+  const auto in_place = [&](std::size_t i) {
+    if (!program.results[i].direct) return false;
+    for (const Array& input : inputs)
+      if (overlaps(outputs[i].data(), outputs[i].size(), input.data(), span_of(input))) return false;
+    for (std::size_t k = 0; k < outputs.size(); ++k)
+      if (k != i && overlaps(outputs[i].data(), outputs[i].size(), outputs[k].data(), outputs[k].size())) return false;
+    return true;
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (program.results[i].direct) {
+      const auto b = static_cast<std::size_t>(program.results[i].buffer);
+      state.address[b] = in_place(i) ? outputs[i].data() : state.memory.get() + program.buffers[b].offset;
+    }
   detail::cpu_backend().run(program.code, from_level, frame, state.failed.data());
   state.constants_done = state.ran = true;
 
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const double* from = state.address[static_cast<std::size_t>(program.results[i].buffer)];
+    if (from == outputs[i].data()) continue;
     if (program.results[i].number)
       std::ranges::fill(outputs[i], *from);
     else

@@ -59,6 +59,8 @@ const char* kind_name(const RowOp& op) {
       return "max along rows";
     case RowOp::Kind::sum_all:
       return "+= sum";
+    case RowOp::Kind::dot:
+      return "+= dot";
     case RowOp::Kind::sum_down:
       return "+= sum down";
     case RowOp::Kind::max_all:

@@ -49,6 +49,7 @@ struct RowOp {
     max_rows,       // out = max along each row
     // The rest add up over the rows; `out` is a buffer, complete after the loop.
     sum_all,
+    dot,       // of args[0] and args[1]
     sum_down,  // down each column
     max_all,
     max_down,
@@ -74,6 +75,7 @@ struct BackendPlan {
   std::size_t shared_scratch = 0;  ///< doubles, for all threads together
   std::size_t worker_scratch = 0;  ///< doubles, for each thread that takes part
   std::size_t most_workers = 1;    ///< threads that can take part at once
+  bool calls_blas = false;
 };
 
 struct Instruction {
@@ -98,6 +100,7 @@ struct Result {
   Buffer buffer = no_buffer;
   Shape shape;
   bool number = false;  ///< one number for all entries
+  bool direct = false;  ///< computed in every run and nowhere else a result: can be computed where the caller wants it
 };
 
 struct Program {

@@ -224,8 +224,34 @@ TEST(Plan, ResultsThatAreInputsConstantsOrNumbersAreCopied) {
   expect_equals_naive(f, {Array{1.0, 2.0}});
 }
 
-// --- what is kept
-// ----------------------------------------------------------------------------------------------------------------
+TEST(Plan, ResultsMayBeWrittenOverInputs) {
+  Random random(21);
+  const std::int64_t rows = 300, n = 6;
+  const Array A = random.array({rows, n}), y = random.array({rows});
+  const Function f = trace(
+      [&](Expr x) {
+        const Expr g = matmul(transpose(A), matmul(A, x) - y);
+        return std::pair(x - 0.001 * g, 2.0 * x + g);
+      },
+      Shape{n});
+  const Plan plan(f);
+  Workspace workspace = plan.workspace();
+  const Array start = random.array({n});
+  const auto expected = naive::interpret(f, std::vector<Array>{start});
+  std::vector<double> memory(start.values().begin(), start.values().end()), other(static_cast<std::size_t>(n));
+  plan.run(workspace, std::vector<Array>{Array::view(memory)}, std::vector<std::span<double>>{memory, other});
+  expect_close(memory, expected[0].values(), 1e-13, "over the input");
+  expect_close(other, expected[1].values(), 1e-13, "beside it");
+}
+
+TEST(Plan, DotProductsAreNotSummedFromAStoredProduct) {
+  const Function f = trace([](Expr u, Expr v) { return sum(u * v) + sum(u * square(v)); }, Shape{1000}, Shape{1000});
+  EXPECT_NE(Plan(f).text().find("dot"), std::string::npos);
+  Random random(22);
+  expect_equals_naive(f, {random.array({1000}), random.array({1000})}, 1e-13);
+}
+
+// what is kept
 
 Function ridge_step(const Array& A, const Array& y, double alpha, double lambda) {
   return trace(
@@ -313,8 +339,7 @@ RC_GTEST_PROP(Plan, RunsFromAnyLevelEqualFreshRuns, (std::uint64_t seed)) {
   }
 }
 
-// --- memory and threads
-// ------------------------------------------------------------------------------------------------------------
+// memory and threads
 
 TEST(Plan, NewtonMapAndVjpOfALargeProblemNeedLittleMemory) {
   const std::int64_t rows = 20000, n = 1000;
@@ -376,8 +401,7 @@ TEST(PlanThreads, OnePlanRunsConcurrentlyWithAWorkspaceForEachThread) {
   EXPECT_EQ(found, expected);
 }
 
-// --- bad input and bad luck
-// --------------------------------------------------------------------------------------------------------
+// bad input and bad luck
 
 TEST(Plan, UnboundAndMisshapenInputsAreErrors) {
   const Function f = trace([](Expr x, Expr w) { return sum(x) * w; }, Input{"x", {3}}, Input{"w", {2}});

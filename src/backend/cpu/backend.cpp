@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "backend/cpu/blas.h"
 #include "backend/cpu/dense.h"
@@ -179,6 +180,10 @@ class CpuBackend final : public detail::Backend {
       if (!fits_blas(rows(s)) || !fits_blas(columns(s)))
         throw Error(fmt::format("[{}] shape {} is more than BLAS can count", name(i.op), to_string(s)));
     auto plan = std::make_shared<detail::BackendPlan>();
+    plan->calls_blas = i.op == Op::matmul || is_factor(i.op) || i.op == Op::solve;
+    if ((i.op == Op::cholesky || i.factor == Op::cholesky) && rows(i.arg_shapes[0]) <= small_factor &&
+        i.shape.rank() < 2 + (i.op == Op::cholesky))
+      plan->calls_blas = false;
     if (i.op == Op::matmul) {
       const bool ta = i.attr.i != 0;
       const Shape& a = i.arg_shapes[0];
@@ -198,9 +203,12 @@ class CpuBackend final : public detail::Backend {
   }
 
   void run(std::span<const Instruction> code, int from_level, const Frame& frame, std::uint8_t* failed) const override {
-    const BlasSerial serial;
-    for (std::size_t k = 0; k < code.size(); ++k)
-      if (code[k].level >= from_level) failed[k] = execute(code[k], frame) ? 0 : 1;
+    std::optional<BlasSerial> serial;  // from the first call on: it costs as much as a small loop
+    for (std::size_t k = 0; k < code.size(); ++k) {
+      if (code[k].level < from_level) continue;
+      if (code[k].backend->calls_blas && !serial) serial.emplace();
+      failed[k] = execute(code[k], frame) ? 0 : 1;
+    }
   }
 
  private:

@@ -46,6 +46,7 @@ struct RowPlan final : detail::BackendPlan {
   Cut chunks{};
   std::size_t block_rows = 0;
   bool tiled = false;
+  bool sums = false;               // something is added up
   std::size_t scaled = 0;          // worker's scratch: a scaled copy of a block
   std::size_t shared_scaled = 0;   // shared scratch: the same for a shared gram
   std::vector<std::size_t> tiles;  // worker's scratch
@@ -129,6 +130,7 @@ class Run {
     } else {
       parallel_for(plan_.chunks.count, frame_.workers, [this](std::size_t c, std::size_t worker) { chunk(c, worker); });
     }
+    if (!plan_.sums) return;
     for (std::size_t k = 0; k < loop_.ops.size(); ++k)
       if (accumulates(loop_.ops[k].kind)) combine(loop_.ops[k], plan_.steps[k]);
   }
@@ -181,6 +183,7 @@ class Run {
 
   // Zero, or minus infinity for a maximum.
   void start(std::size_t part) const {
+    if (!plan_.sums) return;
     for (std::size_t k = 0; k < loop_.ops.size(); ++k) {
       const RowOp& op = loop_.ops[k];
       if (!accumulates(op.kind) || (plan_.steps[k].shared && part > 0)) continue;
@@ -229,6 +232,9 @@ class Run {
           break;
         case Kind::sum_all:
           *out += tile_sum(a, count * columns);
+          break;
+        case Kind::dot:
+          *out += tile_dot(a, rows(op.args[1], begin, mine), count * columns);
           break;
         case Kind::sum_down:
           for (std::size_t i = 0; i < count; ++i) tile_axpy(1.0, a + i * columns, out, columns);
@@ -346,7 +352,12 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
     for (const RowOperand& a : op.args)
       if (!fits_blas(size(a.columns))) throw Error(fmt::format("[Plan] {} columns are more than BLAS can count", a.columns));
     if (op.kind == Kind::elementwise) step.kernel = tile_kernel(op.op);
+    const bool by_row = op.args[0].kind != RowOperand::Kind::columns;
+    if ((op.kind == Kind::product || op.kind == Kind::transposed_product) && by_row &&
+        (op.args[1].columns != 1 || plan->block_rows * size(op.args[0].columns) > small_product))
+      plan->calls_blas = true;
     if (!accumulates(op.kind)) continue;
+    plan->sums = true;
     step.entries = sum_entries(op);
     step.shared = op.kind == Kind::gram && plan->tiled && op.args[0].kind == RowOperand::Kind::rows;
     if (step.shared)
