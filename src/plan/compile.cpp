@@ -109,6 +109,7 @@ class Compiler {
     BufferInfo info;
     info.entries = static_cast<std::size_t>(n.shape.size());
     if (n.op == Op::input) {
+      program_.input_buffers.push_back(static_cast<Buffer>(program_.buffers.size()));
       info.storage = Storage::input;
       info.index = n.attr.i;
     } else if (n.op == Op::constant) {

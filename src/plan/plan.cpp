@@ -144,9 +144,9 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
 
   const int top = program.code.empty() ? 0 : program.code.back().level;
   const int from_level = !state.constants_done ? -1 : !state.ran ? 0 : std::min(changed, top);
-  for (std::size_t b = 0; b < state.address.size(); ++b) {
+  for (const detail::Buffer buffer : program.input_buffers) {
+    const auto b = static_cast<std::size_t>(buffer);
     const detail::BufferInfo& info = program.buffers[b];
-    if (info.storage != detail::Storage::input) continue;
     const auto i = static_cast<std::size_t>(info.index);
     if (inputs[i].is_contiguous()) {
       state.address[b] = const_cast<double*>(inputs[i].data());  // inputs are never written

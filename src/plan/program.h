@@ -110,7 +110,8 @@ struct Program {
   std::vector<Array> constants;
   std::vector<double> literals;
   std::vector<BufferInfo> buffers;
-  std::vector<Instruction> code;  ///< by level, then by time; level -1 is run once for a workspace
+  std::vector<Buffer> input_buffers;  ///< those that hold inputs
+  std::vector<Instruction> code;      ///< by level, then by time; level -1 is run once for a workspace
   std::vector<Result> results;
   std::size_t arena_entries = 0;
   std::size_t shared_scratch = 0;

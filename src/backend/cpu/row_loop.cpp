@@ -33,8 +33,18 @@ constexpr std::size_t small_product = 1024;  // multiply-adds up to which a BLAS
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 std::size_t padded(std::size_t n) { return (n + cache_line - 1) / cache_line * cache_line; }
 
+// Where an operand is for the block that begins at row r: offset + r * scale entries into a buffer, or into the worker's
+// scratch.
+struct Place {
+  std::int32_t buffer = -1;  // -1: the worker's scratch
+  std::size_t offset = 0;
+  std::size_t scale = 0;
+};
+
 struct Step {
   TileKernel kernel = nullptr;
+  std::size_t arg_count = 0;
+  Place args[3], out;
   std::size_t entries = 0;   // of what it adds up
   std::size_t partials = 0;  // where the partial sums of parts 1, 2, … begin in the shared scratch
   std::size_t weights = 0;   // shared scratch: the weights of a block of a shared gram
@@ -46,11 +56,11 @@ struct RowPlan final : detail::BackendPlan {
   Cut chunks{};
   std::size_t block_rows = 0;
   bool tiled = false;
-  bool sums = false;               // something is added up
   std::size_t scaled = 0;          // worker's scratch: a scaled copy of a block
   std::size_t shared_scaled = 0;   // shared scratch: the same for a shared gram
   std::vector<std::size_t> tiles;  // worker's scratch
   std::vector<Step> steps;
+  std::vector<std::size_t> sums;  // the steps that add up
 };
 
 std::size_t sum_entries(const RowOp& op) {
@@ -130,9 +140,7 @@ class Run {
     } else {
       parallel_for(plan_.chunks.count, frame_.workers, [this](std::size_t c, std::size_t worker) { chunk(c, worker); });
     }
-    if (!plan_.sums) return;
-    for (std::size_t k = 0; k < loop_.ops.size(); ++k)
-      if (accumulates(loop_.ops[k].kind)) combine(loop_.ops[k], plan_.steps[k]);
+    for (const std::size_t k : plan_.sums) combine(loop_.ops[k], plan_.steps[k]);
   }
 
  private:
@@ -144,21 +152,8 @@ class Run {
     return part == 0 ? address(op.out) : frame_.shared_scratch + step.partials + (part - 1) * step.entries;
   }
 
-  double* rows(const RowOperand& o, std::size_t begin, double* mine) const {
-    switch (o.kind) {
-      case RowOperand::Kind::rows:
-        return address(o) + begin * size(o.columns);
-      case RowOperand::Kind::columns:
-        return address(o) + begin;
-      case RowOperand::Kind::tile:
-        return mine + plan_.tiles[static_cast<std::size_t>(o.index)];
-      case RowOperand::Kind::number:
-      case RowOperand::Kind::whole:
-        return address(o);
-      case RowOperand::Kind::none:
-        break;
-    }
-    return nullptr;
+  double* at(const Place& p, std::size_t begin, double* mine) const {
+    return (p.buffer < 0 ? mine : frame_.address[p.buffer]) + p.offset + begin * p.scale;
   }
 
   void chunk(std::size_t c, std::size_t worker) const {
@@ -183,10 +178,9 @@ class Run {
 
   // Zero, or minus infinity for a maximum.
   void start(std::size_t part) const {
-    if (!plan_.sums) return;
-    for (std::size_t k = 0; k < loop_.ops.size(); ++k) {
+    for (const std::size_t k : plan_.sums) {
       const RowOp& op = loop_.ops[k];
-      if (!accumulates(op.kind) || (plan_.steps[k].shared && part > 0)) continue;
+      if (plan_.steps[k].shared && part > 0) continue;
       const bool is_max = op.kind == Kind::max_all || op.kind == Kind::max_down;
       std::fill_n(sums(op, plan_.steps[k], part), plan_.steps[k].entries,
                   is_max ? -std::numeric_limits<double>::infinity() : 0.0);
@@ -201,14 +195,14 @@ class Run {
       const std::size_t width = size(op.out.columns);
       if (op.kind == Kind::elementwise) {
         Operand operands[3];
-        for (std::size_t i = 0; i < 3 && op.args[i].kind != RowOperand::Kind::none; ++i)
-          operands[i] = {rows(op.args[i], begin, mine), op.args[i].kind == RowOperand::Kind::number};
-        step.kernel(operands, rows(op.out, begin, mine), count * width);
+        for (std::size_t i = 0; i < step.arg_count; ++i)
+          operands[i] = {at(step.args[i], begin, mine), step.args[i].scale == 0 && step.args[i].buffer >= 0};
+        step.kernel(operands, at(step.out, begin, mine), count * width);
         continue;
       }
-      const double* const a = rows(op.args[0], begin, mine);
+      const double* const a = at(step.args[0], begin, mine);
       const std::size_t columns = size(op.args[0].columns);
-      double* const out = accumulates(op.kind) ? sums(op, step, part) : rows(op.out, begin, mine);
+      double* const out = accumulates(op.kind) ? sums(op, step, part) : at(step.out, begin, mine);
       switch (op.kind) {
         case Kind::elementwise:
           break;  // above
@@ -234,7 +228,7 @@ class Run {
           *out += tile_sum(a, count * columns);
           break;
         case Kind::dot:
-          *out += tile_dot(a, rows(op.args[1], begin, mine), count * columns);
+          *out += tile_dot(a, at(step.args[1], begin, mine), count * columns);
           break;
         case Kind::sum_down:
           for (std::size_t i = 0; i < count; ++i) tile_axpy(1.0, a + i * columns, out, columns);
@@ -247,10 +241,10 @@ class Run {
             for (std::size_t j = 0; j < columns; ++j) out[j] = larger(out[j], a[i * columns + j]);
           break;
         case Kind::transposed_product:
-          transposed_product(op, a, columns, count, rows(op.args[1], begin, mine), out);
+          transposed_product(op, a, columns, count, at(step.args[1], begin, mine), out);
           break;
         case Kind::gram: {
-          const double* const d = rows(op.args[1], begin, mine);
+          const double* const d = step.arg_count < 2 ? nullptr : at(step.args[1], begin, mine);
           if (step.shared) {
             if (d != nullptr) std::copy_n(d, count, frame_.shared_scratch + step.weights + in_block);
           } else if (op.args[0].kind == RowOperand::Kind::columns) {
@@ -344,6 +338,18 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
   };
   for (const std::int64_t columns : loop.tile_columns)
     plan->tiles.push_back(take(plan->worker_scratch, block * size(columns)));
+  const auto place = [&](const RowOperand& o) -> Place {
+    switch (o.kind) {
+      case RowOperand::Kind::tile:
+        return {-1, plan->tiles[static_cast<std::size_t>(o.index)], 0};
+      case RowOperand::Kind::rows:
+        return {o.index, 0, size(o.columns)};
+      case RowOperand::Kind::columns:
+        return {o.index, 0, 1};
+      default:
+        return {o.index, 0, 0};
+    }
+  };
   std::size_t entries = 0, shared_entries = 0;  // of scaled copies
   plan->steps.resize(loop.ops.size());
   for (std::size_t k = 0; k < loop.ops.size(); ++k) {
@@ -352,12 +358,17 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
     for (const RowOperand& a : op.args)
       if (!fits_blas(size(a.columns))) throw Error(fmt::format("[Plan] {} columns are more than BLAS can count", a.columns));
     if (op.kind == Kind::elementwise) step.kernel = tile_kernel(op.op);
+    while (step.arg_count < 3 && op.args[step.arg_count].kind != RowOperand::Kind::none) {
+      step.args[step.arg_count] = place(op.args[step.arg_count]);
+      ++step.arg_count;
+    }
+    step.out = place(op.out);
     const bool by_row = op.args[0].kind != RowOperand::Kind::columns;
     if ((op.kind == Kind::product || op.kind == Kind::transposed_product) && by_row &&
         (op.args[1].columns != 1 || plan->block_rows * size(op.args[0].columns) > small_product))
       plan->calls_blas = true;
     if (!accumulates(op.kind)) continue;
-    plan->sums = true;
+    plan->sums.push_back(k);
     step.entries = sum_entries(op);
     step.shared = op.kind == Kind::gram && plan->tiled && op.args[0].kind == RowOperand::Kind::rows;
     if (step.shared)
