@@ -28,6 +28,14 @@ std::string quoted(const std::string& text) {
   return out;
 }
 
+// Inputs, and what costs more than a pass over vectors.
+const char* colour(Op op) {
+  if (op == Op::input) return ", style=\"rounded,filled\", fillcolor=lightblue";
+  if (op == Op::matmul || op == Op::gram || op == Op::solve || is_factor(op))
+    return ", style=\"rounded,filled\", fillcolor=moccasin";
+  return "";
+}
+
 template <class Visit>
 void for_each_needed(const Graph& graph, std::span<const Id> results, Visit visit) {
   const std::vector<bool> needed = graph.reachable(results);
@@ -78,7 +86,7 @@ std::string Function::dot() const {
       const Node& n = graph.node(id);
       const bool leaf = n.op == Op::input || n.op == Op::scalar;
       out += fmt::format("  n{} [label=\"{}\\n{}\"{}];\n", id, quoted(leaf ? label(graph, id) : operation(graph, id)),
-                         to_string(n.shape), n.op == Op::input ? ", style=\"rounded,filled\", fillcolor=lightblue" : "");
+                         to_string(n.shape), colour(n.op));
       for (const Id a : graph.args(id)) out += fmt::format("  n{} -> n{};\n", a, id);
     });
     for (std::size_t i = 0; i < outputs_.size(); ++i)
