@@ -16,7 +16,7 @@ int main() {
 
   Array x = zeros({2}), influence;
   for (int k = 0; k < 8; ++k) {
-    const std::vector<Array> results = evaluate(newton, std::vector<Array>{x, ones({4})});
+    const std::vector<Array> results = evaluate(newton, {x, ones({4})});
     x = results[0], influence = results[1];
   }
   std::cout << "x = " << x << "\nd(|x|²/2)/dw = " << influence << '\n' << newton.text();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <iosfwd>
 #include <span>
 #include <string>
@@ -82,7 +83,11 @@ std::ostream& operator<<(std::ostream& out, const GradientCheck& check);
 /// terms of what the matrix is made from. Throws Error when the inputs do not fit or an option is out of range.
 ///
 ///     Function f = trace([](Expr x) { return sum(softplus(x)); }, Shape{3});
-///     GradientCheck check = check_gradients(f, std::vector<Array>{Array{0.1, -2.0, 3.0}});
+///     GradientCheck check = check_gradients(f, {Array{0.1, -2.0, 3.0}});
 GradientCheck check_gradients(const Function& f, std::span<const Array> inputs, const GradientCheckOptions& options = {});
+inline GradientCheck check_gradients(const Function& f, std::initializer_list<Array> inputs,
+                                     const GradientCheckOptions& options = {}) {
+  return check_gradients(f, std::span(inputs.begin(), inputs.size()), options);
+}
 
 }  // namespace onestep

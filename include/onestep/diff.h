@@ -1,6 +1,7 @@
 // Derivatives, as expressions like any other: take them inside a traced function, nest them to any order.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -31,9 +32,13 @@ std::vector<Expr> vjp(std::span<const Expr> ys, std::span<const Expr> xs, std::s
 ///
 ///     Expr g = grad(f, x);
 Expr grad(const Expr& y, const Expr& x);
+/// By several arguments at once, in one pass.
 ///
-///     std::vector<Expr> g = grad(f, std::vector{x, w});
+///     std::vector<Expr> g = grad(f, {x, w});
 std::vector<Expr> grad(const Expr& y, std::span<const Expr> xs);
+inline std::vector<Expr> grad(const Expr& y, std::initializer_list<Expr> xs) {
+  return grad(y, std::span(xs.begin(), xs.size()));
+}
 
 /// ∂y/∂x as a matrix with a row for each entry of y and a column for each entry of x (a vector where either is a number,
 /// entries of matrices counted row by row). One block of directions where only vectors depend on x; otherwise one direction

@@ -41,8 +41,8 @@ class Expr {
 };
 
 // The elementwise operations, one function for each row of the table in operations.def: add, sub, mul, div, pow, maximum,
-// minimum, less … not_equal, where, neg, exp, expm1, log, log1p, sqrt, square, abs, sign, tanh, sigmoid, softplus,
-// stop_gradient.
+// minimum, less … not_equal, where, neg, exp, expm1, log, log1p, sqrt, square, abs, sign, tanh, sigmoid, softplus, erf,
+// sin, cos, atan, stop_gradient.
 //
 //     Expr loss = softplus(-y * z), positive = maximum(x, 0.0), safe = where(greater(x, 0.0), log(x), 0.0);
 #define ONESTEP_UNARY(name, flops, meaning, ...) Expr name(const Expr& a);
@@ -125,7 +125,8 @@ Expr max(const Expr& a, int axis);
 ///     Expr step = solve(F, g), half_evidence = 0.5 * logdet(F);
 class Factor {
  public:
-  explicit Factor(Expr node) : node_(std::move(node)) {}
+  // For the library. Throws Error unless the node is a factorisation: make one with cholesky, lu or ldlt.
+  explicit Factor(Expr node);
   const Expr& node() const { return node_; }
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,10 +38,16 @@ class Workspace {
  private:
   friend class Plan;
   explicit Workspace(std::shared_ptr<const detail::Program> program);
+  detail::WorkspaceState& state() const;
   std::unique_ptr<detail::WorkspaceState> state_;
 };
 
 /// What a plan may assume.
+///
+///     Plan plan(step, {.levels = {2, 1}});                  // x changes in each iteration, w less often
+///     plan.run(workspace, {x, w}, {next});                  // computes all
+///     plan.run(workspace, {x, w}, {next}, 2);               // only x has changed
+///     plan.run(workspace, {x, other_w}, {next}, 1);         // w too
 struct PlanOptions {
   /// How often each input changes, relative to the others: 0 for data, larger for what changes more often (parameters 1,
   /// iterates 2). Values that depend only on inputs of lower levels are kept between runs, see Plan::run. Empty: everything
@@ -56,7 +63,7 @@ struct PlanOptions {
 ///
 ///     Plan plan(f);
 ///     Workspace workspace = plan.workspace();
-///     plan.run(workspace, std::vector<Array>{x, w}, std::vector<std::span<double>>{value, gradient});
+///     plan.run(workspace, {x, w}, {value, gradient});
 class Plan {
  public:
   explicit Plan(const Function& function, const PlanOptions& options = {});
@@ -68,9 +75,15 @@ class Plan {
   /// do not fit; numerical trouble never throws: NaN is carried, and Workspace::failed says whether a factorisation failed.
   ///
   /// `changed` is the lowest level among the inputs that changed since the last run with this workspace; what depends only
-  /// on lower levels is taken as kept. 0, the default, computes all but constants again.
+  /// on lower levels is taken as kept. 0, the default, computes all but constants again; the first run computes everything
+  /// whatever is said, and the highest level is computed in every run. An output may lie where an input does.
   void run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs,
            int changed = 0) const;
+  /// The same with lists: plan.run(workspace, {x, w}, {value, gradient}).
+  void run(Workspace& workspace, std::initializer_list<Array> inputs, std::initializer_list<std::span<double>> outputs,
+           int changed = 0) const {
+    run(workspace, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()), changed);
+  }
 
   /// Bytes a workspace holds.
   std::size_t workspace_bytes() const;
@@ -87,7 +100,12 @@ class Plan {
 
 /// Plans and runs once: for trying things out.
 ///
-///     Array y = evaluate(f, std::vector<Array>{x, w}).front();
+/// A factorisation that fails shows as NaN in the results; Workspace::failed of a run of your own says more.
+///
+///     Array y = evaluate(f, {x, w}).front();
 std::vector<Array> evaluate(const Function& function, std::span<const Array> inputs);
+inline std::vector<Array> evaluate(const Function& function, std::initializer_list<Array> inputs) {
+  return evaluate(function, std::span(inputs.begin(), inputs.size()));
+}
 
 }  // namespace onestep

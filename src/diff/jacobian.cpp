@@ -81,7 +81,7 @@ std::optional<Expr> block_jacobian(const Expr& y, const Expr& x) {
 }
 
 // A 1 at entry `i` of the given shape.
-Expr unit(const Shape& shape, std::int64_t i) { return reshape(pad(Expr(ones({1})), i, shape.size()), shape); }
+Expr unit(const Shape& shape, std::int64_t i) { return reshape(pad(broadcast(1.0, {1}), i, shape.size()), shape); }
 
 }  // namespace
 

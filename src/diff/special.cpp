@@ -81,7 +81,7 @@ std::optional<Expr> special_backward(const Expr& y, const Site& s, int which, co
       return rows(s[1], s[0].shape()) * matmul(s[0], c + transpose(c));
     case Op::max: {
       const Ties tie = ties(y, s);
-      return where(tie.mask, along(s, tie.weight * c), 0.0);
+      return along(s, tie.weight) * where(tie.mask, along(s, c), 0.0);  // a NaN has no ties: its weight is infinite
     }
     case Op::cholesky:
     case Op::lu:

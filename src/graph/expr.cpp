@@ -104,6 +104,11 @@ Expr sum(const Expr& a, int axis) { return build(Op::sum, {a}, {.i = checked_axi
 Expr max(const Expr& a) { return a.shape().rank() == 0 ? a : build(Op::max, {a}, {.i = -1}); }
 Expr max(const Expr& a, int axis) { return build(Op::max, {a}, {.i = checked_axis("max", a, axis)}); }
 
+Factor::Factor(Expr node) : node_(std::move(node)) {
+  if (!node_.graph() || !is_factor(onestep::node(node_).op))
+    throw Error(fmt::format("[Factor] needs a factorisation, not an array of shape {}; make one with cholesky, lu or ldlt",
+                            to_string(node_.shape())));
+}
 Factor cholesky(const Expr& h) { return Factor(build(Op::cholesky, {h})); }
 Factor lu(const Expr& m) { return Factor(build(Op::lu, {m})); }
 Factor ldlt(const Expr& h) { return Factor(build(Op::ldlt, {h})); }

@@ -154,8 +154,10 @@ std::vector<Expr> unify(const char* operation, std::span<const Expr> args) {
     if (!a.graph() || a.graph() == home) continue;
     const bool rooted = !a.graph()->inputs().empty();
     if (home && rooted && !home->inputs().empty())
-      throw Error(fmt::format(
-          "[{}] the arguments belong to two different traced functions; pass one as an argument of the other", operation));
+      throw Error(
+          fmt::format("[{}] the arguments belong to two different traced functions; make the one an Input of the other, or "
+                      "call its Function there",
+                      operation));
     if (!home || rooted) home = a.graph();
   }
   if (!home) home = std::make_shared<Graph>();

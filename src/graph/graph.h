@@ -17,7 +17,7 @@ namespace onestep {
 
 using Id = std::int32_t;
 
-/// What an operation needs beside its arguments. The meaning of i and j is the operation's (see Rules in rules.h):
+/// What an operation needs beside its arguments. The meaning of i and j is the operation's (see Rules in rules.cpp):
 /// matmul: transpose flags; sum, max, concat: axis (-1 for all); slice, pad: axis and begin; eye: offset; solve: transposed;
 /// input, constant, call: index into the graph's lists (call: j says value, jvp, or 2 + which argument's vjp).
 struct Attr {

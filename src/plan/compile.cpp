@@ -87,8 +87,8 @@ class Compiler {
       const Op op = graph_.node(id).op;
       const bool lower_reader =
           op == Op::cholesky || op == Op::ldlt || (schedule_.adds_diagonal(id) && !needs_upper_[at(id)]);
-      if (!lower_reader)
-        for (const Id r : schedule_.reads(id)) needs_upper_[at(r)] = true;
+      const std::vector<Id> read = schedule_.reads(id);
+      for (std::size_t k = lower_reader ? 1 : 0; k < read.size(); ++k) needs_upper_[at(read[k])] = true;
     }
   }
 
@@ -98,8 +98,21 @@ class Compiler {
   }
 
   void add_result(Id id) {
-    program_.results.push_back(
-        {buffer(result_root(id)), graph_.node(id).shape, schedule_.repeats_number(schedule_[id].root)});
+    const Id root = result_root(id);
+    Buffer from = buffer(root);
+    // An input that is a result is copied before any result is written: outputs may lie where inputs do.
+    if (graph_.node(root).op == Op::input) {
+      Instruction copy;
+      copy.op = Op::reshape;
+      copy.args = {from};
+      copy.shape = graph_.node(root).shape;
+      copy.arg_shapes = {copy.shape};
+      copy.level = program_.code.empty() ? 0 : std::max(0, program_.code.back().level);
+      program_.buffers.push_back({.entries = static_cast<std::size_t>(copy.shape.size())});
+      copy.out = from = static_cast<Buffer>(program_.buffers.size() - 1);
+      program_.code.push_back(std::move(copy));
+    }
+    program_.results.push_back({from, graph_.node(id).shape, schedule_.repeats_number(schedule_[id].root)});
   }
 
   Buffer buffer(Id root) {
@@ -224,7 +237,7 @@ class Compiler {
     if (columns < 1 || columns > few_columns || rows < many_rows ||
         !(leaf || schedule_[root].level < schedule_[reader].level))
       return operand(root, columns);
-    const auto [at_root, is_new] = transposed_.try_emplace(root, no_buffer);
+    const auto [at_root, is_new] = transposed_.try_emplace({root, rows, columns}, no_buffer);
     if (is_new) {
       Instruction copy;
       copy.op = Op::transpose;
@@ -368,7 +381,7 @@ class Compiler {
     Instruction copy;
   };
   std::vector<Transpose> transposes_;
-  std::map<Id, Buffer> transposed_;  // by matrix
+  std::map<std::tuple<Id, std::int64_t, std::int64_t>, Buffer> transposed_;  // by memory, rows and columns
   std::vector<Buffer> buffer_of_;
   std::vector<std::int32_t> tile_of_;
   std::vector<Id> last_reader_;  // within the loop being made

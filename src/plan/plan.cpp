@@ -28,9 +28,9 @@ struct WorkspaceState {
   std::unique_ptr<double[], Free> memory;
   std::vector<double*> address;            // of each buffer
   std::vector<std::vector<double>> dense;  // copies of strided inputs
+  std::vector<const double*> dense_of;     // what they are copies of
   std::vector<std::uint8_t> failed;        // by instruction
-  bool constants_done = false;
-  bool ran = false;
+  bool ran = false;                        // to the end: what is kept can be used
 };
 
 namespace {
@@ -52,6 +52,7 @@ WorkspaceState::WorkspaceState(std::shared_ptr<const Program> its_program)
           static_cast<double*>(::operator new[](std::max<std::size_t>(entries, 1) * sizeof(double), std::align_val_t{64}))),
       address(program->buffers.size()),
       dense(program->inputs.size()),
+      dense_of(program->inputs.size()),
       failed(program->code.size()) {
   for (std::size_t b = 0; b < address.size(); ++b) {
     const BufferInfo& info = program->buffers[b];
@@ -81,13 +82,17 @@ Workspace::Workspace(Workspace&&) noexcept = default;
 Workspace& Workspace::operator=(Workspace&&) noexcept = default;
 Workspace::~Workspace() = default;
 
-bool Workspace::failed() const {
-  return std::ranges::any_of(state_->failed, [](std::uint8_t f) { return f != 0; });
+detail::WorkspaceState& Workspace::state() const {
+  if (!state_) throw Error("[Workspace] it was moved from; make a new one with plan.workspace()");
+  return *state_;
 }
-std::size_t Workspace::bytes() const { return state_->entries * sizeof(double); }
+bool Workspace::failed() const {
+  return std::ranges::any_of(state().failed, [](std::uint8_t f) { return f != 0; });
+}
+std::size_t Workspace::bytes() const { return state().entries * sizeof(double); }
 void Workspace::poison() {
-  std::fill_n(state_->memory.get(), state_->entries, std::numeric_limits<double>::quiet_NaN());
-  state_->constants_done = state_->ran = false;
+  std::fill_n(state().memory.get(), state().entries, std::numeric_limits<double>::quiet_NaN());
+  state_->ran = false;
 }
 
 Plan::Plan(const Function& function, const PlanOptions& options) {
@@ -126,9 +131,10 @@ void copy_dense(const Array& from, double* to) {
 
 void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs,
                int changed) const {
-  detail::WorkspaceState& state = *workspace.state_;
+  detail::WorkspaceState& state = workspace.state();
   const detail::Program& program = *program_;
   if (state.program != program_) throw Error("[run] the workspace belongs to another plan; make one with plan.workspace()");
+  if (changed < 0) throw Error(fmt::format("[run] changed = {} is negative; levels begin at 0", changed));
   if (inputs.size() != program.inputs.size())
     throw Error(fmt::format("[run] {} inputs are bound, the function has {}", inputs.size(), program.inputs.size()));
   if (outputs.size() != program.results.size())
@@ -143,18 +149,20 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
                               to_string(program.results[i].shape), outputs[i].size()));
 
   const int top = program.code.empty() ? 0 : program.code.back().level;
-  const int from_level = !state.constants_done ? -1 : !state.ran ? 0 : std::min(changed, top);
+  const int from_level = state.ran ? std::min(changed, top) : -1;
   for (const detail::Buffer buffer : program.input_buffers) {
     const auto b = static_cast<std::size_t>(buffer);
     const detail::BufferInfo& info = program.buffers[b];
     const auto i = static_cast<std::size_t>(info.index);
     if (inputs[i].is_contiguous()) {
       state.address[b] = const_cast<double*>(inputs[i].data());  // inputs are never written
+      state.dense_of[i] = nullptr;
       continue;
     }
-    const bool first = state.dense[i].empty();
-    if (first) state.dense[i].resize(static_cast<std::size_t>(inputs[i].size()));
-    if (first || program.levels[i] >= from_level) copy_dense(inputs[i], state.dense[i].data());
+    state.dense[i].resize(static_cast<std::size_t>(inputs[i].size()));
+    if (state.dense_of[i] != inputs[i].data() || program.levels[i] >= from_level)
+      copy_dense(inputs[i], state.dense[i].data());
+    state.dense_of[i] = inputs[i].data();
     state.address[b] = state.dense[i].data();
   }
 
@@ -178,8 +186,9 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
       const auto b = static_cast<std::size_t>(program.results[i].buffer);
       state.address[b] = in_place(i) ? outputs[i].data() : state.memory.get() + program.buffers[b].offset;
     }
+  state.ran = false;  // a foreign function may throw
   detail::cpu_backend().run(program.code, from_level, frame, state.failed.data());
-  state.constants_done = state.ran = true;
+  state.ran = true;
 
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const double* from = state.address[static_cast<std::size_t>(program.results[i].buffer)];

@@ -119,7 +119,8 @@ TEST(ExprError, ArgumentsOfTwoFunctionsDoNotMix) {
       },
       Shape{3});
   const std::string message =
-      "[add] the arguments belong to two different traced functions; pass one as an argument of the other";
+      "[add] the arguments belong to two different traced functions; make the one an Input of the other, or call its "
+      "Function there";
   EXPECT_EQ(error_of([&] { trace([&](Expr x) { return x + leaked; }, Shape{3}); }), message);
   EXPECT_EQ(error_of([&] { trace([&](Expr x) { return jvp(leaked, x, x); }, Shape{3}); }).substr(0, 5), "[jvp]");
   EXPECT_NE(error_of([&] { trace([&](Expr) { return leaked; }, Shape{3}); }), "no error");
@@ -345,6 +346,16 @@ TEST(HashConsing, NumbersAreToldApartByTheirBits) {
         return x;
       },
       Shape{3});
+}
+
+TEST(Factor, AnArrayIsNotAFactor) {
+  try {
+    const Factor f(Expr(ones({2, 2})));
+    FAIL() << "an array was taken as a factor";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "[Factor] needs a factorisation, not an array of shape (2, 2); make one with cholesky, lu or ldlt");
+  }
 }
 
 }  // namespace

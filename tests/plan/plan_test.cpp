@@ -244,6 +244,78 @@ TEST(Plan, ResultsMayBeWrittenOverInputs) {
   expect_close(other, expected[1].values(), 1e-13, "beside it");
 }
 
+TEST(Plan, InputsThatAreResultsAreReadBeforeOutputsOverThemAreWritten) {
+  const Function f = trace([](Expr x, Expr y) { return std::tuple(2.0 * x, x, x + y); }, Shape{2}, Shape{2});
+  const Plan plan(f);
+  Workspace workspace = plan.workspace();
+  std::vector<double> x{1.0, 2.0}, y{10.0, 20.0}, sum(2);
+  plan.run(workspace, {Array::view(x), Array::view(y)}, {x, y, sum});
+  EXPECT_THAT(x, testing::ElementsAre(2.0, 4.0));
+  EXPECT_THAT(y, testing::ElementsAre(1.0, 2.0));
+  EXPECT_THAT(sum, testing::ElementsAre(11.0, 22.0));
+}
+
+TEST(Plan, OneMatrixReadInTwoShapesIsTwoMatrices) {
+  Random random(31);
+  const Function f = trace(
+      [](Expr m, Expr x, Expr z) {
+        return std::tuple(matmul(m, x), matmul(reshape(m, {64, 12}), z), gram(reshape(m, {192, 4}), ones({192})));
+      },
+      Shape{128, 6}, Shape{6}, Shape{12});
+  expect_equals_naive(f, {random.array({128, 6}), random.array({6}), random.array({12})});
+}
+
+TEST(Plan, ASymmetricProductReadAsAVectorHasBothTriangles) {
+  Random random(32);
+  const Array A = random.array({50, 2}), b = random.array({4});
+  const Function f = trace(
+      [&](Expr d) {
+        const Expr v = square(reshape(gram(A, d), {4})) + 1.0, raw = reshape(gram(A, d), {4});
+        return std::pair(solve(cholesky(eye(4) + diag(v)), b),
+                         solve(ldlt(gram(random.array({9, 4}), ones({9})) + diag(raw)), b));
+      },
+      Shape{50});
+  expect_equals_naive(f, {random.array({50}, 0.5, 1.5)}, 1e-10);
+}
+
+TEST(Plan, AStridedInputThatWasContiguousInBetweenIsCopiedAgain) {
+  const std::vector<double> first{1, 2, 3, 4}, second{5, 6, 7, 8};
+  const Function f = trace([](Expr m, Expr x) { return matmul(m, x); }, Shape{2, 2}, Shape{2});
+  const Plan plan(f, {.levels = {0, 1}});
+  Workspace workspace = plan.workspace();
+  std::vector<double> out(2);
+  const Array x{1.0, 10.0};
+  const auto by_columns = [](const std::vector<double>& memory) {
+    return Array::view(MatrixView{memory.data(), 2, 2, 1, 2});
+  };
+  plan.run(workspace, {by_columns(first), x}, {out});
+  EXPECT_THAT(out, testing::ElementsAre(31.0, 42.0));
+  plan.run(workspace, {by_columns(second).contiguous(), x}, {out});
+  EXPECT_THAT(out, testing::ElementsAre(75.0, 86.0));
+  plan.run(workspace, {by_columns(second), x}, {out}, 1);
+  EXPECT_THAT(out, testing::ElementsAre(75.0, 86.0));
+}
+
+TEST(Plan, ARunThatWasThrownOutOfKeepsNothing) {
+  struct Moody : Foreign {
+    std::string name() const override { return "moody"; }
+    Shape shape(std::span<const Shape> s) const override { return s[0]; }
+    void apply(std::span<const std::span<const double>> a, std::span<double> y) const override {
+      if (a[0][0] < 0) throw std::runtime_error("moody");
+      std::ranges::copy(a[0], y.begin());
+    }
+  };
+  const Function f =
+      trace([](Expr w, Expr x) { return call(std::make_shared<Moody>(), {exp(w) * sum(w)}) * x; }, Shape{1}, Shape{1});
+  const Plan plan(f, {.levels = {0, 1}});
+  Workspace workspace = plan.workspace();
+  std::vector<double> out(1);
+  plan.run(workspace, {Array{1.0}, Array{1.0}}, {out});
+  EXPECT_THROW(plan.run(workspace, {Array{-1.0}, Array{1.0}}, {out}), std::runtime_error);
+  plan.run(workspace, {Array{2.0}, Array{3.0}}, {out}, 1);
+  EXPECT_DOUBLE_EQ(out[0], 2.0 * std::exp(2.0) * 3.0);
+}
+
 TEST(Plan, DotProductsAreNotSummedFromAStoredProduct) {
   const Function f = trace([](Expr u, Expr v) { return sum(u * v) + sum(u * square(v)); }, Shape{1000}, Shape{1000});
   EXPECT_NE(Plan(f).text().find("dot"), std::string::npos);
@@ -425,6 +497,10 @@ TEST(Plan, UnboundAndMisshapenInputsAreErrors) {
   Workspace other = Plan(f).workspace();
   EXPECT_THROW(plan.run(other, std::vector<Array>{zeros({3}), zeros({2})}, out.spans), Error);
   EXPECT_THROW(Plan(f, {.levels = {0}}), Error);
+  EXPECT_THROW(plan.run(workspace, {zeros({3}), zeros({2})}, {out.spans[0]}, -1), Error);
+  Workspace moved = std::move(workspace);
+  EXPECT_THROW(plan.run(workspace, {zeros({3}), zeros({2})}, {out.spans[0]}), Error);  // NOLINT(bugprone-use-after-move)
+  EXPECT_THROW((void)workspace.failed(), Error);                                       // NOLINT(bugprone-use-after-move)
   EXPECT_THROW(Plan(f, {.levels = {0, -1}}), Error);
 }
 

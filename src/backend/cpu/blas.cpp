@@ -1,3 +1,4 @@
+// The guard that keeps BLAS on one thread, and advice where BLAS does not know the CPU.
 #include "backend/cpu/blas.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The kernels of a symmetric product, compiled once for each instruction set.
 #include "backend/cpu/gram_kernels.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The pool: threads that wait for loops, and who takes part in one.
 #include "backend/cpu/pool.h"
 
 #include <fmt/format.h>

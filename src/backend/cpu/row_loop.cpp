@@ -39,6 +39,7 @@ struct Place {
   std::int32_t buffer = -1;  // -1: the worker's scratch
   std::size_t offset = 0;
   std::size_t scale = 0;
+  bool number = false;  // one entry for all
 };
 
 struct Step {
@@ -195,8 +196,7 @@ class Run {
       const std::size_t width = size(op.out.columns);
       if (op.kind == Kind::elementwise) {
         Operand operands[3];
-        for (std::size_t i = 0; i < step.arg_count; ++i)
-          operands[i] = {at(step.args[i], begin, mine), step.args[i].scale == 0 && step.args[i].buffer >= 0};
+        for (std::size_t i = 0; i < step.arg_count; ++i) operands[i] = {at(step.args[i], begin, mine), step.args[i].number};
         step.kernel(operands, at(step.out, begin, mine), count * width);
         continue;
       }
@@ -341,13 +341,13 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
   const auto place = [&](const RowOperand& o) -> Place {
     switch (o.kind) {
       case RowOperand::Kind::tile:
-        return {-1, plan->tiles[static_cast<std::size_t>(o.index)], 0};
+        return {-1, plan->tiles[static_cast<std::size_t>(o.index)], 0, false};
       case RowOperand::Kind::rows:
-        return {o.index, 0, size(o.columns)};
+        return {o.index, 0, size(o.columns), false};
       case RowOperand::Kind::columns:
-        return {o.index, 0, 1};
+        return {o.index, 0, 1, false};
       default:
-        return {o.index, 0, 0};
+        return {o.index, 0, 0, o.kind == RowOperand::Kind::number};
     }
   };
   std::size_t entries = 0, shared_entries = 0;  // of scaled copies
@@ -365,7 +365,8 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
     step.out = place(op.out);
     const bool by_row = op.args[0].kind != RowOperand::Kind::columns;
     if ((op.kind == Kind::product || op.kind == Kind::transposed_product) && by_row &&
-        (op.args[1].columns != 1 || plan->block_rows * size(op.args[0].columns) > small_product))
+        ((op.kind == Kind::product ? op.out : op.args[1]).columns != 1 ||
+         plan->block_rows * size(op.args[0].columns) > small_product))
       plan->calls_blas = true;
     if (!accumulates(op.kind)) continue;
     plan->sums.push_back(k);
