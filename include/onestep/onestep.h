@@ -1,10 +1,12 @@
 // Everything but the interop headers.
 #pragma once
 
-#include "onestep/array.h"            // numbers with a shape
-#include "onestep/check_gradients.h"  // is a derivative right?
-#include "onestep/diff.h"             // jvp, vjp, grad, jacobian, hessian
-#include "onestep/expr.h"             // operations
-#include "onestep/function.h"         // tracing
-#include "onestep/plan.h"             // running
-#include "onestep/threads.h"          // how many threads
+#include "onestep/array.h"              // numbers with a shape
+#include "onestep/check_gradients.h"    // is a derivative right?
+#include "onestep/diff.h"               // jvp, vjp, grad, jacobian, hessian
+#include "onestep/expr.h"               // operations
+#include "onestep/function.h"           // tracing
+#include "onestep/plan.h"               // running
+#include "onestep/quadratic_program.h"  // a convex quadratic program, as data
+#include "onestep/status.h"             // how a solve ended
+#include "onestep/threads.h"            // how many threads
