@@ -94,8 +94,7 @@ void Chain(std::size_t count, double a, double b, const double* HWY_RESTRICT x, 
 }
 
 // Solves H s = g for the lower triangle of H, row by row, with the square roots' inverses kept for the substitutions.
-template <int n>
-HWY_INLINE void solve_small(double* HWY_RESTRICT H, double* HWY_RESTRICT g) {
+template <int n> HWY_INLINE void solve_small(double* HWY_RESTRICT H, double* HWY_RESTRICT g) {
   double inverse[n];
 #pragma GCC unroll 16
   for (int j = 0; j < n; ++j) {

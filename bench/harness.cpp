@@ -45,12 +45,9 @@ int calls_per_turn(const Contender& contender, double turn) {
 
 const char* text(Unit unit) {
   switch (unit) {
-    case Unit::us:
-      return "us";
-    case Unit::ms:
-      return "ms";
-    case Unit::MB:
-      return "MB";
+    case Unit::us: return "us";
+    case Unit::ms: return "ms";
+    case Unit::MB: return "MB";
   }
   return "";
 }
@@ -76,12 +73,9 @@ std::string text(const Row& row) {
 
 bool Row::holds() const {
   switch (bar.kind) {
-    case Bar::Kind::ratio_at_most:
-      return ratio && *ratio <= bar.value;
-    case Bar::Kind::ratio_at_least:
-      return ratio && *ratio >= bar.value;
-    case Bar::Kind::amount_at_most:
-      return ours <= bar.value;
+    case Bar::Kind::ratio_at_most: return ratio && *ratio <= bar.value;
+    case Bar::Kind::ratio_at_least: return ratio && *ratio >= bar.value;
+    case Bar::Kind::amount_at_most: return ours <= bar.value;
   }
   return false;
 }

@@ -15,8 +15,7 @@ namespace onestep {
 ///
 ///     Eigen::MatrixXd A(270, 13);
 ///     Array a = view(A);
-template <class Derived>
-Array view(const Eigen::PlainObjectBase<Derived>& m) {
+template <class Derived> Array view(const Eigen::PlainObjectBase<Derived>& m) {
   static_assert(std::is_same_v<typename Derived::Scalar, double>,
                 "onestep computes with double; cast first: m.cast<double>().eval()");
   if constexpr (Derived::IsVectorAtCompileTime)
@@ -26,8 +25,7 @@ Array view(const Eigen::PlainObjectBase<Derived>& m) {
                                   Derived::IsRowMajor ? 1 : m.outerStride()});
 }
 /// A temporary would leave the array without memory.
-template <class Derived>
-Array view(const Eigen::PlainObjectBase<Derived>&& m) = delete;
+template <class Derived> Array view(const Eigen::PlainObjectBase<Derived>&& m) = delete;
 
 /// A copy of a vector or number as Eigen's. Throws Error for a matrix.
 ///

@@ -88,16 +88,11 @@ inline std::vector<Expr> take(const std::vector<Input>& tuple, std::span<const E
 
 inline std::vector<Expr> results(const Expr& one) { return {one}; }
 inline std::vector<Expr> results(std::vector<Expr> all) { return all; }
-template <std::size_t n>
-std::vector<Expr> results(const std::array<Expr, n>& all) {
-  return {all.begin(), all.end()};
-}
-template <class... T>
-std::vector<Expr> results(const std::tuple<T...>& all) {
+template <std::size_t n> std::vector<Expr> results(const std::array<Expr, n>& all) { return {all.begin(), all.end()}; }
+template <class... T> std::vector<Expr> results(const std::tuple<T...>& all) {
   return std::apply([](const auto&... e) { return std::vector<Expr>{Expr(e)...}; }, all);
 }
-template <class A, class B>
-std::vector<Expr> results(const std::pair<A, B>& both) {
+template <class A, class B> std::vector<Expr> results(const std::pair<A, B>& both) {
   return {Expr(both.first), Expr(both.second)};
 }
 
@@ -113,8 +108,7 @@ using Spec = std::conditional_t<std::is_convertible_v<const T&, std::vector<Inpu
 ///
 ///     Function f = trace([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))); }, Shape{13}, Input{"w",
 ///     {270}});
-template <class F, class... Specs>
-Function trace(F&& f, const Specs&... specs) {
+template <class F, class... Specs> Function trace(F&& f, const Specs&... specs) {
   const std::tuple<detail::Spec<Specs>...> given(specs...);
   std::vector<Input> inputs;
   std::apply([&](const auto&... spec) { (detail::append(inputs, spec), ...); }, given);

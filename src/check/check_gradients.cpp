@@ -327,9 +327,7 @@ void Checker::expect_same_error(const std::string& claim, const std::function<Ar
   const auto message = [](const auto& work) -> std::string {
     try {
       work();
-    } catch (const Error& e) {
-      return e.what();
-    }
+    } catch (const Error& e) { return e.what(); }
     return "no error";
   };
   const std::array<std::pair<const char*, std::string>, 4> said{{

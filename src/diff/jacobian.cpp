@@ -28,27 +28,21 @@ std::optional<Expr> block_forward(const Expr& y, const Site& s, std::span<const 
   switch (s.op) {
     case Op::matmul:  // a matrix that does not move, times a vector
       return tangents[0] ? std::nullopt : std::optional(build(Op::matmul, {s[0], *tangents[1]}, {.i = s.attr.i}));
-    case Op::solve:
-      return tangents[0] ? std::nullopt : std::optional(build(Op::solve, {s[0], *tangents[1]}, s.attr));
-    case Op::sum:
-      return sum(*tangents[0], 0);
-    case Op::slice:
-      return slice(*tangents[0], s.attr.j, s.attr.j + y.shape()[0]);
-    case Op::pad:
-      return pad(*tangents[0], s.attr.j, y.shape()[0]);
+    case Op::solve: return tangents[0] ? std::nullopt : std::optional(build(Op::solve, {s[0], *tangents[1]}, s.attr));
+    case Op::sum: return sum(*tangents[0], 0);
+    case Op::slice: return slice(*tangents[0], s.attr.j, s.attr.j + y.shape()[0]);
+    case Op::pad: return pad(*tangents[0], s.attr.j, y.shape()[0]);
     case Op::broadcast:
       return s[0].shape().rank() == 0 ? broadcast(*tangents[0], block(y.shape()))
                                       : broadcast(reshape(*tangents[0], {1, n}), block(y.shape()));
-    case Op::reshape:
-      return reshape(*tangents[0], block(y.shape()));
+    case Op::reshape: return reshape(*tangents[0], block(y.shape()));
     case Op::concat: {
       std::vector<Expr> parts;
       for (std::size_t i = 0; i < s.args.size(); ++i)
         parts.push_back(tangents[i] ? *tangents[i] : broadcast(0.0, block(s[i].shape())));
       return concat(parts);
     }
-    default:
-      return std::nullopt;
+    default: return std::nullopt;
   }
 }
 

@@ -53,14 +53,12 @@ std::optional<Expr> special_forward(const Expr& y, const Site& s, std::span<cons
     }
     case Op::cholesky:
     case Op::lu:
-    case Op::ldlt:
-      return t[0];
+    case Op::ldlt: return t[0];
     case Op::solve: {  // ẋ = M⁻¹(ḃ - Ṁ x): one solve for both
       const Expr moved = matmul(s.attr.i != 0 ? transpose(*t[0]) : *t[0], y);
       return solve_like(s, t[1] ? *t[1] - moved : -moved, s.attr.i != 0);
     }
-    case Op::logdet:
-      return sum(transpose(inverse(s)) * *t[0]);
+    case Op::logdet: return sum(transpose(inverse(s)) * *t[0]);
     case Op::call: {
       if (s.attr.j != 0) no_second(s);
       if (!foreign(s).has_jvp())
@@ -70,39 +68,34 @@ std::optional<Expr> special_forward(const Expr& y, const Site& s, std::span<cons
       for (std::size_t i = 0; i < t.size(); ++i) tangents.push_back(t[i] ? *t[i] : broadcast(0.0, s[i].shape()));
       return call_node(s, tangents, 1, y.shape());
     }
-    default:
-      return std::nullopt;  // input, constant, scalar, eye: nothing to differentiate
+    default: return std::nullopt;  // input, constant, scalar, eye: nothing to differentiate
   }
 }
 
 std::optional<Expr> special_backward(const Expr& y, const Site& s, int which, const Expr& c) {
   switch (s.op) {
-    case Op::gram:
-      return rows(s[1], s[0].shape()) * matmul(s[0], c + transpose(c));
+    case Op::gram: return rows(s[1], s[0].shape()) * matmul(s[0], c + transpose(c));
     case Op::max: {
       const Ties tie = ties(y, s);
       return along(s, tie.weight) * where(tie.mask, along(s, c), 0.0);  // a NaN has no ties: its weight is infinite
     }
     case Op::cholesky:
     case Op::lu:
-    case Op::ldlt:
-      return c;
+    case Op::ldlt: return c;
     case Op::solve: {  // M̄ = -w xᵀ with Mᵀ w = x̄, kept as an outer product
       const bool transposed = s.attr.i != 0;
       const Expr w = solve_like(s, c, !transposed);
       const Expr left = transposed ? y : w, right = transposed ? w : y;
       return -(y.shape().rank() == 1 ? outer(left, right) : matmul(left, transpose(right)));
     }
-    case Op::logdet:
-      return c * transpose(inverse(s));
+    case Op::logdet: return c * transpose(inverse(s));
     case Op::call:
       if (s.attr.j != 0) no_second(s);
       if (!foreign(s).has_vjp())
         throw Error(
             fmt::format("[call] {} has no vjp; override vjp and has_vjp, or differentiate forward", foreign(s).name()));
       return call_node(s, {c}, 2 + which, s[static_cast<std::size_t>(which)].shape());
-    default:
-      return std::nullopt;
+    default: return std::nullopt;
   }
 }
 

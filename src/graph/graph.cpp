@@ -124,15 +124,9 @@ std::vector<Expr> Graph::import(const Graph& source, std::span<const Id> from, s
     const Node& n = source.node(id);
     Expr& to = image[static_cast<std::size_t>(id)];
     switch (n.op) {
-      case Op::input:
-        to = inputs[static_cast<std::size_t>(n.attr.i)];
-        break;
-      case Op::constant:
-        to = expr(add_constant(source.constant(n.attr.i)));
-        break;
-      case Op::scalar:
-        to = expr(add_scalar(n.attr.value));
-        break;
+      case Op::input: to = inputs[static_cast<std::size_t>(n.attr.i)]; break;
+      case Op::constant: to = expr(add_constant(source.constant(n.attr.i))); break;
+      case Op::scalar: to = expr(add_scalar(n.attr.value)); break;
       default: {
         args.clear();
         for (const Id a : source.args(id)) args.push_back(image[static_cast<std::size_t>(a)]);

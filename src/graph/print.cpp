@@ -36,8 +36,7 @@ const char* colour(Op op) {
   return "";
 }
 
-template <class Visit>
-void for_each_needed(const Graph& graph, std::span<const Id> results, Visit visit) {
+template <class Visit> void for_each_needed(const Graph& graph, std::span<const Id> results, Visit visit) {
   const std::vector<bool> needed = graph.reachable(results);
   for (Id id = 0; id < graph.size(); ++id)
     if (needed[static_cast<std::size_t>(id)]) visit(id);

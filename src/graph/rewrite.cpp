@@ -393,47 +393,28 @@ Maybe rewrite(const Site& s, const Shape& result) {
   if (is_elementwise(s.op) && s.op != Op::stop_gradient)
     if (Maybe e = fold_or_lift(s, result)) return e;
   switch (s.op) {
-    case Op::add:
-      return rewrite_add(s);
-    case Op::sub:
-      return rewrite_sub(s);
-    case Op::neg:
-      return rewrite_neg(s);
-    case Op::mul:
-      return rewrite_mul(s, result);
-    case Op::div:
-      return rewrite_div(s);
-    case Op::pow:
-      return rewrite_pow(s, result);
+    case Op::add: return rewrite_add(s);
+    case Op::sub: return rewrite_sub(s);
+    case Op::neg: return rewrite_neg(s);
+    case Op::mul: return rewrite_mul(s, result);
+    case Op::div: return rewrite_div(s);
+    case Op::pow: return rewrite_pow(s, result);
     case Op::square:
-    case Op::abs:
-      return is(s[0], Op::neg) ? Maybe(build(s.op, {arg(s[0], 0)})) : std::nullopt;
-    case Op::not_equal:
-      return is_literal(s[1], 0.0) && is_comparison(node(s[0]).op) ? Maybe(s[0]) : std::nullopt;
+    case Op::abs: return is(s[0], Op::neg) ? Maybe(build(s.op, {arg(s[0], 0)})) : std::nullopt;
+    case Op::not_equal: return is_literal(s[1], 0.0) && is_comparison(node(s[0]).op) ? Maybe(s[0]) : std::nullopt;
     case Op::where:
       return same(s[1], s[2]) ? Maybe(s[1]) : literal(s[0]) ? Maybe(*literal(s[0]) != 0.0 ? s[1] : s[2]) : std::nullopt;
-    case Op::matmul:
-      return rewrite_matmul(s);
-    case Op::transpose:
-      return rewrite_transpose(s);
-    case Op::diagonal:
-      return rewrite_diagonal(s);
-    case Op::sum:
-      return rewrite_sum(s, result);
-    case Op::broadcast:
-      return rewrite_broadcast(s, result);
-    case Op::reshape:
-      return rewrite_reshape(s, result);
-    case Op::slice:
-      return rewrite_slice(s, result);
-    case Op::pad:
-      return rewrite_pad(s, result);
-    case Op::solve:
-      return rewrite_solve(s);
-    case Op::concat:
-      return s.args.size() == 1 ? Maybe(s[0]) : std::nullopt;
-    default:
-      return std::nullopt;
+    case Op::matmul: return rewrite_matmul(s);
+    case Op::transpose: return rewrite_transpose(s);
+    case Op::diagonal: return rewrite_diagonal(s);
+    case Op::sum: return rewrite_sum(s, result);
+    case Op::broadcast: return rewrite_broadcast(s, result);
+    case Op::reshape: return rewrite_reshape(s, result);
+    case Op::slice: return rewrite_slice(s, result);
+    case Op::pad: return rewrite_pad(s, result);
+    case Op::solve: return rewrite_solve(s);
+    case Op::concat: return s.args.size() == 1 ? Maybe(s[0]) : std::nullopt;
+    default: return std::nullopt;
   }
 }
 

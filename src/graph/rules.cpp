@@ -63,8 +63,7 @@ Shape without_axis(const Shape& shape, std::int64_t axis) {
   return {shape[axis == 0 ? 1 : 0]};
 }
 
-template <Op>
-struct Rules;
+template <Op> struct Rules;
 
 // What most operations share; each still states the rest.
 struct NoAttributes {
@@ -80,23 +79,18 @@ struct Leaf : NoAttributes, NotLinear, Free {
   static Shape shape(const Site& s) { return s.shape; }
 };
 
-template <>
-struct Rules<Op::input> : Leaf {};
-template <>
-struct Rules<Op::constant> : Leaf {};
-template <>
-struct Rules<Op::scalar> : Leaf {
+template <> struct Rules<Op::input> : Leaf {};
+template <> struct Rules<Op::constant> : Leaf {};
+template <> struct Rules<Op::scalar> : Leaf {
   static std::string attributes(const Site& s, const Shape&) { return fmt::format("{}", s.attr.value); }
 };
-template <>
-struct Rules<Op::eye> : Leaf {
+template <> struct Rules<Op::eye> : Leaf {
   static std::string attributes(const Site& s, const Shape&) {
     return s.attr.i == 0 ? "" : fmt::format("offset {}", s.attr.i);
   }
 };
 
-template <>
-struct Rules<Op::matmul> {
+template <> struct Rules<Op::matmul> {
   static Shape shape(const Site& s) {
     const Shape a = s[0].shape(), b = s[1].shape();
     const bool ta = s.attr.i != 0, tb = s.attr.j != 0;
@@ -126,8 +120,7 @@ struct Rules<Op::matmul> {
   }
 };
 
-template <>
-struct Rules<Op::gram> : NoAttributes {
+template <> struct Rules<Op::gram> : NoAttributes {
   static Shape shape(const Site& s) {
     require_rank(s, 0, 2, "a matrix");
     require_rank(s, 1, 1, "a vector of weights");
@@ -145,8 +138,7 @@ struct Rules<Op::gram> : NoAttributes {
   static Expr transpose(const Site& s, int, const Expr& c) { return sum(matmul(s[0], c) * s[0], 1); }
 };
 
-template <>
-struct Rules<Op::outer> : NoAttributes {
+template <> struct Rules<Op::outer> : NoAttributes {
   static Shape shape(const Site& s) {
     require_rank(s, 0, 1, "two vectors");
     require_rank(s, 1, 1, "two vectors");
@@ -158,8 +150,7 @@ struct Rules<Op::outer> : NoAttributes {
   }
 };
 
-template <>
-struct Rules<Op::transpose> : NoAttributes, Free {
+template <> struct Rules<Op::transpose> : NoAttributes, Free {
   static Shape shape(const Site& s) {
     require_rank(s, 0, 2, "a matrix");
     return {s[0].shape()[1], s[0].shape()[0]};
@@ -167,8 +158,7 @@ struct Rules<Op::transpose> : NoAttributes, Free {
   static Expr transpose(const Site&, int, const Expr& c) { return onestep::transpose(c); }
 };
 
-template <>
-struct Rules<Op::reshape> : NoAttributes, Free {
+template <> struct Rules<Op::reshape> : NoAttributes, Free {
   static Shape shape(const Site& s) {
     if (s[0].shape().size() != s.shape.size())
       fail(s.op, fmt::format("{} has {} entries, {} has {}", to_string(s[0].shape()), s[0].shape().size(),
@@ -178,8 +168,7 @@ struct Rules<Op::reshape> : NoAttributes, Free {
   static Expr transpose(const Site& s, int, const Expr& c) { return onestep::reshape(c, s[0].shape()); }
 };
 
-template <>
-struct Rules<Op::diag> : NoAttributes, Free {
+template <> struct Rules<Op::diag> : NoAttributes, Free {
   static Shape shape(const Site& s) {
     require_rank(s, 0, 1, "a vector");
     return {s[0].shape()[0], s[0].shape()[0]};
@@ -187,8 +176,7 @@ struct Rules<Op::diag> : NoAttributes, Free {
   static Expr transpose(const Site&, int, const Expr& c) { return diagonal(c); }
 };
 
-template <>
-struct Rules<Op::diagonal> : NoAttributes, Free {
+template <> struct Rules<Op::diagonal> : NoAttributes, Free {
   static Shape shape(const Site& s) {
     require_rank(s, 0, 2, "a square matrix");
     if (s[0].shape()[0] != s[0].shape()[1])
@@ -206,18 +194,15 @@ struct Reduction {
   static double flops(const Site& s, const Shape&) { return count(s[0].shape()); }
   static std::string attributes(const Site& s, const Shape&) { return s.attr.i < 0 ? "" : fmt::format("axis {}", s.attr.i); }
 };
-template <>
-struct Rules<Op::sum> : Reduction {
+template <> struct Rules<Op::sum> : Reduction {
   static Expr transpose(const Site& s, int, const Expr& c) {
     const Shape to = s[0].shape();
     return broadcast(s.attr.i == 1 ? onestep::reshape(c, {to[0], 1}) : c, to);
   }
 };
-template <>
-struct Rules<Op::max> : Reduction, NotLinear {};
+template <> struct Rules<Op::max> : Reduction, NotLinear {};
 
-template <>
-struct Rules<Op::broadcast> : NoAttributes, Free {
+template <> struct Rules<Op::broadcast> : NoAttributes, Free {
   static Shape shape(const Site& s) {
     if (s[0].shape().rank() > s.shape.rank() || broadcast_shape("broadcast", s[0].shape(), s.shape) != s.shape)
       fail(s.op, fmt::format("{} cannot be repeated to {}", to_string(s[0].shape()), to_string(s.shape)));
@@ -238,8 +223,7 @@ struct Rules<Op::broadcast> : NoAttributes, Free {
   }
 };
 
-template <>
-struct Rules<Op::concat> : Free {
+template <> struct Rules<Op::concat> : Free {
   static Shape shape(const Site& s) {
     if (s.args.empty()) fail(s.op, "nothing to join");
     require_axis(s, s.attr.i);
@@ -264,8 +248,7 @@ struct Rules<Op::concat> : Free {
 };
 
 // slice and pad: attr.i is the axis, attr.j where the range begins, the wanted shape says where it ends.
-template <>
-struct Rules<Op::slice> : Free {
+template <> struct Rules<Op::slice> : Free {
   static Shape shape(const Site& s) {
     require_axis(s, s.attr.i);
     const std::int64_t n = s[0].shape()[static_cast<int>(s.attr.i)];
@@ -281,8 +264,7 @@ struct Rules<Op::slice> : Free {
     return onestep::pad(c, s.attr.j, s[0].shape()[static_cast<int>(s.attr.i)], static_cast<int>(s.attr.i));
   }
 };
-template <>
-struct Rules<Op::pad> : Free {
+template <> struct Rules<Op::pad> : Free {
   static Shape shape(const Site& s) {
     require_axis(s, s.attr.i);
     const std::int64_t size = s.shape[static_cast<int>(s.attr.i)];
@@ -309,15 +291,11 @@ struct Factorisation : NoAttributes, NotLinear {
   }
   static double flops(const Site&, const Shape& y) { return count(y) * extent(y, 0) / divisor; }
 };
-template <>
-struct Rules<Op::cholesky> : Factorisation<6> {};
-template <>
-struct Rules<Op::ldlt> : Factorisation<6> {};
-template <>
-struct Rules<Op::lu> : Factorisation<3> {};
+template <> struct Rules<Op::cholesky> : Factorisation<6> {};
+template <> struct Rules<Op::ldlt> : Factorisation<6> {};
+template <> struct Rules<Op::lu> : Factorisation<3> {};
 
-template <>
-struct Rules<Op::solve> {
+template <> struct Rules<Op::solve> {
   static Shape shape(const Site& s) {
     if (s[1].shape().rank() < 1 || s[1].shape()[0] != s[0].shape()[0])
       fail(s.op,
@@ -331,15 +309,13 @@ struct Rules<Op::solve> {
   }
 };
 
-template <>
-struct Rules<Op::logdet> : NoAttributes, NotLinear {
+template <> struct Rules<Op::logdet> : NoAttributes, NotLinear {
   static Shape shape(const Site&) { return {}; }
   static double flops(const Site& s, const Shape&) { return extent(s[0].shape(), 0); }
 };
 
 // attr.j: 0 the value; 1 the jvp (arguments, then tangents); 2 + i the vjp for argument i (arguments, then the cotangent).
-template <>
-struct Rules<Op::call> : NotLinear {
+template <> struct Rules<Op::call> : NotLinear {
   static Shape shape(const Site& s) { return s.shape; }
   static double flops(const Site&, const Shape& y) { return count(y); }
   static std::string attributes(const Site& s, const Shape&) {
@@ -399,8 +375,7 @@ constexpr std::nullopt_t nothing = std::nullopt;
   }
 #include "onestep/operations.def"
 
-template <Op op>
-constexpr OpInfo structural(const char* op_name, const char* meaning, unsigned linear) {
+template <Op op> constexpr OpInfo structural(const char* op_name, const char* meaning, unsigned linear) {
   using R = Rules<op>;
   return {op_name, meaning, false, linear, 0, R::shape, R::flops, R::attributes, no_derivative, R::transpose, nullptr};
 }

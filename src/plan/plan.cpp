@@ -58,18 +58,11 @@ WorkspaceState::WorkspaceState(std::shared_ptr<const Program> its_program)
     const BufferInfo& info = program->buffers[b];
     const auto index = static_cast<std::size_t>(info.index);
     switch (info.storage) {
-      case Storage::arena:
-        address[b] = memory.get() + info.offset;
-        break;
+      case Storage::arena: address[b] = memory.get() + info.offset; break;
       // Constants and literals are never written: the frame has one kind of pointer for all.
-      case Storage::constant:
-        address[b] = const_cast<double*>(program->constants[index].data());
-        break;
-      case Storage::literal:
-        address[b] = const_cast<double*>(&program->literals[index]);
-        break;
-      case Storage::input:
-        break;
+      case Storage::constant: address[b] = const_cast<double*>(program->constants[index].data()); break;
+      case Storage::literal: address[b] = const_cast<double*>(&program->literals[index]); break;
+      case Storage::input: break;
     }
   }
 }

@@ -13,64 +13,42 @@ using namespace detail;
 std::string buffer_name(const Program& program, Buffer b) {
   const BufferInfo& info = program.buffers[static_cast<std::size_t>(b)];
   switch (info.storage) {
-    case Storage::input:
-      return program.inputs[static_cast<std::size_t>(info.index)].name;
-    case Storage::literal:
-      return fmt::format("{}", program.literals[static_cast<std::size_t>(info.index)]);
-    case Storage::constant:
-      return fmt::format("constant{}", info.index);
-    case Storage::arena:
-      break;
+    case Storage::input: return program.inputs[static_cast<std::size_t>(info.index)].name;
+    case Storage::literal: return fmt::format("{}", program.literals[static_cast<std::size_t>(info.index)]);
+    case Storage::constant: return fmt::format("constant{}", info.index);
+    case Storage::arena: break;
   }
   return fmt::format("b{}", b);
 }
 
 std::string operand_name(const Program& program, const RowOperand& o) {
   switch (o.kind) {
-    case RowOperand::Kind::none:
-      return "";
-    case RowOperand::Kind::tile:
-      return fmt::format("t{}", o.index);
+    case RowOperand::Kind::none: return "";
+    case RowOperand::Kind::tile: return fmt::format("t{}", o.index);
     case RowOperand::Kind::rows:
-    case RowOperand::Kind::columns:
-      return buffer_name(program, o.index) + "[rows]";
+    case RowOperand::Kind::columns: return buffer_name(program, o.index) + "[rows]";
     case RowOperand::Kind::number:
-    case RowOperand::Kind::whole:
-      break;
+    case RowOperand::Kind::whole: break;
   }
   return buffer_name(program, o.index);
 }
 
 const char* kind_name(const RowOp& op) {
   switch (op.kind) {
-    case RowOp::Kind::elementwise:
-      return name(op.op);
-    case RowOp::Kind::fill:
-      return "fill";
-    case RowOp::Kind::expand_row:
-      return "expand row";
-    case RowOp::Kind::expand_column:
-      return "expand column";
-    case RowOp::Kind::product:
-      return "product";
-    case RowOp::Kind::sum_rows:
-      return "sum along rows";
-    case RowOp::Kind::max_rows:
-      return "max along rows";
-    case RowOp::Kind::sum_all:
-      return "+= sum";
-    case RowOp::Kind::dot:
-      return "+= dot";
-    case RowOp::Kind::sum_down:
-      return "+= sum down";
-    case RowOp::Kind::max_all:
-      return "max= max";
-    case RowOp::Kind::max_down:
-      return "max= max down";
-    case RowOp::Kind::transposed_product:
-      return "+= transposed product";
-    case RowOp::Kind::gram:
-      return op.flag ? "+= gram" : "+= gram (lower)";
+    case RowOp::Kind::elementwise: return name(op.op);
+    case RowOp::Kind::fill: return "fill";
+    case RowOp::Kind::expand_row: return "expand row";
+    case RowOp::Kind::expand_column: return "expand column";
+    case RowOp::Kind::product: return "product";
+    case RowOp::Kind::sum_rows: return "sum along rows";
+    case RowOp::Kind::max_rows: return "max along rows";
+    case RowOp::Kind::sum_all: return "+= sum";
+    case RowOp::Kind::dot: return "+= dot";
+    case RowOp::Kind::sum_down: return "+= sum down";
+    case RowOp::Kind::max_all: return "max= max";
+    case RowOp::Kind::max_down: return "max= max down";
+    case RowOp::Kind::transposed_product: return "+= transposed product";
+    case RowOp::Kind::gram: return op.flag ? "+= gram" : "+= gram (lower)";
   }
   return "";
 }

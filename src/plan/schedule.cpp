@@ -44,20 +44,14 @@ Role Schedule::role(Id id) const {
   switch (n.op) {
     case Op::input:
     case Op::constant:
-    case Op::scalar:
-      return Role::leaf;
+    case Op::scalar: return Role::leaf;
     case Op::reshape:
-    case Op::stop_gradient:
-      return Role::alias;
-    case Op::broadcast:
-      return Role::row;
-    case Op::add:
-      return adds_diagonal(id) ? Role::whole : Role::row;
+    case Op::stop_gradient: return Role::alias;
+    case Op::broadcast: return Role::row;
+    case Op::add: return adds_diagonal(id) ? Role::whole : Role::row;
     case Op::sum:
-    case Op::max:
-      return n.attr.i == 1 ? Role::row : Role::reduce;
-    case Op::gram:
-      return Role::reduce;
+    case Op::max: return n.attr.i == 1 ? Role::row : Role::reduce;
+    case Op::gram: return Role::reduce;
     case Op::matmul: {
       const Shape a = arg_shape(0);
       const std::int64_t columns = n.shape.rank() == 1 ? 1 : n.shape[1];
@@ -65,8 +59,7 @@ Role Schedule::role(Id id) const {
       if (n.attr.i == 0) return columns == 1 || tall ? Role::row : Role::whole;
       return (n.shape.rank() == 1 || tall) && n.attr.j == 0 ? Role::reduce : Role::whole;
     }
-    default:
-      return is_elementwise(n.op) ? Role::row : Role::whole;
+    default: return is_elementwise(n.op) ? Role::row : Role::whole;
   }
 }
 
@@ -83,12 +76,10 @@ bool Schedule::by_rows(Id id, std::size_t i) const {
   const Node& n = graph_.node(id);
   const Id a = graph_.args(id)[i];
   switch (n.op) {
-    case Op::matmul:
-      return i == 0 || n.attr.i != 0;
+    case Op::matmul: return i == 0 || n.attr.i != 0;
     case Op::broadcast:
       return graph_.node(a).shape == Shape{n.shape[0], 1} && n.shape.size() != 1 && graph_.node(a).shape.size() != 1;
-    default:
-      return (*this)[id].role != Role::whole && !reads_number(id, i);
+    default: return (*this)[id].role != Role::whole && !reads_number(id, i);
   }
 }
 
@@ -147,8 +138,7 @@ Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<co
   join_loops(joins);
 }
 
-template <class Joins>
-void Schedule::join_loops(const Joins& joins) {
+template <class Joins> void Schedule::join_loops(const Joins& joins) {
   struct Read {
     Id reader;
     bool joins;

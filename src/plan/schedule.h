@@ -46,8 +46,7 @@ class Schedule {
  private:
   Role role(Id id) const;
   Id argument(Id reader, std::size_t i) const;
-  template <class Joins>
-  void join_loops(const Joins& joins);
+  template <class Joins> void join_loops(const Joins& joins);
 
   const Graph& graph_;
   std::vector<Slot> slots_;

@@ -58,8 +58,7 @@ class Dense : public ::testing::Test {
   }
 
   /// Calls check(i, j) for every entry of an m x n matrix, or for a random thousand of them.
-  template <class F>
-  void for_entries(std::size_t m, std::size_t n, F check) {
+  template <class F> void for_entries(std::size_t m, std::size_t n, F check) {
     constexpr std::size_t most = 1000;
     if (m * n <= most) {
       for (std::size_t i = 0; i < m * n; ++i) check(i / n, i % n);
@@ -116,8 +115,7 @@ Sum plain_gram(std::size_t rows, std::size_t i, std::size_t j, const Vector& a, 
 double tolerance(std::size_t terms, double scale) { return 4 * eps * (static_cast<double>(terms) + 4) * (scale + 1e-300); }
 
 /// The same bits with 1, 2 and 3 threads; `compute` returns what it computed.
-template <class F>
-void expect_same_bits(F compute) {
+template <class F> void expect_same_bits(F compute) {
   set_threads(1);
   const Vector one = compute();
   for (const int n : {2, 3}) {

@@ -106,35 +106,16 @@ Expr winding(Random& random, const Expr& x, std::int64_t steps) {
   for (std::int64_t i = 0; i < steps; ++i) {
     const std::int64_t cut = random.integer(0, n);
     switch (random.integer(0, 9)) {
-      case 0:
-        v = tanh(matmul(Expr(random.array({n, n}, -1, 1)), v));
-        break;
-      case 1:
-        v = v * sum(v);
-        break;
-      case 2:
-        v = concat({slice(v, cut, n), Expr(ones({cut}))});
-        break;
-      case 3:
-        v = pad(slice(v, 0, cut), n - cut, n);
-        break;
-      case 4:
-        v = where(greater(v, 0.1), square(v), -v);
-        break;
-      case 5:
-        v = solve(lu(Expr(random.array({n, n}, -1, 1)) + 4.0 * eye(n)), v);
-        break;
-      case 6:
-        v = maximum(v, 0.2) / (1.0 + square(x));
-        break;
-      case 7:
-        v = v + broadcast(reshape(sum(v * x), {1}), {n});
-        break;
-      case 8:
-        v = matmul(outer(v, x) + eye(n), v);
-        break;
-      default:
-        v = reshape(max(outer(v, x), 1), {n});
+      case 0: v = tanh(matmul(Expr(random.array({n, n}, -1, 1)), v)); break;
+      case 1: v = v * sum(v); break;
+      case 2: v = concat({slice(v, cut, n), Expr(ones({cut}))}); break;
+      case 3: v = pad(slice(v, 0, cut), n - cut, n); break;
+      case 4: v = where(greater(v, 0.1), square(v), -v); break;
+      case 5: v = solve(lu(Expr(random.array({n, n}, -1, 1)) + 4.0 * eye(n)), v); break;
+      case 6: v = maximum(v, 0.2) / (1.0 + square(x)); break;
+      case 7: v = v + broadcast(reshape(sum(v * x), {1}), {n}); break;
+      case 8: v = matmul(outer(v, x) + eye(n), v); break;
+      default: v = reshape(max(outer(v, x), 1), {n});
     }
   }
   return v;

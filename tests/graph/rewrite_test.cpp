@@ -965,36 +965,23 @@ class RandomProgram {
     const Shape any = random_.one_of(std::vector<Shape>{number, vector, matrix});
     const int axis = static_cast<int>(random_.integer(0, 1));
     switch (random_.integer(0, 17)) {
-      case 0:
-        return make(random_.one_of(std::vector<Op>{Op::add, Op::sub}), {pick(any), pick(any)});
+      case 0: return make(random_.one_of(std::vector<Op>{Op::add, Op::sub}), {pick(any), pick(any)});
       case 1:
-      case 2:
-        return make(Op::mul, {pick(any), pick(any)});
-      case 3:
-        return make(Op::neg, {pick(any)});
-      case 4:
-        return make(random_.one_of(std::vector<Op>{Op::tanh, Op::square, Op::abs, Op::sigmoid}), {pick(any)});
+      case 2: return make(Op::mul, {pick(any), pick(any)});
+      case 3: return make(Op::neg, {pick(any)});
+      case 4: return make(random_.one_of(std::vector<Op>{Op::tanh, Op::square, Op::abs, Op::sigmoid}), {pick(any)});
       case 5:
       case 6:
         return make(Op::matmul, {pick(matrix), pick(random_.flip() ? vector : matrix)},
                     {.i = random_.integer(0, 1), .j = random_.integer(0, 1)});
-      case 7:
-        return make(Op::gram, {pick(matrix), pick(vector)});
-      case 8:
-        return make(Op::outer, {pick(vector), pick(vector)});
-      case 9:
-        return make(Op::transpose, {pick(matrix)});
-      case 10:
-        return make(Op::diag, {pick(vector)});
-      case 11:
-        return make(Op::diagonal, {pick(matrix)});
-      case 12:
-        return make(Op::sum, {pick(matrix)}, {.i = random_.integer(-1, 1)});
-      case 13:
-        return make(Op::broadcast, {pick(random_.flip() ? number : vector)}, {}, matrix);
-      case 14:
-        make(Op::reshape, {pick(vector)}, {}, {n_, 1});
-        return make(Op::broadcast, {pairs_.size() - 1}, {}, matrix);
+      case 7: return make(Op::gram, {pick(matrix), pick(vector)});
+      case 8: return make(Op::outer, {pick(vector), pick(vector)});
+      case 9: return make(Op::transpose, {pick(matrix)});
+      case 10: return make(Op::diag, {pick(vector)});
+      case 11: return make(Op::diagonal, {pick(matrix)});
+      case 12: return make(Op::sum, {pick(matrix)}, {.i = random_.integer(-1, 1)});
+      case 13: return make(Op::broadcast, {pick(random_.flip() ? number : vector)}, {}, matrix);
+      case 14: make(Op::reshape, {pick(vector)}, {}, {n_, 1}); return make(Op::broadcast, {pairs_.size() - 1}, {}, matrix);
       case 15: {  // a range cut out, scaled and put back
         const std::int64_t begin = random_.integer(0, n_), end = random_.integer(begin, n_);
         const bool flat = random_.flip();
@@ -1007,8 +994,7 @@ class RandomProgram {
       case 16:
         make(Op::not_equal, {pick_input(vector), pick_input(vector)});
         return make(Op::where, {pairs_.size() - 1, pick(vector), pick(vector)});
-      default:
-        return make(Op::broadcast, {pick(number)}, {}, vector);
+      default: return make(Op::broadcast, {pick(number)}, {}, vector);
     }
   }
 

@@ -112,30 +112,14 @@ Expr random_expression(Random& random, std::vector<Expr> pool, int steps) {
     const auto of_rank = [](int rank) { return [rank](const Expr& e) { return e.shape().rank() == rank; }; };
     Expr result = a;
     switch (random.integer(0, 15)) {
-      case 0:
-        result = a + *pick(same);
-        break;
-      case 1:
-        result = a * *pick(same);
-        break;
-      case 2:
-        result = tanh(a) - *pick(same);
-        break;
-      case 3:
-        result = sigmoid(a);
-        break;
-      case 4:
-        result = 0.5 * a + 0.25;
-        break;
-      case 5:
-        result = maximum(a, *pick(same));
-        break;
-      case 6:
-        result = tanh(sum(a)) * *pick(any);
-        break;
-      case 7:
-        result = where(less(a, 0.1), a, *pick(same));
-        break;
+      case 0: result = a + *pick(same); break;
+      case 1: result = a * *pick(same); break;
+      case 2: result = tanh(a) - *pick(same); break;
+      case 3: result = sigmoid(a); break;
+      case 4: result = 0.5 * a + 0.25; break;
+      case 5: result = maximum(a, *pick(same)); break;
+      case 6: result = tanh(sum(a)) * *pick(any); break;
+      case 7: result = where(less(a, 0.1), a, *pick(same)); break;
       case 8:
         if (a.shape().rank() == 2) result = tanh(sum(a, static_cast<int>(random.integer(0, 1))));
         break;
@@ -483,9 +467,7 @@ TEST(Plan, UnboundAndMisshapenInputsAreErrors) {
   const auto message = [&](const std::vector<Array>& inputs, std::span<const std::span<double>> outputs) -> std::string {
     try {
       plan.run(workspace, inputs, outputs);
-    } catch (const Error& e) {
-      return e.what();
-    }
+    } catch (const Error& e) { return e.what(); }
     return "no error";
   };
   EXPECT_EQ(message({zeros({3})}, out.spans), "[run] 1 inputs are bound, the function has 2");

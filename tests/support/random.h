@@ -20,8 +20,7 @@ class Random {
     return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
   }
   bool flip() { return integer(0, 1) == 1; }
-  template <class T>
-  const T& one_of(const std::vector<T>& choices) {
+  template <class T> const T& one_of(const std::vector<T>& choices) {
     return choices[static_cast<std::size_t>(integer(0, static_cast<std::int64_t>(choices.size()) - 1))];
   }
 

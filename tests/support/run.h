@@ -76,9 +76,7 @@ inline ::testing::AssertionResult near(const Array& a, const Array& b, double to
 inline std::string error_of(const std::function<void()>& work) {
   try {
     work();
-  } catch (const Error& e) {
-    return e.what();
-  }
+  } catch (const Error& e) { return e.what(); }
   return "no error";
 }
 

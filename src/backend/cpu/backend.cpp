@@ -219,54 +219,24 @@ class CpuBackend final : public detail::Backend {
     }
     const At at{i, frame};
     switch (i.op) {
-      case Op::reshape:
-        std::copy_n(at.arg(0), i.shape.size(), at.out());
-        break;
-      case Op::eye:
-        run_eye(at);
-        break;
-      case Op::matmul:
-        run_matmul(at);
-        break;
-      case Op::outer:
-        run_outer(at);
-        break;
-      case Op::transpose:
-        run_transpose(at);
-        break;
-      case Op::diag:
-        run_diag(at);
-        break;
-      case Op::diagonal:
-        run_diagonal(at);
-        break;
-      case Op::add:
-        run_add_diagonal(at);
-        break;
-      case Op::concat:
-        run_concat(at);
-        break;
-      case Op::slice:
-        run_slice(at);
-        break;
-      case Op::pad:
-        run_pad(at);
-        break;
+      case Op::reshape: std::copy_n(at.arg(0), i.shape.size(), at.out()); break;
+      case Op::eye: run_eye(at); break;
+      case Op::matmul: run_matmul(at); break;
+      case Op::outer: run_outer(at); break;
+      case Op::transpose: run_transpose(at); break;
+      case Op::diag: run_diag(at); break;
+      case Op::diagonal: run_diagonal(at); break;
+      case Op::add: run_add_diagonal(at); break;
+      case Op::concat: run_concat(at); break;
+      case Op::slice: run_slice(at); break;
+      case Op::pad: run_pad(at); break;
       case Op::cholesky:
       case Op::lu:
-      case Op::ldlt:
-        return run_factor(at);
-      case Op::solve:
-        run_solve(at);
-        break;
-      case Op::logdet:
-        run_logdet(at);
-        break;
-      case Op::call:
-        run_call(at);
-        break;
-      default:
-        break;  // leaves, aliases and row operations are no instructions of their own
+      case Op::ldlt: return run_factor(at);
+      case Op::solve: run_solve(at); break;
+      case Op::logdet: run_logdet(at); break;
+      case Op::call: run_call(at); break;
+      default: break;  // leaves, aliases and row operations are no instructions of their own
     }
     return true;
   }

@@ -186,15 +186,9 @@ bool factor(FactorKind kind, std::size_t n, double* a, int* pivots, double* scra
   if (n == 0) return true;
   bool done = false;
   switch (kind) {
-    case FactorKind::cholesky:
-      done = n < blocked_from ? serial_cholesky(n, a, n) : blocked_cholesky(n, a);
-      break;
-    case FactorKind::lu:
-      done = general(n, a, pivots);
-      break;
-    case FactorKind::ldlt:
-      done = symmetric_indefinite(n, a, pivots, scratch);
-      break;
+    case FactorKind::cholesky: done = n < blocked_from ? serial_cholesky(n, a, n) : blocked_cholesky(n, a); break;
+    case FactorKind::lu: done = general(n, a, pivots); break;
+    case FactorKind::ldlt: done = symmetric_indefinite(n, a, pivots, scratch); break;
   }
   if (!done) spoil(kind, n, a, pivots);
   return done;
@@ -211,15 +205,9 @@ void solve(FactorKind kind, bool transposed, std::size_t n, const double* factor
   parallel_for(cut.count, [&](std::size_t p) {
     const Columns x{b + cut.begin(p), cut.length(p), nrhs};
     switch (kind) {
-      case FactorKind::cholesky:
-        solve_cholesky(n, factor, x);
-        break;
-      case FactorKind::lu:
-        solve_lu(transposed, n, factor, pivots, x);
-        break;
-      case FactorKind::ldlt:
-        solve_ldlt(n, factor, pivots, x);
-        break;
+      case FactorKind::cholesky: solve_cholesky(n, factor, x); break;
+      case FactorKind::lu: solve_lu(transposed, n, factor, pivots, x); break;
+      case FactorKind::ldlt: solve_ldlt(n, factor, pivots, x); break;
     }
   });
 }

@@ -72,19 +72,14 @@ void pack_rows_of(std::size_t begin, std::size_t end, std::size_t rows, std::siz
 }
 
 /// The sums of a tile of Rows x (Columns panels), and what is done with all of them: a loop whose index is a constant.
-template <std::size_t Rows, std::size_t Columns>
-struct Tile {
+template <std::size_t Rows, std::size_t Columns> struct Tile {
   static constexpr std::size_t vectors = Columns * panel / lanes;
   V sum[Rows][vectors];
 
-  template <class F, std::size_t... I>
-  static HWY_INLINE void each(F f, std::index_sequence<I...>) {
+  template <class F, std::size_t... I> static HWY_INLINE void each(F f, std::index_sequence<I...>) {
     (f(std::integral_constant<std::size_t, I>{}), ...);
   }
-  template <std::size_t Count, class F>
-  static HWY_INLINE void each(F f) {
-    each(f, std::make_index_sequence<Count>{});
-  }
+  template <std::size_t Count, class F> static HWY_INLINE void each(F f) { each(f, std::make_index_sequence<Count>{}); }
 };
 
 template <bool Negative, std::size_t Rows, std::size_t Columns>
@@ -116,8 +111,7 @@ struct Place {
   std::size_t ldc;
 };
 
-template <std::size_t Rows, std::size_t Columns>
-void add_tile(const Place& at) {
+template <std::size_t Rows, std::size_t Columns> void add_tile(const Place& at) {
   using T = Tile<Rows, Columns>;
   const D tag;
   const Panels& p = at.panels;
@@ -156,8 +150,7 @@ void add_tile(const Place& at) {
   }
 }
 
-template <std::size_t Columns>
-void add_tile_of_rows(const Place& at) {
+template <std::size_t Columns> void add_tile_of_rows(const Place& at) {
   if (at.panels.width(at.row) <= panel / 2) {
     add_tile<panel / 2, Columns>(at);
   } else {

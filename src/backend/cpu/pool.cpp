@@ -33,8 +33,7 @@ void relax() {
 }
 
 /// Spins until `ready`, for about as long as a sleep and a wake would cost.
-template <class Ready>
-bool spin_until(Ready ready) {
+template <class Ready> bool spin_until(Ready ready) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + std::chrono::microseconds(30);
   do {
@@ -145,8 +144,7 @@ class Pool {
       }
       if (stopped(worker)) return;
       std::uint64_t gate = gate_.load(std::memory_order_relaxed);
-      while ((gate & open) != 0 && !gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) {
-      }
+      while ((gate & open) != 0 && !gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) {}
       if ((gate & open) == 0) continue;
       last = gate / one_loop;
       if (worker < most_workers_) take_pieces(worker);

@@ -20,8 +20,7 @@ void run_pieces(std::size_t count, std::size_t most_workers, Piece piece, void* 
 /// take part, the caller being worker 0; `worker` < min(threads(), most_workers) names a place in per-worker scratch.
 /// Serial, on the caller as worker 0, when the pool is in use (by another thread, or because this is a nested call), with
 /// one thread, or with one index. f must not throw. Allocates nothing once start_threads() has run.
-template <class F>
-void parallel_for(std::size_t count, std::size_t most_workers, F&& f) {
+template <class F> void parallel_for(std::size_t count, std::size_t most_workers, F&& f) {
   using Function = std::remove_reference_t<F>;
   run_pieces(
       count, most_workers,
@@ -36,10 +35,7 @@ void parallel_for(std::size_t count, std::size_t most_workers, F&& f) {
       const_cast<void*>(static_cast<const void*>(std::addressof(f))));
 }
 
-template <class F>
-void parallel_for(std::size_t count, F&& f) {
-  parallel_for(count, any_worker, f);
-}
+template <class F> void parallel_for(std::size_t count, F&& f) { parallel_for(count, any_worker, f); }
 
 /// Starts the threads now, so that the first parallel_for after it neither allocates nor waits for them.
 void start_threads();

@@ -67,30 +67,21 @@ struct RowPlan final : detail::BackendPlan {
 std::size_t sum_entries(const RowOp& op) {
   switch (op.kind) {
     case Kind::sum_down:
-    case Kind::max_down:
-      return size(op.args[0].columns);
-    case Kind::transposed_product:
-      return size(op.args[0].columns * op.args[1].columns);
-    case Kind::gram:
-      return size(op.args[0].columns * op.args[0].columns);
-    default:
-      return 1;
+    case Kind::max_down: return size(op.args[0].columns);
+    case Kind::transposed_product: return size(op.args[0].columns * op.args[1].columns);
+    case Kind::gram: return size(op.args[0].columns * op.args[0].columns);
+    default: return 1;
   }
 }
 
 // Rough cost of one row, in multiply-adds.
 std::size_t row_work(const RowOp& op) {
   switch (op.kind) {
-    case Kind::product:
-      return size(op.args[0].columns * op.out.columns);
-    case Kind::transposed_product:
-      return size(op.args[0].columns * op.args[1].columns);
-    case Kind::gram:
-      return size(op.args[0].columns * (op.args[0].columns + 1) / 2);
-    case Kind::elementwise:
-      return 4 * size(op.out.columns);
-    default:
-      return size(op.args[0].columns);
+    case Kind::product: return size(op.args[0].columns * op.out.columns);
+    case Kind::transposed_product: return size(op.args[0].columns * op.args[1].columns);
+    case Kind::gram: return size(op.args[0].columns * (op.args[0].columns + 1) / 2);
+    case Kind::elementwise: return 4 * size(op.out.columns);
+    default: return size(op.args[0].columns);
   }
 }
 
@@ -204,45 +195,32 @@ class Run {
       const std::size_t columns = size(op.args[0].columns);
       double* const out = accumulates(op.kind) ? sums(op, step, part) : at(step.out, begin, mine);
       switch (op.kind) {
-        case Kind::elementwise:
-          break;  // above
-        case Kind::fill:
-          std::fill_n(out, count * width, *a);
-          break;
+        case Kind::elementwise: break;  // above
+        case Kind::fill: std::fill_n(out, count * width, *a); break;
         case Kind::expand_row:
           for (std::size_t i = 0; i < count; ++i) std::copy_n(a, width, out + i * width);
           break;
         case Kind::expand_column:
           for (std::size_t i = 0; i < count; ++i) std::fill_n(out + i * width, width, a[i]);
           break;
-        case Kind::product:
-          product(op, a, columns, count, out);
-          break;
+        case Kind::product: product(op, a, columns, count, out); break;
         case Kind::sum_rows:
           for (std::size_t i = 0; i < count; ++i) out[i] = tile_sum(a + i * columns, columns);
           break;
         case Kind::max_rows:
           for (std::size_t i = 0; i < count; ++i) out[i] = tile_max(a + i * columns, columns);
           break;
-        case Kind::sum_all:
-          *out += tile_sum(a, count * columns);
-          break;
-        case Kind::dot:
-          *out += tile_dot(a, at(step.args[1], begin, mine), count * columns);
-          break;
+        case Kind::sum_all: *out += tile_sum(a, count * columns); break;
+        case Kind::dot: *out += tile_dot(a, at(step.args[1], begin, mine), count * columns); break;
         case Kind::sum_down:
           for (std::size_t i = 0; i < count; ++i) tile_axpy(1.0, a + i * columns, out, columns);
           break;
-        case Kind::max_all:
-          *out = larger(*out, tile_max(a, count * columns));
-          break;
+        case Kind::max_all: *out = larger(*out, tile_max(a, count * columns)); break;
         case Kind::max_down:
           for (std::size_t i = 0; i < count; ++i)
             for (std::size_t j = 0; j < columns; ++j) out[j] = larger(out[j], a[i * columns + j]);
           break;
-        case Kind::transposed_product:
-          transposed_product(op, a, columns, count, at(step.args[1], begin, mine), out);
-          break;
+        case Kind::transposed_product: transposed_product(op, a, columns, count, at(step.args[1], begin, mine), out); break;
         case Kind::gram: {
           const double* const d = step.arg_count < 2 ? nullptr : at(step.args[1], begin, mine);
           if (step.shared) {
@@ -340,14 +318,10 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
     plan->tiles.push_back(take(plan->worker_scratch, block * size(columns)));
   const auto place = [&](const RowOperand& o) -> Place {
     switch (o.kind) {
-      case RowOperand::Kind::tile:
-        return {-1, plan->tiles[static_cast<std::size_t>(o.index)], 0, false};
-      case RowOperand::Kind::rows:
-        return {o.index, 0, size(o.columns), false};
-      case RowOperand::Kind::columns:
-        return {o.index, 0, 1, false};
-      default:
-        return {o.index, 0, 0, o.kind == RowOperand::Kind::number};
+      case RowOperand::Kind::tile: return {-1, plan->tiles[static_cast<std::size_t>(o.index)], 0, false};
+      case RowOperand::Kind::rows: return {o.index, 0, size(o.columns), false};
+      case RowOperand::Kind::columns: return {o.index, 0, 1, false};
+      default: return {o.index, 0, 0, o.kind == RowOperand::Kind::number};
     }
   };
   std::size_t entries = 0, shared_entries = 0;  // of scaled copies

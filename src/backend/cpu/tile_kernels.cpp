@@ -26,8 +26,7 @@ inline constexpr std::size_t gram_block_size = HWY_ARCH_X86 && HWY_TARGET == HWY
 inline constexpr std::size_t tmatvec_block_size = 5;
 
 // Calls Body::run<size> for a size known only at run time, 1 <= size <= Largest.
-template <class Body, std::size_t Largest, class... Args>
-HWY_INLINE void with_size(std::size_t size, Args... args) {
+template <class Body, std::size_t Largest, class... Args> HWY_INLINE void with_size(std::size_t size, Args... args) {
   if (size == Largest) {
     Body::template run<Largest>(args...);
   } else if constexpr (Largest > 1) {
@@ -85,8 +84,7 @@ void gram_block(const WeightedTile& t, std::size_t j0, std::size_t k0, double* c
 
 // Rows [j0, j0 + J) of the triangle. Below the diagonal a short block goes row by row, which spares a kernel for every size.
 struct GramRows {
-  template <std::size_t J>
-  static HWY_INLINE void run(const WeightedTile& t, std::size_t j0, double* c, std::size_t ldc) {
+  template <std::size_t J> static HWY_INLINE void run(const WeightedTile& t, std::size_t j0, double* c, std::size_t ldc) {
     constexpr std::size_t rows_at_once = J == gram_block_size ? J : 1;
     for (std::size_t k0 = 0; k0 < j0; k0 += gram_block_size) {
       for (std::size_t j = j0; j < j0 + J; j += rows_at_once) {

@@ -29,8 +29,7 @@ namespace onestep::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // The first `count` lanes of a vector, 0 < count < Lanes(d), without touching memory past them; the others load as `rest`.
-template <class D>
-HWY_INLINE hn::Vec<D> load_tail(D d, const double* p, std::size_t count, double rest = 0.0) {
+template <class D> HWY_INLINE hn::Vec<D> load_tail(D d, const double* p, std::size_t count, double rest = 0.0) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
   const auto mask = hn::FirstN(d, count);
   return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), hn::Set(d, rest));
@@ -40,8 +39,7 @@ HWY_INLINE hn::Vec<D> load_tail(D d, const double* p, std::size_t count, double 
 #endif
 }
 
-template <class D, class V>
-HWY_INLINE void store_tail([[maybe_unused]] D d, V v, double* p, std::size_t count) {
+template <class D, class V> HWY_INLINE void store_tail([[maybe_unused]] D d, V v, double* p, std::size_t count) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
   hn::BlendedStore(v, hn::FirstN(d, count), d, p);
 #else
@@ -112,24 +110,21 @@ HWY_INLINE V polynomial_part(D d, const double (&c)[N], V x, V x2, V x4, V x8) {
                       polynomial_part<First, half>(d, c, x, x2, x4, x8));
   }
 }
-template <class D, class V, std::size_t N>
-HWY_INLINE V polynomial(D d, const double (&c)[N], V x) {
+template <class D, class V, std::size_t N> HWY_INLINE V polynomial(D d, const double (&c)[N], V x) {
   const V x2 = x * x;
   const V x4 = x2 * x2;
   return polynomial_part<0, N>(d, c, x, x2, x4, x4 * x4);
 }
 
 // x where it is within the limit or NaN. Highway's Min and Max lose a NaN on some targets; x86 returns its second operand.
-template <class D, class V>
-HWY_INLINE V at_most(D d, double limit, V x) {
+template <class D, class V> HWY_INLINE V at_most(D d, double limit, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
   return hn::Min(hn::Set(d, limit), x);
 #else
   return hn::IfThenElse(hn::Gt(x, hn::Set(d, limit)), hn::Set(d, limit), x);
 #endif
 }
-template <class D, class V>
-HWY_INLINE V at_least(D d, double limit, V x) {
+template <class D, class V> HWY_INLINE V at_least(D d, double limit, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
   return hn::Max(hn::Set(d, limit), x);
 #else
@@ -138,12 +133,8 @@ HWY_INLINE V at_least(D d, double limit, V x) {
 }
 
 // x = n log 2 + r with |r| <= log(2)/2, and exp(r) = 1 + r + r² q. The lowest bits of `shifted` hold n + bias. |x| < 2^20.
-template <class V>
-struct ReducedExp {
-  V shifted, r, r2, q;
-};
-template <class D, class V>
-HWY_INLINE ReducedExp<V> reduce_exp(D d, V x, double bias) {
+template <class V> struct ReducedExp { V shifted, r, r2, q; };
+template <class D, class V> HWY_INLINE ReducedExp<V> reduce_exp(D d, V x, double bias) {
   const V shift = hn::Set(d, 0x1.8p52 + bias);  // adding it rounds to an integer
   const V shifted = hn::MulAdd(x, hn::Set(d, 0x1.71547652b82fep+0), shift);
   const V n = shifted - shift;
@@ -153,8 +144,7 @@ HWY_INLINE ReducedExp<V> reduce_exp(D d, V x, double bias) {
 
 // exp(x) for -746 <= x <= 710, beyond which it is 0 or infinity. Scaling by 2^n in two halves passes through both ends and
 // rounds once.
-template <class D, class V>
-HWY_INLINE V exp_within(D d, V x) {
+template <class D, class V> HWY_INLINE V exp_within(D d, V x) {
   const hn::RebindToUnsigned<D> di;
   const auto e = reduce_exp(d, x, 2046.0);
   const auto exponents = hn::BitCast(di, e.shifted);
@@ -163,14 +153,12 @@ HWY_INLINE V exp_within(D d, V x) {
   const V scale2 = hn::BitCast(d, hn::ShiftLeft<52>(exponents - first));
   return (hn::Set(d, 1.0) + hn::MulAdd(e.r2, e.q, e.r)) * scale1 * scale2;
 }
-template <class D, class V>
-HWY_INLINE V exp_of_minus_abs(D d, V a) {
+template <class D, class V> HWY_INLINE V exp_of_minus_abs(D d, V a) {
   return exp_within(d, at_least(d, -746.0, hn::Neg(hn::Abs(a))));
 }
 
 // exp(x) - 1 for -40 <= x <= 710. The largest parts are added first: their sum is exact where they cancel.
-template <class D, class V>
-HWY_INLINE V expm1_within(D d, V x) {
+template <class D, class V> HWY_INLINE V expm1_within(D d, V x) {
   const hn::RebindToUnsigned<D> di;
   const auto e = reduce_exp(d, x, 1022.0);
   const V half = hn::BitCast(d, hn::ShiftLeft<52>(hn::BitCast(di, e.shifted)));  // 2^n / 2: 2^1024 would overflow
@@ -179,8 +167,7 @@ HWY_INLINE V expm1_within(D d, V x) {
 }
 
 // k log 2 + log(1 + f) + correction for 1/√2 <= 1 + f <= √2.
-template <class D, class V>
-HWY_INLINE V log_of_parts(D d, V k, V f, V correction) {
+template <class D, class V> HWY_INLINE V log_of_parts(D d, V k, V f, V correction) {
   const V s = f / (hn::Set(d, 2.0) + f);
   const V z = s * s;
   const V tail = s * hn::NegMulAdd(z, polynomial(d, log_coefficients, z), f);  // f - log(1 + f)
@@ -190,8 +177,7 @@ HWY_INLINE V log_of_parts(D d, V k, V f, V correction) {
 
 // sin(a), or cos(a) = sin(a + π/2). a = n π/2 + r with π/2 in three parts, the first two of 33 bits, so that their products
 // with n are exact. Entries beyond 10^6 go to the C library one by one.
-template <bool Cosine, class D, class V>
-HWY_INLINE V sine_or_cosine(D d, V a) {
+template <bool Cosine, class D, class V> HWY_INLINE V sine_or_cosine(D d, V a) {
   const hn::RebindToUnsigned<D> di;
   const V one = hn::Set(d, 1.0);
   const V shift = hn::Set(d, 0x1.8p52);  // adding it rounds to an integer
@@ -229,21 +215,18 @@ HWY_INLINE V sine_or_cosine(D d, V a) {
 }
 
 // What the logarithm of u is where u is zero, negative, infinite or not a number; y elsewhere.
-template <class D, class V>
-HWY_INLINE V log_special(D d, V u, V y) {
+template <class D, class V> HWY_INLINE V log_special(D d, V u, V y) {
   y = hn::IfThenElse(hn::Lt(u, hn::Set(d, infinity)), y, u);
   y = hn::IfThenElse(hn::Eq(u, hn::Zero(d)), hn::Set(d, -infinity), y);
   return hn::IfThenElse(hn::Lt(u, hn::Zero(d)), hn::Set(d, not_a_number), y);
 }
 
 // u = 2^k m with 1/√2 <= m < √2 for normal u > 0; `exponent` holds k + 1023 as an integer.
-template <class V, class VI>
-struct Binary {
+template <class V, class VI> struct Binary {
   V m;
   VI exponent;
 };
-template <class D, class V, class DI = hn::RebindToUnsigned<D>>
-HWY_INLINE Binary<V, hn::Vec<DI>> split_binary(D d, V u) {
+template <class D, class V, class DI = hn::RebindToUnsigned<D>> HWY_INLINE Binary<V, hn::Vec<DI>> split_binary(D d, V u) {
   const DI di;
   const auto half_root = hn::Set(di, std::bit_cast<std::uint64_t>(0x1.6a09e667f3bcdp-1));
   const auto one = hn::Set(di, std::bit_cast<std::uint64_t>(1.0));
@@ -252,37 +235,22 @@ HWY_INLINE Binary<V, hn::Vec<DI>> split_binary(D d, V u) {
   return {hn::BitCast(d, mantissa + half_root), hn::ShiftRight<52>(bits)};
 }
 // The exponent as a floating point number, less `bias`, which includes 2^52.
-template <class D, class VI>
-HWY_INLINE hn::Vec<D> exponent_value(D d, VI exponent, hn::Vec<D> bias) {
+template <class D, class VI> HWY_INLINE hn::Vec<D> exponent_value(D d, VI exponent, hn::Vec<D> bias) {
   const hn::RebindToUnsigned<D> di;
   return hn::BitCast(d, hn::Or(exponent, hn::Set(di, std::bit_cast<std::uint64_t>(0x1p52)))) - bias;
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> one_where(D d, hn::Mask<D> mask) {
+template <class D> HWY_INLINE hn::Vec<D> one_where(D d, hn::Mask<D> mask) {
   return hn::IfThenElseZero(mask, hn::Set(d, 1.0));
 }
 
 // ---- binary ----
 
-template <class D, class V>
-HWY_INLINE V add(D, V a, V b) {
-  return a + b;
-}
-template <class D, class V>
-HWY_INLINE V sub(D, V a, V b) {
-  return a - b;
-}
-template <class D, class V>
-HWY_INLINE V mul(D, V a, V b) {
-  return a * b;
-}
-template <class D, class V>
-HWY_INLINE V div(D, V a, V b) {
-  return a / b;
-}
-template <class D, class V>
-HWY_INLINE V pow(D d, V a, V b) {
+template <class D, class V> HWY_INLINE V add(D, V a, V b) { return a + b; }
+template <class D, class V> HWY_INLINE V sub(D, V a, V b) { return a - b; }
+template <class D, class V> HWY_INLINE V mul(D, V a, V b) { return a * b; }
+template <class D, class V> HWY_INLINE V div(D, V a, V b) { return a / b; }
+template <class D, class V> HWY_INLINE V pow(D d, V a, V b) {
   HWY_ALIGN double x[hn::MaxLanes(D())];
   HWY_ALIGN double y[hn::MaxLanes(D())];
   hn::Store(a, d, x);
@@ -290,64 +258,35 @@ HWY_INLINE V pow(D d, V a, V b) {
   for (std::size_t i = 0; i < hn::Lanes(d); ++i) x[i] = std::pow(x[i], y[i]);
   return hn::Load(d, x);
 }
-template <class D, class V>
-HWY_INLINE V maximum(D, V a, V b) {
+template <class D, class V> HWY_INLINE V maximum(D, V a, V b) {
   return hn::IfThenElse(hn::Or(hn::Ge(a, b), hn::IsNaN(a)), a, b);
 }
-template <class D, class V>
-HWY_INLINE V minimum(D, V a, V b) {
+template <class D, class V> HWY_INLINE V minimum(D, V a, V b) {
   return hn::IfThenElse(hn::Or(hn::Le(a, b), hn::IsNaN(a)), a, b);
 }
-template <class D, class V>
-HWY_INLINE V less(D d, V a, V b) {
-  return one_where(d, hn::Lt(a, b));
-}
-template <class D, class V>
-HWY_INLINE V less_equal(D d, V a, V b) {
-  return one_where(d, hn::Le(a, b));
-}
-template <class D, class V>
-HWY_INLINE V greater(D d, V a, V b) {
-  return one_where(d, hn::Gt(a, b));
-}
-template <class D, class V>
-HWY_INLINE V greater_equal(D d, V a, V b) {
-  return one_where(d, hn::Ge(a, b));
-}
-template <class D, class V>
-HWY_INLINE V equal(D d, V a, V b) {
-  return one_where(d, hn::Eq(a, b));
-}
-template <class D, class V>
-HWY_INLINE V not_equal(D d, V a, V b) {
+template <class D, class V> HWY_INLINE V less(D d, V a, V b) { return one_where(d, hn::Lt(a, b)); }
+template <class D, class V> HWY_INLINE V less_equal(D d, V a, V b) { return one_where(d, hn::Le(a, b)); }
+template <class D, class V> HWY_INLINE V greater(D d, V a, V b) { return one_where(d, hn::Gt(a, b)); }
+template <class D, class V> HWY_INLINE V greater_equal(D d, V a, V b) { return one_where(d, hn::Ge(a, b)); }
+template <class D, class V> HWY_INLINE V equal(D d, V a, V b) { return one_where(d, hn::Eq(a, b)); }
+template <class D, class V> HWY_INLINE V not_equal(D d, V a, V b) {
   return hn::IfThenZeroElse(hn::Eq(a, b), hn::Set(d, 1.0));  // Ne is false for NaN on AVX
 }
 
 // ---- ternary ----
 
-template <class D, class V>
-HWY_INLINE V where(D d, V a, V b, V c) {
-  return hn::IfThenElse(hn::Eq(a, hn::Zero(d)), c, b);
-}
+template <class D, class V> HWY_INLINE V where(D d, V a, V b, V c) { return hn::IfThenElse(hn::Eq(a, hn::Zero(d)), c, b); }
 
 // ---- unary ----
 
-template <class D, class V>
-HWY_INLINE V neg(D, V a) {
-  return hn::Neg(a);
-}
+template <class D, class V> HWY_INLINE V neg(D, V a) { return hn::Neg(a); }
 
-template <class D, class V>
-HWY_INLINE V exp(D d, V a) {
-  return exp_within(d, at_least(d, -746.0, at_most(d, 710.0, a)));
-}
-template <class D, class V>
-HWY_INLINE V expm1(D d, V a) {
+template <class D, class V> HWY_INLINE V exp(D d, V a) { return exp_within(d, at_least(d, -746.0, at_most(d, 710.0, a))); }
+template <class D, class V> HWY_INLINE V expm1(D d, V a) {
   return expm1_within(d, at_least(d, -40.0, at_most(d, 710.0, a)));
 }
 
-template <class D, class V>
-HWY_INLINE V log(D d, V a) {
+template <class D, class V> HWY_INLINE V log(D d, V a) {
   const auto subnormal = hn::Lt(a, hn::Set(d, 0x1p-1022));
   const auto parts = split_binary(d, hn::IfThenElse(subnormal, a * hn::Set(d, 0x1p54), a));
   const V bias = hn::IfThenElse(subnormal, hn::Set(d, 0x1p52 + 1023 + 54), hn::Set(d, 0x1p52 + 1023));
@@ -355,8 +294,7 @@ HWY_INLINE V log(D d, V a) {
   return log_special(d, a, log_of_parts(d, k, parts.m - hn::Set(d, 1.0), hn::Zero(d)));
 }
 
-template <class D, class V>
-HWY_INLINE V log1p(D d, V a) {
+template <class D, class V> HWY_INLINE V log1p(D d, V a) {
   const hn::RebindToUnsigned<D> di;
   const V one = hn::Set(d, 1.0);
   const V u = one + a;
@@ -374,41 +312,28 @@ HWY_INLINE V log1p(D d, V a) {
   return hn::CopySign(log_special(d, u, y), a);
 }
 
-template <class D, class V>
-HWY_INLINE V sqrt(D, V a) {
-  return hn::Sqrt(a);
-}
-template <class D, class V>
-HWY_INLINE V square(D, V a) {
-  return a * a;
-}
-template <class D, class V>
-HWY_INLINE V abs(D, V a) {
-  return hn::Abs(a);
-}
-template <class D, class V>
-HWY_INLINE V sign(D d, V a) {
+template <class D, class V> HWY_INLINE V sqrt(D, V a) { return hn::Sqrt(a); }
+template <class D, class V> HWY_INLINE V square(D, V a) { return a * a; }
+template <class D, class V> HWY_INLINE V abs(D, V a) { return hn::Abs(a); }
+template <class D, class V> HWY_INLINE V sign(D d, V a) {
   const V one = hn::Set(d, 1.0);
   return hn::IfThenElse(hn::Or(hn::Gt(a, hn::Zero(d)), hn::Lt(a, hn::Zero(d))), hn::CopySign(one, a), a);
 }
 
 // expm1(2a) / (expm1(2a) + 2)
-template <class D, class V>
-HWY_INLINE V tanh(D d, V a) {
+template <class D, class V> HWY_INLINE V tanh(D d, V a) {
   const V e = expm1_within(d, at_most(d, 40.0, hn::Abs(a + a)));
   return hn::CopySign(e / (e + hn::Set(d, 2.0)), a);
 }
 
-template <class D, class V>
-HWY_INLINE V sigmoid(D d, V a) {
+template <class D, class V> HWY_INLINE V sigmoid(D d, V a) {
   const V one = hn::Set(d, 1.0);
   const V e = exp_of_minus_abs(d, a);
   return hn::IfThenElse(hn::Ge(a, hn::Zero(d)), one, e) / (one + e);
 }
 
 // max(a, 0) + log(1 + e) with e = exp(-|a|) <= 1, which needs no reduction of 1 + e.
-template <class D, class V>
-HWY_INLINE V softplus(D d, V a) {
+template <class D, class V> HWY_INLINE V softplus(D d, V a) {
   const V e = exp_of_minus_abs(d, a);
   const V s = e / (hn::Set(d, 2.0) + e);
   const V z = s * s;
@@ -417,8 +342,7 @@ HWY_INLINE V softplus(D d, V a) {
 }
 
 // x + x P(x²) to 1, 1 - erfc(x) beyond; from 6 on it is 1.
-template <class D, class V>
-HWY_INLINE V erf(D d, V a) {
+template <class D, class V> HWY_INLINE V erf(D d, V a) {
   const V one = hn::Set(d, 1.0);
   const V three = hn::Set(d, 3.0);
   const V x = at_most(d, 6.0, hn::Abs(a));
@@ -428,18 +352,11 @@ HWY_INLINE V erf(D d, V a) {
   return hn::CopySign(hn::IfThenElse(hn::Lt(x, one), near, far), a);
 }
 
-template <class D, class V>
-HWY_INLINE V sin(D d, V a) {
-  return sine_or_cosine<false>(d, a);
-}
-template <class D, class V>
-HWY_INLINE V cos(D d, V a) {
-  return sine_or_cosine<true>(d, a);
-}
+template <class D, class V> HWY_INLINE V sin(D d, V a) { return sine_or_cosine<false>(d, a); }
+template <class D, class V> HWY_INLINE V cos(D d, V a) { return sine_or_cosine<true>(d, a); }
 
 // With x = |a|: atan(x) to tan(π/8), π/4 + atan((x-1)/(x+1)) about 1, π/2 - atan(1/x) from tan(3π/8) on.
-template <class D, class V>
-HWY_INLINE V atan(D d, V a) {
+template <class D, class V> HWY_INLINE V atan(D d, V a) {
   const V one = hn::Set(d, 1.0);
   const V x = hn::Abs(a);
   const auto middle = hn::Gt(x, hn::Set(d, 0.41421356237309503));
@@ -452,10 +369,7 @@ HWY_INLINE V atan(D d, V a) {
   return hn::CopySign(hn::MulAdd(eighths, hn::Set(d, 0x1.921fb54442d18p-1), t + low), a);
 }
 
-template <class D, class V>
-HWY_INLINE V stop_gradient(D, V a) {
-  return a;
-}
+template <class D, class V> HWY_INLINE V stop_gradient(D, V a) { return a; }
 
 }  // namespace kernel
 }  // namespace onestep::cpu::HWY_NAMESPACE

@@ -49,8 +49,7 @@ class Stream {
   std::size_t step_;
 };
 
-template <class Kernel, class... Streams>
-HWY_INLINE void map(double* out, std::size_t n, Streams... streams) {
+template <class Kernel, class... Streams> HWY_INLINE void map(double* out, std::size_t n, Streams... streams) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
@@ -86,8 +85,7 @@ HWY_INLINE void map(double* out, std::size_t n, Streams... streams) {
 #include "onestep/operations.def"
 
 // Four accumulators hide the latency of addition; they are joined in a fixed order.
-template <class Term>
-HWY_INLINE double reduce_sum(Term term, std::size_t n) {
+template <class Term> HWY_INLINE double reduce_sum(Term term, std::size_t n) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
@@ -130,8 +128,7 @@ TileKernel find_kernel(Op op) {
 #define ONESTEP_BINARY(name, ...) ONESTEP_UNARY(name)
 #define ONESTEP_TERNARY(name, ...) ONESTEP_UNARY(name)
 #include "onestep/operations.def"
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 

@@ -111,73 +111,30 @@ class Interpreter {
 void Interpreter::run(Id id) {
   Values y(size_of(node(id).shape));
   switch (node(id).op) {
-    case Op::input:
-      y = entries_of(inputs_[to_size(node(id).attr.i)]);
-      break;
-    case Op::constant:
-      y = entries_of(graph_.constant(node(id).attr.i));
-      break;
-    case Op::scalar:
-      y = {node(id).attr.value};
-      break;
-    case Op::eye:
-      eye(id, y);
-      break;
-    case Op::matmul:
-      matmul(id, y);
-      break;
-    case Op::gram:
-      gram(id, y);
-      break;
-    case Op::outer:
-      outer(id, y);
-      break;
-    case Op::transpose:
-      transpose(id, y);
-      break;
-    case Op::reshape:
-      y = arg_value(id, 0);
-      break;
-    case Op::diag:
-      diag(id, y);
-      break;
-    case Op::diagonal:
-      diagonal(id, y);
-      break;
-    case Op::sum:
-      sum(id, y);
-      break;
-    case Op::max:
-      max(id, y);
-      break;
-    case Op::broadcast:
-      broadcast(id, y);
-      break;
-    case Op::concat:
-      concat(id, y);
-      break;
-    case Op::slice:
-      slice(id, y);
-      break;
-    case Op::pad:
-      pad(id, y);
-      break;
+    case Op::input: y = entries_of(inputs_[to_size(node(id).attr.i)]); break;
+    case Op::constant: y = entries_of(graph_.constant(node(id).attr.i)); break;
+    case Op::scalar: y = {node(id).attr.value}; break;
+    case Op::eye: eye(id, y); break;
+    case Op::matmul: matmul(id, y); break;
+    case Op::gram: gram(id, y); break;
+    case Op::outer: outer(id, y); break;
+    case Op::transpose: transpose(id, y); break;
+    case Op::reshape: y = arg_value(id, 0); break;
+    case Op::diag: diag(id, y); break;
+    case Op::diagonal: diagonal(id, y); break;
+    case Op::sum: sum(id, y); break;
+    case Op::max: max(id, y); break;
+    case Op::broadcast: broadcast(id, y); break;
+    case Op::concat: concat(id, y); break;
+    case Op::slice: slice(id, y); break;
+    case Op::pad: pad(id, y); break;
     case Op::cholesky:
     case Op::lu:
-    case Op::ldlt:
-      factor(id, y);
-      break;
-    case Op::solve:
-      solve(id, y);
-      break;
-    case Op::logdet:
-      logdet(id, y);
-      break;
-    case Op::call:
-      call(id, y);
-      break;
-    default:
-      elementwise(id, y);
+    case Op::ldlt: factor(id, y); break;
+    case Op::solve: solve(id, y); break;
+    case Op::logdet: logdet(id, y); break;
+    case Op::call: call(id, y); break;
+    default: elementwise(id, y);
   }
   values_[to_size(id)] = std::move(y);
 }
