@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,8 +29,8 @@ class Workspace {
   Workspace& operator=(Workspace&&) noexcept;
   ~Workspace();
 
-  /// Whether a factorisation failed in the last run: a matrix not positive definite for cholesky, singular for lu and ldlt.
-  /// What was computed from it is NaN.
+  /// Whether a factorisation that the last run made, or took as kept, failed: a matrix not positive definite for cholesky,
+  /// singular for lu and ldlt. What was computed from it is NaN.
   bool failed() const;
   /// The memory held, in bytes.
   std::size_t bytes() const;
@@ -48,14 +50,22 @@ class Workspace {
 ///     plan.run(workspace, {x, w}, {next});                  // computes all
 ///     plan.run(workspace, {x, w}, {next}, 2);               // only x has changed
 ///     plan.run(workspace, {x, other_w}, {next}, 1);         // w too
+///
+/// What is wanted only when a loop has ended has a level above it:
+///
+///     Plan plan(step_and_vjp, {.levels = {2, 1, 3}, .loop = 2});      // x, w and the cotangent of the result
+///     plan.run(workspace, {x, w, c}, {next, {}}, 2, 2);               // an iteration: up to level 2 only
+///     plan.run(workspace, {x, w, c}, {next, influence}, 3);           // the vjp, with the factorisation of the last
+///     iteration
 struct PlanOptions {
   /// How often each input changes, relative to the others: 0 for data, larger for what changes more often (parameters 1,
   /// iterates 2). Values that depend only on inputs of lower levels are kept between runs, see Plan::run. Empty: everything
   /// is computed in each run, except what depends on constants alone.
-  ///
-  /// Products that pay in a loop are made for it: Aᵀ(d∘(Ax - y)) with d of a lower level than x becomes (AᵀDA)x - Aᵀ(d∘y),
-  /// so that an iteration costs n² instead of 2Nn.
   std::vector<int> levels;
+  /// The level of the loop, which is to be cheap; the highest unless given. What only results of higher levels need is not
+  /// computed in it. Products that pay in it are made for it: Aᵀ(d∘(Ax - y)) with d of a lower level than the loop and x of
+  /// its level or above becomes (AᵀDA)x - Aᵀ(d∘y), so that an iteration costs n² instead of 2Nn.
+  std::optional<int> loop = std::nullopt;
 };
 
 /// A function made ready to run: order, kept values, fused loops, buffers. Const and safe to share: run it from several
@@ -66,6 +76,8 @@ struct PlanOptions {
 ///     plan.run(workspace, {x, w}, {value, gradient});
 class Plan {
  public:
+  static constexpr int highest = std::numeric_limits<int>::max();
+
   explicit Plan(const Function& function, const PlanOptions& options = {});
 
   Workspace workspace() const;
@@ -75,22 +87,25 @@ class Plan {
   /// do not fit; numerical trouble never throws: NaN is carried, and Workspace::failed says whether a factorisation failed.
   ///
   /// `changed` is the lowest level among the inputs that changed since the last run with this workspace; what depends only
-  /// on lower levels is taken as kept. 0, the default, computes all but constants again; the first run computes everything
-  /// whatever is said, and the highest level is computed in every run. An output may lie where an input does.
-  void run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs,
-           int changed = 0) const;
+  /// on lower levels is taken as kept. 0, the default, computes all but constants again. What was not computed yet is,
+  /// whatever is said, and so is the highest level in every run. An output may lie where an input does.
+  ///
+  /// `last` is the highest level that is run. Results of higher levels are not computed, and no memory need be given for
+  /// them.
+  void run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs, int changed = 0,
+           int last = highest) const;
   /// The same with lists: plan.run(workspace, {x, w}, {value, gradient}).
   void run(Workspace& workspace, std::initializer_list<Array> inputs, std::initializer_list<std::span<double>> outputs,
-           int changed = 0) const {
-    run(workspace, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()), changed);
+           int changed = 0, int last = highest) const {
+    run(workspace, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()), changed, last);
   }
 
   /// Bytes a workspace holds.
   std::size_t workspace_bytes() const;
-  /// Multiply-adds (and elementwise operations) of a run in which inputs of level `changed` and above changed; of
-  /// everything, constants included, without an argument.
+  /// Multiply-adds (and elementwise operations) of a run with these arguments; of everything, constants included, without
+  /// one.
   double flops() const;
-  double flops(int changed) const;
+  double flops(int changed, int last = highest) const;
   /// What is run, a line for each instruction.
   std::string text() const;
 

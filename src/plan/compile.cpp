@@ -20,8 +20,8 @@ constexpr std::int64_t many_rows = 32;
 
 class Compiler {
  public:
-  Compiler(const Function& function, const std::vector<int>& levels)
-      : graph_(*function.graph()), results_(ids_of(function)), schedule_(graph_, results_, levels) {
+  Compiler(const Function& function, const std::vector<int>& levels, int loop)
+      : graph_(*function.graph()), results_(ids_of(function)), schedule_(graph_, results_, levels, loop) {
     program_.graph = function.graph();
     program_.inputs.assign(function.inputs().begin(), function.inputs().end());
     program_.levels = levels.empty() ? std::vector<int>(program_.inputs.size(), 0) : levels;
@@ -32,8 +32,8 @@ class Compiler {
     find_dots();
     find_lower_only();
     emit();
-    insert_transposes();
     for (const Id id : results_) add_result(id);
+    insert_copies();
     find_lifetimes();
     find_direct();
   }
@@ -101,18 +101,9 @@ class Compiler {
     const Id root = result_root(id);
     Buffer from = buffer(root);
     // An input that is a result is copied before any result is written: outputs may lie where inputs do.
-    if (graph_.node(root).op == Op::input) {
-      Instruction copy;
-      copy.op = Op::reshape;
-      copy.args = {from};
-      copy.shape = graph_.node(root).shape;
-      copy.arg_shapes = {copy.shape};
-      copy.level = program_.code.empty() ? 0 : std::max(0, program_.code.back().level);
-      program_.buffers.push_back({.entries = static_cast<std::size_t>(copy.shape.size())});
-      copy.out = from = static_cast<Buffer>(program_.buffers.size() - 1);
-      program_.code.push_back(std::move(copy));
-    }
-    program_.results.push_back({from, graph_.node(id).shape, schedule_.repeats_number(schedule_[id].root)});
+    if (graph_.node(root).op == Op::input) from = copy(root, Op::reshape, graph_.node(root).shape, graph_.node(root).shape);
+    program_.results.push_back(
+        {from, graph_.node(id).shape, schedule_.repeats_number(schedule_[id].root), schedule_[root].level});
   }
 
   Buffer buffer(Id root) {
@@ -233,33 +224,34 @@ class Compiler {
   // The matrix of a product with vectors: through its transposed copy if that pays and can be made before the loop.
   RowOperand matrix_operand(Id reader, Id root, std::int64_t columns) {
     const std::int64_t rows = schedule_[reader].rows;
-    const bool leaf = schedule_[root].role == Role::leaf;
-    if (columns < 1 || columns > few_columns || rows < many_rows ||
-        !(leaf || schedule_[root].level < schedule_[reader].level))
-      return operand(root, columns);
+    const bool is_there = schedule_[root].role == Role::leaf || schedule_[root].level < schedule_[reader].level;
+    if (columns < 1 || columns > few_columns || rows < many_rows || !is_there) return operand(root, columns);
     const auto [at_root, is_new] = transposed_.try_emplace({root, rows, columns}, no_buffer);
-    if (is_new) {
-      Instruction copy;
-      copy.op = Op::transpose;
-      copy.attr.i = column_stride(rows);
-      copy.args = {buffer(root)};
-      copy.arg_shapes = {Shape{rows, columns}};
-      copy.shape = Shape{columns, rows};
-      copy.level = schedule_[root].level;
-      program_.buffers.push_back({.entries = static_cast<std::size_t>(columns * copy.attr.i)});
-      copy.out = at_root->second = static_cast<Buffer>(program_.buffers.size() - 1);
-      transposes_.push_back({leaf, std::move(copy)});
-    }
+    if (is_new) at_root->second = copy(root, Op::transpose, {rows, columns}, {columns, rows}, column_stride(rows));
     return {RowOperand::Kind::columns, at_root->second, columns};
   }
 
+  // A copy of what is in the memory of `root`, as it is or transposed with `stride` from row to row.
+  Buffer copy(Id root, Op op, const Shape& from, const Shape& to, std::int64_t stride = 0) {
+    Instruction i;
+    i.op = op;
+    i.attr.i = stride;
+    i.args = {buffer(root)};
+    i.arg_shapes = {from};
+    i.shape = to;
+    i.level = schedule_[root].level;
+    program_.buffers.push_back({.entries = static_cast<std::size_t>(stride == 0 ? to.size() : to[0] * stride)});
+    i.out = static_cast<Buffer>(program_.buffers.size() - 1);
+    copies_.push_back({schedule_[root].role == Role::leaf, std::move(i)});
+    return copies_.back().instruction.out;
+  }
   // Copies of inputs and constants come first in their level, those of what the level computes last.
-  void insert_transposes() {
-    for (Transpose& t : transposes_) {
-      const int level = t.copy.level;
+  void insert_copies() {
+    for (Copy& c : copies_) {
+      const int level = c.instruction.level;
       const auto place = std::ranges::find_if(
-          program_.code, [&](const Instruction& i) { return t.first ? i.level >= level : i.level > level; });
-      program_.code.insert(place, std::move(t.copy));
+          program_.code, [&](const Instruction& i) { return c.first ? i.level >= level : i.level > level; });
+      program_.code.insert(place, std::move(c.instruction));
     }
   }
 
@@ -359,16 +351,9 @@ class Compiler {
   }
 
   void find_direct() {
-    const int top = program_.code.empty() ? 0 : program_.code.back().level;
-    std::vector<bool> is_top(program_.buffers.size());
-    for (const Instruction& i : program_.code) {
-      if (i.level != top) continue;
-      if (!i.is_loop()) is_top[static_cast<std::size_t>(i.out)] = true;
-      for (const RowOp& op : i.loop.ops)
-        if (op.out.kind == RowOperand::Kind::rows) is_top[static_cast<std::size_t>(op.out.index)] = true;
-    }
     for (Result& r : program_.results)
-      r.direct = !r.number && is_top[static_cast<std::size_t>(r.buffer)] &&
+      r.direct = !r.number && r.level == program_.highest_level() &&
+                 program_.buffers[static_cast<std::size_t>(r.buffer)].storage == Storage::arena &&
                  std::ranges::count(program_.results, r.buffer, &Result::buffer) == 1;
   }
 
@@ -376,11 +361,11 @@ class Compiler {
   std::vector<Id> results_;
   Schedule schedule_;
   Program program_;
-  struct Transpose {
+  struct Copy {
     bool first;
-    Instruction copy;
+    Instruction instruction;
   };
-  std::vector<Transpose> transposes_;
+  std::vector<Copy> copies_;
   std::map<std::tuple<Id, std::int64_t, std::int64_t>, Buffer> transposed_;  // by memory, rows and columns
   std::vector<Buffer> buffer_of_;
   std::vector<std::int32_t> tile_of_;
@@ -392,8 +377,9 @@ class Compiler {
 
 }  // namespace
 
-std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, const Backend& backend) {
-  Program program = Compiler(function, levels).take();
+std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, int loop,
+                                       const Backend& backend) {
+  Program program = Compiler(function, levels, loop).take();
   for (Instruction& i : program.code) {
     i.backend = backend.prepare(i);
     program.shared_scratch = std::max(program.shared_scratch, i.backend->shared_scratch);

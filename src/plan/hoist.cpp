@@ -11,12 +11,12 @@ namespace {
 
 class Hoister {
  public:
-  Hoister(Graph& graph, std::vector<int> level, int top) : graph_(graph), level_(std::move(level)), top_(top) {}
+  Hoister(Graph& graph, std::vector<int> level, int loop) : graph_(graph), level_(std::move(level)), loop_(loop) {}
 
   // Aᵀe as products with n x n matrices kept between runs, if e is affine in products with A.
   std::optional<Expr> transposed_product(const Expr& a, const Expr& e) {
     const std::int64_t rows = a.shape()[0], n = a.shape()[1];
-    if (8 * n > rows || level(a) >= top_ || level(e) < top_) return std::nullopt;
+    if (8 * n > rows || level(a) >= loop_ || level(e) < loop_) return std::nullopt;
     Affine affine;
     int budget = 64;
     if (!decompose(a, e, 1.0, affine, budget) || affine.terms.empty()) return std::nullopt;
@@ -50,7 +50,7 @@ class Hoister {
 
   bool decompose(const Expr& a, const Expr& e, const Expr& factor, Affine& out, int& budget) {
     if (--budget < 0) return false;
-    if (level(e) < top_) {
+    if (level(e) < loop_) {
       const Expr term = factor * e;
       out.rest = out.rest ? *out.rest + term : term;
       return true;
@@ -67,20 +67,19 @@ class Hoister {
     if (op == Op::neg) return decompose(a, arg(e, 0), -factor, out, budget);
     if (op == Op::mul)
       for (const int i : {0, 1})
-        if (level(arg(e, i)) < top_) return decompose(a, arg(e, 1 - i), factor * arg(e, i), out, budget);
+        if (level(arg(e, i)) < loop_) return decompose(a, arg(e, 1 - i), factor * arg(e, i), out, budget);
     return false;
   }
 
   Graph& graph_;
   std::vector<int> level_;
-  int top_;  // the level of the loop
+  int loop_;  // the level of the loop, and of what is run after it
 };
 
 }  // namespace
 
-Function hoist_products(const Function& function, const std::vector<int>& levels) {
+Function hoist_products(const Function& function, const std::vector<int>& levels, int loop) {
   if (levels.empty()) return function;
-  const int top = *std::ranges::max_element(levels);
   const Graph& source = *function.graph();
   return Function({function.inputs().begin(), function.inputs().end()}, [&](std::span<const Expr> inputs) {
     // A copy of the graph, node by node, in which matching products are replaced.
@@ -90,7 +89,7 @@ Function hoist_products(const Function& function, const std::vector<int>& levels
     Graph& graph = *inputs.front().graph();
     std::vector<int> known(static_cast<std::size_t>(graph.size()), -1);
     for (std::size_t i = 0; i < inputs.size(); ++i) known[static_cast<std::size_t>(inputs[i].id())] = levels[i];
-    Hoister hoister(graph, std::move(known), top);
+    Hoister hoister(graph, std::move(known), loop);
     std::vector<Expr> image(static_cast<std::size_t>(source.size()));
     for (Id id = 0; id < source.size(); ++id) {
       if (!needed[static_cast<std::size_t>(id)]) continue;

@@ -30,7 +30,8 @@ struct WorkspaceState {
   std::vector<std::vector<double>> dense;  // copies of strided inputs
   std::vector<const double*> dense_of;     // what they are copies of
   std::vector<std::uint8_t> failed;        // by instruction
-  bool ran = false;                        // to the end: what is kept can be used
+  int valid = nothing;                     // the highest level up to which everything is computed from the last inputs
+  static constexpr int nothing = -2;       // not even what depends on constants alone, which is level -1
 };
 
 namespace {
@@ -80,12 +81,15 @@ detail::WorkspaceState& Workspace::state() const {
   return *state_;
 }
 bool Workspace::failed() const {
-  return std::ranges::any_of(state().failed, [](std::uint8_t f) { return f != 0; });
+  const auto& code = state().program->code;
+  for (std::size_t k = 0; k < code.size() && code[k].level <= state_->valid; ++k)
+    if (state_->failed[k] != 0) return true;
+  return false;
 }
 std::size_t Workspace::bytes() const { return state().entries * sizeof(double); }
 void Workspace::poison() {
   std::fill_n(state().memory.get(), state().entries, std::numeric_limits<double>::quiet_NaN());
-  state_->ran = false;
+  state_->valid = detail::WorkspaceState::nothing;
 }
 
 Plan::Plan(const Function& function, const PlanOptions& options) {
@@ -95,7 +99,9 @@ Plan::Plan(const Function& function, const PlanOptions& options) {
     for (const int level : options.levels)
       if (level < 0) throw Error(fmt::format("[Plan] level {} is negative; levels begin at 0", level));
   }
-  program_ = detail::compile(detail::hoist_products(function, options.levels), options.levels, detail::cpu_backend());
+  const int loop = options.loop ? *options.loop : options.levels.empty() ? 0 : std::ranges::max(options.levels);
+  program_ =
+      detail::compile(detail::hoist_products(function, options.levels, loop), options.levels, loop, detail::cpu_backend());
 }
 
 Workspace Plan::workspace() const { return Workspace(program_); }
@@ -122,12 +128,12 @@ void copy_dense(const Array& from, double* to) {
 
 }  // namespace
 
-void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs,
-               int changed) const {
+void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs, int changed,
+               int last) const {
   detail::WorkspaceState& state = workspace.state();
   const detail::Program& program = *program_;
   if (state.program != program_) throw Error("[run] the workspace belongs to another plan; make one with plan.workspace()");
-  if (changed < 0) throw Error(fmt::format("[run] changed = {} is negative; levels begin at 0", changed));
+  if (changed < 0 || last < 0) throw Error(fmt::format("[run] changed = {}, last = {}: levels begin at 0", changed, last));
   if (inputs.size() != program.inputs.size())
     throw Error(fmt::format("[run] {} inputs are bound, the function has {}", inputs.size(), program.inputs.size()));
   if (outputs.size() != program.results.size())
@@ -136,25 +142,27 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
     if (inputs[i].shape() != program.inputs[i].shape)
       throw Error(fmt::format("[run] input {} has shape {}, the function was traced for {}", program.inputs[i].name,
                               to_string(inputs[i].shape()), to_string(program.inputs[i].shape)));
+  last = std::min(last, program.highest_level());
+  const auto wanted = [&](std::size_t i) { return program.results[i].level <= last; };
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (static_cast<std::int64_t>(outputs[i].size()) != program.results[i].shape.size())
+    if (static_cast<std::int64_t>(outputs[i].size()) != program.results[i].shape.size() &&
+        (wanted(i) || !outputs[i].empty()))
       throw Error(fmt::format("[run] result {} has shape {}, memory for {} entries was given", i,
                               to_string(program.results[i].shape), outputs[i].size()));
 
-  const int top = program.code.empty() ? 0 : program.code.back().level;
-  const int from_level = state.ran ? std::min(changed, top) : -1;
+  const int first = std::min({changed, last, state.valid + 1});
   for (const detail::Buffer buffer : program.input_buffers) {
     const auto b = static_cast<std::size_t>(buffer);
     const detail::BufferInfo& info = program.buffers[b];
     const auto i = static_cast<std::size_t>(info.index);
+    if (program.levels[i] > last) continue;
     if (inputs[i].is_contiguous()) {
       state.address[b] = const_cast<double*>(inputs[i].data());  // inputs are never written
       state.dense_of[i] = nullptr;
       continue;
     }
     state.dense[i].resize(static_cast<std::size_t>(inputs[i].size()));
-    if (state.dense_of[i] != inputs[i].data() || program.levels[i] >= from_level)
-      copy_dense(inputs[i], state.dense[i].data());
+    if (state.dense_of[i] != inputs[i].data() || program.levels[i] >= first) copy_dense(inputs[i], state.dense[i].data());
     state.dense_of[i] = inputs[i].data();
     state.address[b] = state.dense[i].data();
   }
@@ -167,7 +175,6 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
     return m > 0 && n > 0 && std::less<>()(a, b + n) && std::less<>()(b, a + m);
   };
   const auto in_place = [&](std::size_t i) {
-    if (!program.results[i].direct) return false;
     for (const Array& input : inputs)
       if (overlaps(outputs[i].data(), outputs[i].size(), input.data(), span_of(input))) return false;
     for (std::size_t k = 0; k < outputs.size(); ++k)
@@ -175,15 +182,20 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
     return true;
   };
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (program.results[i].direct) {
+    if (program.results[i].direct && wanted(i)) {
       const auto b = static_cast<std::size_t>(program.results[i].buffer);
       state.address[b] = in_place(i) ? outputs[i].data() : state.memory.get() + program.buffers[b].offset;
     }
-  state.ran = false;  // a foreign function may throw
-  detail::cpu_backend().run(program.code, from_level, frame, state.failed.data());
-  state.ran = true;
+  const auto at_level = [&](int level) {
+    return std::ranges::lower_bound(program.code, level, {}, &detail::Instruction::level);
+  };
+  const std::span<const detail::Instruction> code(at_level(first), at_level(last + 1));
+  state.valid = first - 1;  // a foreign function may throw
+  detail::cpu_backend().run(code, frame, state.failed.data() + (at_level(first) - program.code.begin()));
+  state.valid = last;
 
   for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!wanted(i)) continue;
     const double* from = state.address[static_cast<std::size_t>(program.results[i].buffer)];
     if (from == outputs[i].data()) continue;
     if (program.results[i].number)
@@ -194,10 +206,10 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
 }
 
 double Plan::flops() const { return flops(-1); }
-double Plan::flops(int changed) const {
+double Plan::flops(int changed, int last) const {
   double total = 0;
   for (const detail::Instruction& i : program_->code)
-    if (i.level >= changed) total += i.flops;
+    if (i.level >= changed && i.level <= last) total += i.flops;
   return total;
 }
 

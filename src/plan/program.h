@@ -100,7 +100,8 @@ struct Result {
   Buffer buffer = no_buffer;
   Shape shape;
   bool number = false;  ///< one number for all entries
-  bool direct = false;  ///< computed in every run and nowhere else a result: can be computed where the caller wants it
+  int level = -1;
+  bool direct = false;  ///< of the highest level and nowhere else a result: can be computed where the caller wants it
 };
 
 struct Program {
@@ -113,6 +114,7 @@ struct Program {
   std::vector<Buffer> input_buffers;  ///< those that hold inputs
   std::vector<Instruction> code;      ///< by level, then by time; level -1 is run once for a workspace
   std::vector<Result> results;
+  int highest_level() const { return code.empty() ? -1 : code.back().level; }
   std::size_t arena_entries = 0;
   std::size_t shared_scratch = 0;
   std::size_t worker_scratch = 0;
@@ -134,9 +136,8 @@ class Backend {
   virtual ~Backend() = default;
   /// Decides how to run the instruction, from its shapes alone.
   virtual std::shared_ptr<const BackendPlan> prepare(const Instruction& instruction) const = 0;
-  /// Runs the instructions of level `from_level` and above, in order; failed[k] says whether the k-th, a factorisation,
-  /// failed.
-  virtual void run(std::span<const Instruction> code, int from_level, const Frame& frame, std::uint8_t* failed) const = 0;
+  /// Runs the instructions in order; failed[k] says whether the k-th, a factorisation, failed.
+  virtual void run(std::span<const Instruction> code, const Frame& frame, std::uint8_t* failed) const = 0;
   /// How many threads would take part at most now.
   virtual std::size_t workers() const = 0;
 };
@@ -150,10 +151,11 @@ inline std::size_t factor_entries(std::int64_t n) {
   return size * size + (size + 1) / 2;
 }
 
-/// The function with products that pay in a loop (hoist.cpp).
-Function hoist_products(const Function& function, const std::vector<int>& levels);
+/// The function with products that pay in a loop at level `loop` (hoist.cpp).
+Function hoist_products(const Function& function, const std::vector<int>& levels, int loop);
 /// Levels, order, row loops, buffers (compile.cpp, pack.cpp).
-std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, const Backend& backend);
+std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, int loop,
+                                       const Backend& backend);
 /// Gives arena buffers their places, so that those in use at the same time do not overlap.
 void pack_buffers(Program& program);
 

@@ -89,7 +89,27 @@ bool Schedule::together(Id a, Id b) const {
   return in_loop(x) && in_loop(y) && x.level == y.level && x.time == y.time && x.rows == y.rows;
 }
 
-Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<const int> input_levels) : graph_(graph) {
+// What the loop computes for nothing but levels above it is computed there.
+void Schedule::postpone(std::span<const Id> results, int loop) {
+  std::vector<Id> of_loop;
+  for (const Id id : results)
+    if ((*this)[id].level <= loop) of_loop.push_back(id);
+  const std::vector<bool> in_loop = graph_.reachable(of_loop);
+  std::vector<int> first_reader(slots_.size(), std::numeric_limits<int>::max());
+  for (Id id = graph_.size() - 1; id >= 0; --id) {
+    const auto i = static_cast<std::size_t>(id);
+    Slot& s = slots_[i];
+    if (s.role == Role::unused) continue;
+    if (s.level == loop && !in_loop[i] && s.role != Role::leaf) s.level = first_reader[i];
+    for (const Id a : graph_.args(id)) {
+      int& first = first_reader[static_cast<std::size_t>(a)];
+      first = std::min(first, s.level);
+    }
+  }
+}
+
+Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<const int> input_levels, int loop)
+    : graph_(graph) {
   const std::vector<bool> reached = graph.reachable(results);
   slots_.resize(static_cast<std::size_t>(graph.size()));
   const auto slot = [&](Id id) -> Slot& { return slots_[static_cast<std::size_t>(id)]; };
@@ -106,6 +126,8 @@ Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<co
     if (n.op == Op::input) s.level = input_levels.empty() ? 0 : input_levels[static_cast<std::size_t>(n.attr.i)];
     for (const Id a : graph.args(id)) s.level = std::max(s.level, slot(a).level);
   }
+
+  postpone(results, loop);
 
   // Repeated numbers and added diagonals that are only read through need not be made.
   std::vector<bool> wanted(slots_.size());

@@ -7,48 +7,33 @@ namespace onestep {
 
 const char* to_string(Status status) {
   switch (status) {
-    case Status::converged:
-      return "converged";
-    case Status::rounding_reached:
-      return "rounding_reached";
-    case Status::iteration_limit:
-      return "iteration_limit";
-    case Status::time_limit:
-      return "time_limit";
-    case Status::cancelled:
-      return "cancelled";
-    case Status::diverged:
-      return "diverged";
-    case Status::not_finite:
-      return "not_finite";
-    case Status::line_search_failed:
-      return "line_search_failed";
-    case Status::singular:
-      return "singular";
-    case Status::infeasible:
-      return "infeasible";
-    case Status::unbounded:
-      return "unbounded";
-    case Status::not_convex:
-      return "not_convex";
+    case Status::converged: return "converged";
+    case Status::rounding_reached: return "rounding_reached";
+    case Status::iteration_limit: return "iteration_limit";
+    case Status::time_limit: return "time_limit";
+    case Status::cancelled: return "cancelled";
+    case Status::diverged: return "diverged";
+    case Status::not_finite: return "not_finite";
+    case Status::line_search_failed: return "line_search_failed";
+    case Status::singular: return "singular";
+    case Status::infeasible: return "infeasible";
+    case Status::unbounded: return "unbounded";
+    case Status::not_convex: return "not_convex";
   }
   return "unknown";
 }
 
 const char* explain(Status status) {
   switch (status) {
-    case Status::converged:
-      return "The tolerance is met.";
+    case Status::converged: return "The tolerance is met.";
     case Status::rounding_reached:
       return "The tolerance is below what rounding allows for this problem: the residuals stopped decreasing, and the best "
              "point is returned. Scale the problem better, or ask for less.";
     case Status::iteration_limit:
       return "The iterations allowed were used up before the tolerance was met; the last point is returned. Allow more, "
              "start closer, or ask for less.";
-    case Status::time_limit:
-      return "The time allowed was used up before the tolerance was met; the last point is returned.";
-    case Status::cancelled:
-      return "The callback asked to stop; the last point is returned.";
+    case Status::time_limit: return "The time allowed was used up before the tolerance was met; the last point is returned.";
+    case Status::cancelled: return "The callback asked to stop; the last point is returned.";
     case Status::diverged:
       return "The iterates grow without limit: the step is no contraction here. Take shorter steps, or start closer.";
     case Status::not_finite:

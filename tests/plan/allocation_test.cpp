@@ -86,5 +86,23 @@ TEST(Allocation, RunAllocatesNothingAtAnySize) {
   }
 }
 
+TEST(Allocation, RunsThatStopBelowTheHighestLevelAllocateNothing) {
+  test::Random random(2);
+  const std::int64_t rows = 5000, n = 40;
+  const Array A = random.array({rows, n}), y = random.array({rows});
+  const Plan plan(newton_step(A, y, rows, n), {.levels = {2, 1, 3}, .loop = 2});
+  Workspace workspace = plan.workspace();
+  const std::vector<Array> inputs{random.array({n}), random.array({rows}, 0.5, 1.5), random.array({n})};
+  double value = 0;
+  std::vector<double> next(static_cast<std::size_t>(n)), influence(static_cast<std::size_t>(rows));
+  const std::vector<std::span<double>> iteration{{&value, 1}, next, {}}, all{{&value, 1}, next, influence};
+  const std::size_t before = allocations;
+  for (int k = 0; k < 3; ++k) {
+    plan.run(workspace, inputs, iteration, 2, 2);
+    plan.run(workspace, inputs, all, 3);
+  }
+  EXPECT_EQ(allocations - before, 0U);
+}
+
 }  // namespace
 }  // namespace onestep

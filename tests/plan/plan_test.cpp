@@ -395,6 +395,135 @@ RC_GTEST_PROP(Plan, RunsFromAnyLevelEqualFreshRuns, (std::uint64_t seed)) {
   }
 }
 
+// A Newton step by x (level 2) and w (level 1), and its vjp by w for a cotangent c (level 3).
+constexpr int of_loop = 2, of_vjp = 3;
+Function step_and_vjp(const Array& A, const Array& y) {
+  return trace(
+      [&](Expr x, Expr w, Expr c) {
+        const Expr f = sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x));
+        const Expr next = x - solve(cholesky(hessian(f, x)), grad(f, x));
+        return std::pair(next, vjp(next, w, c));
+      },
+      Input{"x", {A.shape()[1]}}, Input{"w", {A.shape()[0]}}, Input{"c", {A.shape()[1]}});
+}
+
+TEST(Plan, ALoopStopsBelowTheLevelOfWhatIsWantedAfterIt) {
+  Random random(41);
+  const std::int64_t rows = 500, n = 6;
+  const Array A = random.array({rows, n}), y = random.array({rows}), w = random.array({rows}, 0.5, 1.5);
+  const Function f = step_and_vjp(A, y);
+  const Plan plan(f, {.levels = {of_loop, 1, of_vjp}, .loop = of_loop});
+  EXPECT_LE(plan.flops(of_vjp), 4.0 * static_cast<double>(rows * n)) << "no factorisation and no Hessian again";
+  Workspace workspace = plan.workspace();
+  workspace.poison();
+  std::vector<double> x(static_cast<std::size_t>(n), 0.1), before;
+  for (int k = 0; k < 3; ++k) {
+    before = x;
+    plan.run(workspace, {Array::view(x), w, full({n}, nan)}, {x, {}}, k == 0 ? 0 : of_loop, of_loop);
+  }
+  Outputs out(f);
+  for (const double scale : {1.0, -2.0}) {
+    const std::vector<Array> inputs{Array::view(before), w, random.array({n}, scale, 2 * scale)};
+    plan.run(workspace, inputs, out.spans, of_vjp);
+    const auto expected = naive::interpret(f, inputs);
+    for (std::size_t i = 0; i < 2; ++i) expect_close(out.values[i], expected[i].values(), 1e-11, "after the loop");
+  }
+}
+
+TEST(Plan, WhatARunStoppedBelowIsComputedByTheNextOneThatWantsIt) {
+  const Function f = trace([](Expr a, Expr b, Expr c) { return std::tuple(exp(a), exp(a) * b, exp(a) * b + c); }, Shape{1},
+                           Shape{1}, Shape{1});
+  const Plan plan(f, {.levels = {0, 1, 2}});
+  Workspace workspace = plan.workspace();
+  workspace.poison();
+  Outputs out(f);
+  const std::vector<Array> first{Array{0.0}, Array{2.0}, Array{3.0}}, second{Array{0.0}, Array{5.0}, Array{3.0}};
+  plan.run(workspace, first, out.spans, 0, 0);
+  EXPECT_EQ(out.values[0][0], 1.0);
+  EXPECT_TRUE(std::isnan(out.values[1][0]) && std::isnan(out.values[2][0])) << "above the last level: not written";
+  plan.run(workspace, first, out.spans, 2, 2);
+  EXPECT_EQ(out.values[1][0], 2.0);
+  EXPECT_EQ(out.values[2][0], 5.0);
+  plan.run(workspace, second, out.spans, 1, 1);
+  EXPECT_EQ(out.values[1][0], 5.0);
+  EXPECT_EQ(out.values[2][0], 5.0);
+  plan.run(workspace, second, out.spans, 7);
+  EXPECT_EQ(out.values[2][0], 8.0);
+  EXPECT_THROW(plan.run(workspace, first, out.spans, 0, -1), Error);
+  EXPECT_THROW(plan.run(workspace, {first[0], first[1], first[2]}, {{}, out.spans[1], out.spans[2]}, 0, 1), Error);
+}
+
+TEST(Plan, AFailureAboveTheLastLevelIsNotReported) {
+  const Function f =
+      trace([](Expr m, Expr k) { return std::pair(logdet(cholesky(m)), logdet(cholesky(k))); }, Shape{1, 1}, Shape{1, 1});
+  const Plan plan(f, {.levels = {0, 1}});
+  Workspace workspace = plan.workspace();
+  Outputs out(f);
+  const Array good = full({1, 1}, 1.0), bad = full({1, 1}, -1.0);
+  plan.run(workspace, std::vector<Array>{good, bad}, out.spans);
+  EXPECT_TRUE(workspace.failed());
+  plan.run(workspace, std::vector<Array>{good, bad}, out.spans, 0, 0);
+  EXPECT_FALSE(workspace.failed());
+  plan.run(workspace, std::vector<Array>{bad, good}, out.spans, 0, 0);
+  EXPECT_TRUE(workspace.failed());
+  plan.run(workspace, std::vector<Array>{bad, good}, out.spans, 1);
+  EXPECT_TRUE(workspace.failed()) << "kept from the run before";
+}
+
+TEST(Plan, ProductsAreHoistedOutOfTheLoopThoughHigherLevelsFollow) {
+  Random random(42);
+  const std::int64_t rows = 1000, n = 5;
+  const Array A = random.array({rows, n}), y = random.array({rows});
+  const Function f = trace(
+      [&](Expr x, Expr w, Expr c) {
+        const Expr next = ridge_step(A, y, 1e-3, 0.1)(std::vector<Expr>{x, w}).front();
+        return std::tuple(next, vjp(next, x, c), vjp(next, w, c));
+      },
+      Shape{n}, Shape{rows}, Shape{n});
+  const PlanOptions options{.levels = {of_loop, 1, of_vjp}, .loop = of_loop};
+  const double k = n;
+  EXPECT_LE(Plan(f, options).flops(of_loop, of_loop), k * k + 8 * k);
+  expect_equals_naive(f, {random.array({n}), random.array({rows}, 0.5, 1.5), random.array({n})}, 1e-11, options);
+}
+
+RC_GTEST_PROP(Plan, RunsFromAnyLevelToAnyLevelEqualTheNaiveInterpreter, (std::uint64_t seed)) {
+  Random random(seed);
+  const std::int64_t rows = random.integer(1, 60), n = random.integer(1, 5);
+  const Array A = random.array({rows, n}), y = random.array({rows});
+  const Function f = trace(
+      [&](Expr x, Expr w, Expr c, Expr s) {
+        const Expr v = sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x));
+        const Expr next = x - solve(cholesky(hessian(v, x)), grad(v, x));
+        return std::tuple(w, sum(w) * w, v, next, vjp(next, w, c), c, s * next + tanh(s));
+      },
+      Shape{n}, Shape{rows}, Shape{n}, Shape{});
+  std::vector<int> levels;
+  for (int i = 0; i < 4; ++i) levels.push_back(static_cast<int>(random.integer(0, 4)));
+  const auto [x, w, c, s] = std::tuple(levels[0], levels[1], levels[2], levels[3]);
+  const std::vector<int> level_of{w, w, std::max(x, w), std::max(x, w), std::max({x, w, c}), c, std::max({x, w, s})};
+  const Plan plan(f, {.levels = levels, .loop = random.one_of(levels)});
+  Workspace workspace = plan.workspace();
+  workspace.poison();
+  std::vector<Array> inputs{random.array({n}), random.array({rows}, 0.1, 1.0), random.array({n}), random.array({})};
+  for (int run = 0; run < 12; ++run) {
+    const auto which = static_cast<std::size_t>(random.integer(0, 3));
+    inputs[which] = random.array(inputs[which].shape(), 0.1, 1.0);
+    const int last = static_cast<int>(random.integer(0, 5));
+    Outputs out(f);
+    std::vector<std::span<double>> spans = out.spans;
+    for (std::size_t i = 0; i < spans.size(); ++i)
+      if (level_of[i] > last && random.flip()) spans[i] = {};
+    plan.run(workspace, inputs, spans, levels[which], last);
+    const auto expected = naive::interpret(f, inputs);
+    for (std::size_t i = 0; i < spans.size(); ++i)
+      for (std::size_t k = 0; k < out.values[i].size(); ++k)
+        if (level_of[i] > last)
+          RC_ASSERT(std::isnan(out.values[i][k]));
+        else
+          RC_ASSERT(std::abs(out.values[i][k] - expected[i].values()[k]) <= 1e-9 * (1 + std::abs(expected[i].values()[k])));
+  }
+}
+
 // memory and threads
 
 TEST(Plan, NewtonMapAndVjpOfALargeProblemNeedLittleMemory) {

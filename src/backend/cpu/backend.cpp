@@ -202,10 +202,9 @@ class CpuBackend final : public detail::Backend {
     return static_cast<std::size_t>(threads());
   }
 
-  void run(std::span<const Instruction> code, int from_level, const Frame& frame, std::uint8_t* failed) const override {
+  void run(std::span<const Instruction> code, const Frame& frame, std::uint8_t* failed) const override {
     std::optional<BlasSerial> serial;  // from the first call on: it costs as much as a small loop
     for (std::size_t k = 0; k < code.size(); ++k) {
-      if (code[k].level < from_level) continue;
       if (code[k].backend->calls_blas && !serial) serial.emplace();
       failed[k] = execute(code[k], frame) ? 0 : 1;
     }
