@@ -66,6 +66,13 @@ struct PlanOptions {
   /// computed in it. Products that pay in it are made for it: Aᵀ(d∘(Ax - y)) with d of a lower level than the loop and x of
   /// its level or above becomes (AᵀDA)x - Aᵀ(d∘y), so that an iteration costs n² instead of 2Nn.
   std::optional<int> loop = std::nullopt;
+  /// Levels from this one on are independent of each other: a run up to one of them skips the others. A branch is for what
+  /// is wanted now and then, such as one of several derivatives at the point the loop has reached; what branches need of
+  /// that point, and the loop does not, is computed once, at the level below them. Results for which no memory is given are
+  /// not wanted then.
+  ///
+  ///     Plan plan(step_and_derivatives, {.levels = {2, 1, 4, 5}, .loop = 2, .branches = 4});
+  std::optional<int> branches = std::nullopt;
 };
 
 /// A function made ready to run: order, kept values, fused loops, buffers. Const and safe to share: run it from several

@@ -20,8 +20,9 @@ constexpr std::int64_t many_rows = 32;
 
 class Compiler {
  public:
-  Compiler(const Function& function, const std::vector<int>& levels, int loop)
-      : graph_(*function.graph()), results_(ids_of(function)), schedule_(graph_, results_, levels, loop) {
+  Compiler(const Function& function, const std::vector<int>& levels, int loop, int branches)
+      : graph_(*function.graph()), results_(ids_of(function)), schedule_(graph_, results_, levels, loop, branches) {
+    program_.branches = branches;
     program_.graph = function.graph();
     program_.inputs.assign(function.inputs().begin(), function.inputs().end());
     program_.levels = levels.empty() ? std::vector<int>(program_.inputs.size(), 0) : levels;
@@ -352,7 +353,7 @@ class Compiler {
 
   void find_direct() {
     for (Result& r : program_.results)
-      r.direct = !r.number && r.level == program_.highest_level() &&
+      r.direct = !r.number && (r.level == program_.highest_level() || r.level >= program_.branches) &&
                  program_.buffers[static_cast<std::size_t>(r.buffer)].storage == Storage::arena &&
                  std::ranges::count(program_.results, r.buffer, &Result::buffer) == 1;
   }
@@ -377,9 +378,9 @@ class Compiler {
 
 }  // namespace
 
-std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, int loop,
+std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, int loop, int branches,
                                        const Backend& backend) {
-  Program program = Compiler(function, levels, loop).take();
+  Program program = Compiler(function, levels, loop, branches).take();
   for (Instruction& i : program.code) {
     i.backend = backend.prepare(i);
     program.shared_scratch = std::max(program.shared_scratch, i.backend->shared_scratch);

@@ -100,8 +100,11 @@ Plan::Plan(const Function& function, const PlanOptions& options) {
       if (level < 0) throw Error(fmt::format("[Plan] level {} is negative; levels begin at 0", level));
   }
   const int loop = options.loop ? *options.loop : options.levels.empty() ? 0 : std::ranges::max(options.levels);
-  program_ =
-      detail::compile(detail::hoist_products(function, options.levels, loop), options.levels, loop, detail::cpu_backend());
+  if (options.branches && (options.levels.empty() || *options.branches < loop + 2))
+    throw Error(fmt::format("[Plan] branches begin two levels above the loop or higher, at {}, not at {}", loop + 2,
+                            *options.branches));
+  program_ = detail::compile(detail::hoist_products(function, options.levels, loop), options.levels, loop,
+                             options.branches.value_or(highest), detail::cpu_backend());
 }
 
 Workspace Plan::workspace() const { return Workspace(program_); }
@@ -142,8 +145,12 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
     if (inputs[i].shape() != program.inputs[i].shape)
       throw Error(fmt::format("[run] input {} has shape {}, the function was traced for {}", program.inputs[i].name,
                               to_string(inputs[i].shape()), to_string(program.inputs[i].shape)));
-  last = std::min(last, program.highest_level());
-  const auto wanted = [&](std::size_t i) { return program.results[i].level <= last; };
+  const bool branched = program.branches != highest;
+  if (!branched) last = std::min(last, program.highest_level());
+  const auto wanted = [&](std::size_t i) {
+    const int level = program.results[i].level;
+    return level <= last && (level < program.branches || level == last) && !(branched && outputs[i].empty());
+  };
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (static_cast<std::int64_t>(outputs[i].size()) != program.results[i].shape.size() &&
         (wanted(i) || !outputs[i].empty()))
@@ -189,10 +196,16 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
   const auto at_level = [&](int level) {
     return std::ranges::lower_bound(program.code, level, {}, &detail::Instruction::level);
   };
-  const std::span<const detail::Instruction> code(at_level(first), at_level(last + 1));
-  state.valid = first - 1;  // a foreign function may throw
-  detail::cpu_backend().run(code, frame, state.failed.data() + (at_level(first) - program.code.begin()));
-  state.valid = last;
+  const auto run_levels = [&](int from, int to) {
+    const auto begin = at_level(from);
+    const std::span<const detail::Instruction> code(begin, at_level(to + 1));
+    detail::cpu_backend().run(code, frame, state.failed.data() + (begin - program.code.begin()));
+  };
+  const int trunk = std::min(last, program.branches - 1);
+  state.valid = std::min(state.valid, first - 1);  // a foreign function may throw
+  if (first <= trunk) run_levels(first, trunk);
+  state.valid = trunk;
+  if (last > trunk) run_levels(last, last);
 
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!wanted(i)) continue;

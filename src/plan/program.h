@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -115,6 +116,7 @@ struct Program {
   std::vector<Instruction> code;      ///< by level, then by time; level -1 is run once for a workspace
   std::vector<Result> results;
   int highest_level() const { return code.empty() ? -1 : code.back().level; }
+  int branches = std::numeric_limits<int>::max();  ///< the first of the levels that are independent of each other
   std::size_t arena_entries = 0;
   std::size_t shared_scratch = 0;
   std::size_t worker_scratch = 0;
@@ -154,7 +156,7 @@ inline std::size_t factor_entries(std::int64_t n) {
 /// The function with products that pay in a loop at level `loop` (hoist.cpp).
 Function hoist_products(const Function& function, const std::vector<int>& levels, int loop);
 /// Levels, order, row loops, buffers (compile.cpp, pack.cpp).
-std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, int loop,
+std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, int loop, int branches,
                                        const Backend& backend);
 /// Gives arena buffers their places, so that those in use at the same time do not overlap.
 void pack_buffers(Program& program);

@@ -89,18 +89,21 @@ bool Schedule::together(Id a, Id b) const {
   return in_loop(x) && in_loop(y) && x.level == y.level && x.time == y.time && x.rows == y.rows;
 }
 
-// What the loop computes for nothing but levels above it is computed there.
-void Schedule::postpone(std::span<const Id> results, int loop) {
+// What the loop computes for nothing but levels above it is computed there; for branches, once for all of them.
+void Schedule::postpone(std::span<const Id> results, int loop, int branches) {
+  const bool branched = branches != std::numeric_limits<int>::max();
+  const int last = branched ? branches - 2 : loop;  // of the loop's own levels
   std::vector<Id> of_loop;
   for (const Id id : results)
-    if ((*this)[id].level <= loop) of_loop.push_back(id);
+    if ((*this)[id].level <= last) of_loop.push_back(id);
   const std::vector<bool> in_loop = graph_.reachable(of_loop);
   std::vector<int> first_reader(slots_.size(), std::numeric_limits<int>::max());
   for (Id id = graph_.size() - 1; id >= 0; --id) {
     const auto i = static_cast<std::size_t>(id);
     Slot& s = slots_[i];
     if (s.role == Role::unused) continue;
-    if (s.level == loop && !in_loop[i] && s.role != Role::leaf) s.level = first_reader[i];
+    if (s.level >= loop && s.level <= last && !in_loop[i] && s.role != Role::leaf)
+      s.level = branched ? branches - 1 : first_reader[i];
     for (const Id a : graph_.args(id)) {
       int& first = first_reader[static_cast<std::size_t>(a)];
       first = std::min(first, s.level);
@@ -108,7 +111,8 @@ void Schedule::postpone(std::span<const Id> results, int loop) {
   }
 }
 
-Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<const int> input_levels, int loop)
+Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<const int> input_levels, int loop,
+                   int branches)
     : graph_(graph) {
   const std::vector<bool> reached = graph.reachable(results);
   slots_.resize(static_cast<std::size_t>(graph.size()));
@@ -127,7 +131,7 @@ Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<co
     for (const Id a : graph.args(id)) s.level = std::max(s.level, slot(a).level);
   }
 
-  postpone(results, loop);
+  postpone(results, loop, branches);
 
   // Repeated numbers and added diagonals that are only read through need not be made.
   std::vector<bool> wanted(slots_.size());

@@ -27,7 +27,7 @@ struct Slot {
 
 class Schedule {
  public:
-  Schedule(const Graph& graph, std::span<const Id> results, std::span<const int> input_levels, int loop);
+  Schedule(const Graph& graph, std::span<const Id> results, std::span<const int> input_levels, int loop, int branches);
 
   const Slot& operator[](Id id) const { return slots_[static_cast<std::size_t>(id)]; }
   /// What node `id` really reads: arguments with aliases and added diagonals looked through.
@@ -45,7 +45,7 @@ class Schedule {
 
  private:
   Role role(Id id) const;
-  void postpone(std::span<const Id> results, int loop);
+  void postpone(std::span<const Id> results, int loop, int branches);
   Id argument(Id reader, std::size_t i) const;
   template <class Joins> void join_loops(const Joins& joins);
 

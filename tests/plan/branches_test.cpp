@@ -1,0 +1,68 @@
+// Branches: several derivatives at one point, each computed only when it is asked for.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "onestep/onestep.h"
+
+namespace onestep {
+namespace {
+
+Function newton_with_derivatives(const Array& a, std::int64_t n, std::int64_t rows) {
+  return trace(
+      [&](Expr x, Expr w, Expr c, Expr d) {
+        const Expr f = sum(w * softplus(matmul(a, x))) + 0.5 * sum(square(x));
+        const Expr next = x - solve(cholesky(hessian(f, x)), grad(f, x));
+        return std::tuple{next, vjp(next, w, c), vjp(next, x, c * 1.0), jvp(next, x, d)};
+      },
+      Input{"x", {n}}, Input{"w", {rows}}, Input{"c", {n}}, Input{"d", {n}});
+}
+
+TEST(Branches, ComputeWhatIsAskedForAtThePointOfTheLoop) {
+  constexpr std::int64_t n = 4, rows = 50;
+  std::vector<double> entries;
+  for (int i = 0; i < n * rows; ++i) entries.push_back(std::sin(1.7 * i));
+  const Array a(Shape{rows, n}, entries);
+  const Function f = newton_with_derivatives(a, n, rows);
+  const Plan plan(f, {.levels = {2, 1, 4, 5}, .loop = 2, .branches = 4});
+  Workspace workspace = plan.workspace();
+  workspace.poison();
+  const Array w = ones({rows}), c{1.0, -2.0, 0.5, 3.0}, d{0.1, 0.2, 0.3, 0.4};
+  std::vector<double> x(n, 0.3), next(n), of_w(rows), of_x(n), along(n);
+  for (int k = 0; k < 3; ++k) {
+    const Array at(Shape{n}, x);
+    const std::vector<Array> expected = evaluate(f, {at, w, c, d});
+    plan.run(workspace, {at, w, c, d}, {next, {}, {}, {}}, k == 0 ? 1 : 2, 3);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(next[i], expected[0].values()[i], 1e-13 * std::fabs(next[i]));
+    if (k == 1) continue;  // not asked for at this point
+    plan.run(workspace, {at, w, c, d}, {{}, {}, {}, along}, 5, 5);
+    plan.run(workspace, {at, w, c, d}, {{}, of_w, of_x, {}}, 4, 4);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(along[i], expected[3].values()[i], 1e-12);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(of_x[i], expected[2].values()[i], 1e-12);
+    for (std::size_t i = 0; i < rows; ++i) EXPECT_NEAR(of_w[i], expected[1].values()[i], 1e-12);
+    x = next;
+  }
+}
+
+TEST(Branches, ALoopDoesNotPayForThem) {
+  constexpr std::int64_t n = 4, rows = 50;
+  const Array a = full({rows, n}, 0.5);
+  const Plan branched(newton_with_derivatives(a, n, rows), {.levels = {2, 1, 4, 5}, .loop = 2, .branches = 4});
+  const Plan alone(trace(
+                       [&](Expr x, Expr w) {
+                         const Expr f = sum(w * softplus(matmul(a, x))) + 0.5 * sum(square(x));
+                         return x - solve(cholesky(hessian(f, x)), grad(f, x));
+                       },
+                       Shape{n}, Shape{rows}),
+                   {.levels = {2, 1}});
+  EXPECT_EQ(branched.flops(2, 2), alone.flops(2));
+  EXPECT_LT(branched.flops(4, 4), 2 * n * rows + 2 * n * n * rows + 40 * rows);
+}
+
+TEST(Branches, BeginAboveTheLoop) {
+  const Function f = trace([](Expr x, Expr c) { return std::pair{x * x, x * c}; }, Shape{2}, Shape{2});
+  EXPECT_THROW(Plan(f, {.levels = {2, 3}, .loop = 2, .branches = 3}), Error);
+}
+
+}  // namespace
+}  // namespace onestep
