@@ -3,10 +3,12 @@
 
 #include "onestep/array.h"              // numbers with a shape
 #include "onestep/check_gradients.h"    // is a derivative right?
+#include "onestep/dataset.h"            // samples from files
 #include "onestep/diff.h"               // jvp, vjp, grad, jacobian, hessian
 #include "onestep/expr.h"               // operations
 #include "onestep/function.h"           // tracing
 #include "onestep/plan.h"               // running
+#include "onestep/qps.h"                // quadratic programs from files
 #include "onestep/quadratic_program.h"  // a convex quadratic program, as data
 #include "onestep/status.h"             // how a solve ended
 #include "onestep/threads.h"            // how many threads

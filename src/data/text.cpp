@@ -1,0 +1,200 @@
+// Files, decompression, numbers and messages for the readers.
+#include "data/text.h"
+
+#include <bzlib.h>
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <system_error>
+
+#include "onestep/array.h"
+
+namespace onestep::data {
+
+void fail(const Source& source, std::string_view what) {
+  throw Error(fmt::format("[{}] {}: {}", source.reader, source.file, what));
+}
+
+void fail(const Source& source, std::size_t line, std::string_view what) {
+  throw Error(fmt::format("[{}] {}:{}: {}", source.reader, source.file, line, what));
+}
+
+void fail(const Source& source, std::size_t line, std::size_t field, std::string_view what) {
+  throw Error(fmt::format("[{}] {}:{}: field {}: {}", source.reader, source.file, line, field, what));
+}
+
+namespace {
+
+constexpr std::size_t piece = 1 << 16;  // bytes read or decompressed at a time
+
+[[noreturn]] void fail_above_limit(const Source& source, std::size_t limit) {
+  fail(source, fmt::format("has more than {} bytes of text, all that memory_limit allows; raise it", limit));
+}
+
+// `to` grows by what one piece holds; the decompressors below say how much of it they filled.
+void grow(std::string& to, std::size_t used) {
+  if (to.size() < used + piece) to.resize(std::max(used + piece, 2 * used));
+}
+
+struct Inflate : z_stream {
+  Inflate() : z_stream{} {
+    constexpr int gzip_only = 16 + MAX_WBITS;
+    if (inflateInit2(this, gzip_only) != Z_OK) throw std::bad_alloc();
+  }
+  ~Inflate() { inflateEnd(this); }
+  Inflate(const Inflate&) = delete;
+  Inflate& operator=(const Inflate&) = delete;
+};
+
+struct Bunzip2 : bz_stream {
+  Bunzip2() : bz_stream{} {
+    if (BZ2_bzDecompressInit(this, 0, 0) != BZ_OK) throw std::bad_alloc();
+  }
+  ~Bunzip2() { BZ2_bzDecompressEnd(this); }
+  Bunzip2(const Bunzip2&) = delete;
+  Bunzip2& operator=(const Bunzip2&) = delete;
+};
+
+constexpr std::string_view gzip_magic = "\x1f\x8b", bzip2_magic = "BZh";
+
+// Both libraries count in unsigned int, so a large input is handed over in parts.
+unsigned part(std::size_t n) { return static_cast<unsigned>(std::min<std::size_t>(n, 1 << 30)); }
+
+// Inflates one compressed piece, adding to `to`; `from` is left at what follows it.
+void gunzip(const Source& source, std::string_view& from, std::string& to, std::size_t& used, std::size_t limit) {
+  Inflate stream;
+  for (int state = Z_OK; state != Z_STREAM_END;) {
+    grow(to, used);
+    const unsigned given = part(from.size()), room = part(to.size() - used);
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data()));  // zlib only reads it
+    stream.avail_in = given;
+    stream.next_out = reinterpret_cast<Bytef*>(to.data() + used);
+    stream.avail_out = room;
+    state = inflate(&stream, Z_NO_FLUSH);
+    from.remove_prefix(given - stream.avail_in);
+    used += room - stream.avail_out;
+    if (state != Z_OK && state != Z_STREAM_END && state != Z_BUF_ERROR)
+      fail(source, fmt::format("the gzip data are damaged: {}", stream.msg != nullptr ? stream.msg : "unknown error"));
+    if (used > limit) fail_above_limit(source, limit);
+    if (state != Z_STREAM_END && from.empty() && stream.avail_out > 0)
+      fail(source, "the gzip data end early; is the file whole?");
+  }
+}
+
+void bunzip2(const Source& source, std::string_view& from, std::string& to, std::size_t& used, std::size_t limit) {
+  Bunzip2 stream;
+  for (int state = BZ_OK; state != BZ_STREAM_END;) {
+    grow(to, used);
+    const unsigned given = part(from.size()), room = part(to.size() - used);
+    stream.next_in = const_cast<char*>(from.data());  // bzip2 only reads it
+    stream.avail_in = given;
+    stream.next_out = to.data() + used;
+    stream.avail_out = room;
+    state = BZ2_bzDecompress(&stream);
+    from.remove_prefix(given - stream.avail_in);
+    used += room - stream.avail_out;
+    if (state != BZ_OK && state != BZ_STREAM_END) fail(source, fmt::format("the bzip2 data are damaged (error {})", state));
+    if (used > limit) fail_above_limit(source, limit);
+    if (state != BZ_STREAM_END && from.empty() && stream.avail_out > 0)
+      fail(source, "the bzip2 data end early; is the file whole?");
+  }
+}
+
+}  // namespace
+
+std::string read_bytes(const Source& source, std::size_t limit) {
+  const auto close = [](std::FILE* f) { std::fclose(f); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(std::string(source.file).c_str(), "rb"), close);
+  const auto reason = [] { return std::generic_category().message(errno); };
+  if (!file) fail(source, fmt::format("cannot be opened: {}", reason()));
+  std::string bytes;
+  for (std::size_t used = 0;;) {
+    grow(bytes, used);
+    const std::size_t got = std::fread(bytes.data() + used, 1, bytes.size() - used, file.get());
+    used += got;
+    if (std::ferror(file.get()) != 0) fail(source, fmt::format("cannot be read: {}", reason()));
+    if (used > limit) fail_above_limit(source, limit);
+    if (got == 0) {
+      bytes.resize(used);
+      return bytes;
+    }
+  }
+}
+
+std::string decompress(const Source& source, std::string bytes, std::size_t limit) {
+  const bool gzip = bytes.starts_with(gzip_magic);
+  if (!gzip && !bytes.starts_with(bzip2_magic)) return bytes;
+  const std::string_view magic = gzip ? gzip_magic : bzip2_magic;
+  std::string text;
+  std::size_t used = 0;
+  // What follows the last piece and is not another one is padding, as gzip itself has it.
+  for (std::string_view rest = bytes; rest.starts_with(magic);) (gzip ? gunzip : bunzip2)(source, rest, text, used, limit);
+  text.resize(used);
+  return text;
+}
+
+void check_memory(const Source& source, std::string_view what, double entries, std::size_t limit) {
+  const double bytes = entries * static_cast<double>(sizeof(double));
+  if (bytes <= static_cast<double>(limit)) return;
+  const auto gigabytes = [](double b) { return fmt::format("{:.3g} GB", b / 1e9); };
+  fail(source,
+       fmt::format("{} need {} as dense matrices, above the memory limit of {}; raise memory_limit if the machine has it",
+                   what, gigabytes(bytes), gigabytes(static_cast<double>(limit))));
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  std::array<char, 64> copy;  // of what from_chars does not know: Fortran's exponent
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  if (const std::size_t d = text.find_first_of("dD"); d != text.npos && text.size() <= copy.size()) {
+    std::copy(text.begin(), text.end(), copy.begin());
+    copy[d] = 'e';
+    text = {copy.data(), text.size()};
+  }
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || std::isnan(value)) return std::nullopt;
+  return value;
+}
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t most = 32;
+  std::string result = "\"";
+  for (const char c : text.substr(0, most)) {
+    const auto byte = static_cast<unsigned char>(c);
+    result += byte < 0x20 || byte >= 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return result + (text.size() > most ? "…\"" : "\"");
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::string_view next_word(std::string_view& text) {
+  const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
+  const auto end = std::find_if(begin, text.end(), is_blank);
+  text = {end, text.end()};
+  return {begin, end};
+}
+
+bool Lines::next(std::string_view& line) {
+  if (rest_.empty()) return false;
+  const std::size_t end = rest_.find('\n');
+  line = rest_.substr(0, end);
+  rest_.remove_prefix(end == rest_.npos ? rest_.size() : end + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  ++number_;
+  return true;
+}
+
+}  // namespace onestep::data

@@ -1,0 +1,39 @@
+// Files for tests: those they write themselves, and the real data beside the repository, where it is there.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace onestep::test {
+
+/// A folder of its own for one test, removed with everything in it at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Writes a file and returns its path.
+  std::string write(const std::string& name, std::string_view bytes) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string contents_of(const std::filesystem::path& file);
+
+/// A file or folder of the real data: under $ONESTEP_DATA, else under ../shared/data beside the repository. It may not
+/// exist.
+std::filesystem::path shared_data(const std::string& name);
+
+}  // namespace onestep::test
+
+/// Skips the test where the real data it needs are not there.
+#define ONESTEP_NEEDS_DATA(name)                                    \
+  if (!std::filesystem::exists(::onestep::test::shared_data(name))) \
+  GTEST_SKIP() << ::onestep::test::shared_data(name).string() << " is not there; ONESTEP_DATA says where the data is"
