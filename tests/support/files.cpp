@@ -29,9 +29,11 @@ std::string contents_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+std::filesystem::path repository_file(const std::string& name) { return std::filesystem::path(ONESTEP_SOURCE_DIR) / name; }
+
 std::filesystem::path shared_data(const std::string& name) {
   if (const char* folder = std::getenv("ONESTEP_DATA"); folder != nullptr) return std::filesystem::path(folder) / name;
-  return std::filesystem::path(ONESTEP_SOURCE_DIR).parent_path() / "shared" / "data" / name;
+  return repository_file("..") / "shared" / "data" / name;
 }
 
 }  // namespace onestep::test

@@ -27,6 +27,9 @@ class TemporaryFolder {
 
 std::string contents_of(const std::filesystem::path& file);
 
+/// A file or folder of the repository.
+std::filesystem::path repository_file(const std::string& name);
+
 /// A file or folder of the real data: under $ONESTEP_DATA, else under ../shared/data beside the repository. It may not
 /// exist.
 std::filesystem::path shared_data(const std::string& name);

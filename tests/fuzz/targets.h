@@ -1,0 +1,57 @@
+// What the fuzzers run and the corpus test replays: a reader gets any bytes, and either refuses them with an Error or
+// returns something that holds together.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "data/parse.h"
+
+namespace onestep::test {
+
+/// How many bytes a reader may use: small, so that what does not fit is refused and does not slow the fuzzer down.
+constexpr std::size_t fuzz_memory = std::size_t{1} << 22;
+
+inline void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+inline bool all_finite(const Array& a) {
+  for (const double e : a.values())
+    if (!std::isfinite(e)) return false;
+  return true;
+}
+
+/// Returns whether the bytes were accepted.
+inline bool fuzz_qps(std::string_view bytes) try {
+  const QpsFile file = data::parse_qps(std::string(bytes), "fuzz", fuzz_memory);
+  const auto n = static_cast<std::int64_t>(file.columns.size()), m = static_cast<std::int64_t>(file.equalities.size()),
+             p = static_cast<std::int64_t>(file.inequalities.size());
+  const QuadraticProgram& problem = file.problem;
+  require(n > 0);
+  require(problem.Q.shape() == Shape{n, n} && problem.q.shape() == Shape{n});
+  require(problem.A.shape() == Shape{m, n} && problem.b.shape() == Shape{m});
+  require(problem.G.shape() == Shape{p, n} && problem.l.shape() == Shape{p} && problem.u.shape() == Shape{p});
+  require(problem.lo.shape() == Shape{n} && problem.hi.shape() == Shape{n});
+  require(all_finite(problem.Q) && all_finite(problem.q) && all_finite(problem.A) && all_finite(problem.b) &&
+          all_finite(problem.G) && std::isfinite(problem.constant));
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  for (std::int64_t i = 0; i < n; ++i) {
+    require(problem.lo(i) < inf && problem.hi(i) > -inf);
+    for (std::int64_t j = 0; j < i; ++j) require(problem.Q(i, j) == problem.Q(j, i));
+  }
+  for (std::int64_t i = 0; i < p; ++i) require(problem.l(i) < inf && problem.u(i) > -inf && problem.l(i) <= problem.u(i));
+  return true;
+} catch (const Error&) { return false; }
+
+inline bool fuzz_libsvm(std::string_view bytes) try {
+  const Dataset set = data::parse_libsvm(std::string(bytes), "fuzz", std::nullopt, fuzz_memory);
+  require(set.y.size() > 0 && set.A.shape() == Shape{set.y.size(), set.A.shape()[1]});
+  require(all_finite(set.A) && all_finite(set.y));
+  return true;
+} catch (const Error&) { return false; }
+
+}  // namespace onestep::test
