@@ -5,10 +5,12 @@
 #include "onestep/check_gradients.h"    // is a derivative right?
 #include "onestep/dataset.h"            // samples from files
 #include "onestep/diff.h"               // jvp, vjp, grad, jacobian, hessian
+#include "onestep/estimate.h"           // derivatives of what a solver converges to
 #include "onestep/expr.h"               // operations
 #include "onestep/function.h"           // tracing
 #include "onestep/plan.h"               // running
 #include "onestep/qps.h"                // quadratic programs from files
 #include "onestep/quadratic_program.h"  // a convex quadratic program, as data
+#include "onestep/solver.h"             // fixed points, gradient descent, Newton
 #include "onestep/status.h"             // how a solve ended
 #include "onestep/threads.h"            // how many threads

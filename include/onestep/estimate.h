@@ -1,0 +1,190 @@
+// Derivatives of what a solver converges to, by any of the paper's methods, and how wrong each can be.
+#pragma once
+
+#include <iosfwd>
+#include <limits>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "onestep/solver.h"
+
+namespace onestep {
+
+/// The derivative of the last step alone, ∂F/∂θ at x_{k-1}: as cheap as a derivative can be. Its error is ρ‖B‖/(1-ρ) plus a
+/// term that vanishes with the length of the last step; ρ is 0 for Newton and interior point methods.
+///
+///     Solution s = solve(fit, x0, w, OneStep{});
+struct OneStep {};
+
+/// The derivative of the last K steps: the error falls with ρ^K. Keeps the last K states.
+///
+///     Solution s = solve(slow, x0, w, KStep{20});
+struct KStep {
+  int K = 1;
+};
+
+/// Implicit differentiation: a linear system with the derivative of the simplest equation the solver knows (∇f = 0, the KKT
+/// system, else x - F = 0), at x_k. The factorisation of the last step is its preconditioner.
+///
+///     Solution s = solve(fit, x0, w, Implicit{.how = Implicit::matrix_free, .tolerance = 1e-13});
+struct Implicit {
+  /// dense: the matrix is formed and factored (n products). matrix_free: CG where it is symmetric, else GMRES. automatic:
+  /// matrix_free with the solver's factorisation, or dense up to n = 200, else matrix_free.
+  enum How { automatic, dense, matrix_free } how = automatic;
+  /// The residual of the linear system, relative to its right-hand side. What could not be reached is a status of the
+  /// derivative, see DerivativeReport.
+  double tolerance = 1e-12;
+  int max_iterations = 1000;
+  /// Use x - F(x, θ) = 0 whatever the solver knows, as the paper's remark does for comparison.
+  bool on_step = false;
+  /// r ← M⁻¹ r (M⁻ᵀ r when transposed) for an M near the system's matrix; empty: the solver's factorisation, or none.
+  std::function<void(std::span<double> r, bool transposed)> preconditioner = {};
+};
+
+/// The derivative of the iterates actually made, all of them, as automatic differentiation through the loop would give it.
+///
+///     Solution s = solve(slow, x0, w, Unrolled{.mode = Unrolled::reverse, .memory = 1 << 20});
+struct Unrolled {
+  /// forward carries dx/dθ·v along; reverse goes back over the states. automatic: jvp forward, vjp in reverse.
+  enum Mode { automatic, forward, reverse } mode = automatic;
+  /// Bytes for states. Reverse keeps as many as fit and recomputes the others from binomial checkpoints (Revolve).
+  std::size_t memory = std::size_t{1} << 30;
+};
+
+/// One step, then further terms of the Neumann series until the bound meets the tolerance, then implicit: decided at the
+/// call, where the direction is known.
+///
+///     Solution s = solve(slow, x0, w, Auto{.tolerance = 1e-8});
+struct Auto {
+  double tolerance = 1e-6;  ///< relative to the norm of what is returned
+};
+
+/// How a Solution differentiates.
+///
+///     Estimator e = OneStep{};
+class Estimator {
+ public:
+  using Kind = std::variant<OneStep, KStep, Implicit, Unrolled, Auto>;
+  template <class T>
+  requires std::is_constructible_v<Kind, T> Estimator(T kind) : kind_(std::move(kind)) {}
+  const Kind& kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+/// How the last derivative came about.
+struct DerivativeReport {
+  std::string method;                 ///< the estimator that gave it: Auto says here what it took
+  Status status = Status::converged;  ///< of the linear solve; converged where there is none
+  double residual = 0;                ///< reached by the linear solve, relative
+  int products = 0;                   ///< derivatives of the step or the equation that were evaluated
+  int steps = 0;                      ///< steps that were computed again
+  int terms = 0;                      ///< of the Neumann series
+  double flops = 0;                   ///< where the costs are known
+};
+
+/// What is known about the error of a derivative; the norm is Euclidean, in the space of what was returned.
+///
+///     std::cout << s.certificate(s.x()) << '\n';   // error <= 3e-13 (measured, with probability 0.999999)
+struct Certificate {
+  enum class Basis {
+    proven,    ///< affine, or all constants given
+    measured,  ///< something was observed: a norm by power iteration, a Lipschitz constant along the last step
+    refused,   ///< no bound: `reason` says why
+  } basis = Basis::refused;
+  double bound = std::numeric_limits<double>::infinity();  ///< the error is at most this
+  double estimate = 0;                                     ///< of the error
+  double value = 0;                                        ///< norm of the derivative it is about
+  double rho = 0;                                          ///< ‖∂F/∂x‖, or that of a power of it
+  int power = 1;                                           ///< which power
+  double distance = 0;                                     ///< from x_k to the solution, at most
+  double L_A = 0, L_J = 0;                                 ///< how fast the derivatives of the step change
+  double norm_B = 0;                                       ///< ‖∂F/∂θ‖
+  double probability = 1;                                  ///< with which the bound holds
+  int products = 0;                                        ///< derivatives evaluated for it
+  std::string reason;                                      ///< why there is no bound, or what it rests on
+  /// One JSON object.
+  ///
+  ///     std::string line = s.certificate(s.x()).json();
+  std::string json() const;
+};
+std::ostream& operator<<(std::ostream& out, const Certificate& certificate);
+
+namespace detail {
+struct SolutionState;
+}
+
+/// What a solver converged to, and its derivatives. Cheap to copy; copies share their memory and must not be used from two
+/// threads at once.
+///
+///     Solution s = solve(fit, zeros({13}), w, OneStep{});
+///     Array g = s.vjp(s.x());   // ∇θ of ‖x(θ)‖²/2
+class Solution {
+ public:
+  /// A part of the state.
+  Array x(std::size_t part = 0) const;
+  /// All parts.
+  Parts state() const;
+  Status status() const;
+  /// The status in a sentence, with what it is about.
+  std::string message() const;
+  const Statistics& statistics() const;
+
+  /// (dx/dθ)ᵀ c: one cotangent for each part of the state (those left out are zero), one array for each parameter. Throws
+  /// Error when the solve did not converge, unless even_if_unconverged() was called.
+  Parts vjp(const Parts& c) const;
+  /// (dx/dθ) v: one tangent for each parameter, one array for each part of the state.
+  Parts jvp(const Parts& v) const;
+  /// dx/dθ: a matrix for each parameter, with a row for each entry of the state and a column for each of the parameter.
+  /// Takes whichever side has fewer directions.
+  Parts jacobian() const;
+  /// The same without allocating: `out` has memory for each parameter, or for all parts one behind the other.
+  void vjp_into(std::span<const std::span<const double>> c, std::span<const std::span<double>> out) const;
+  void jvp_into(std::span<const Array> v, std::span<double> out) const;
+  /// How the last derivative came about.
+  const DerivativeReport& report() const;
+
+  /// How wrong vjp(c) can be. Costs about three vjps, and what it takes to measure the constants that are not given.
+  Certificate certificate(const Parts& c) const;
+  /// The same for jvp(v).
+  Certificate certificate_jvp(const Parts& v) const;
+
+  /// Derivatives are given from now on even if the solve did not converge.
+  ///
+  ///     Array g = s.even_if_unconverged().vjp(s.x());
+  const Solution& even_if_unconverged() const;
+
+  // For the library.
+  explicit Solution(std::shared_ptr<detail::SolutionState> state) : state_(std::move(state)) {}
+  detail::SolutionState& internals() const { return *state_; }
+
+ private:
+  std::shared_ptr<detail::SolutionState> state_;
+};
+
+/// Solves and hands back a Solution that differentiates as `estimator` says. Throws Error for shapes or options that do not
+/// fit; numerical trouble is a status.
+///
+///     Solution s = solve(fit, zeros({13}), {w, 0.1}, Implicit{});
+Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator = OneStep{});
+/// From the start the solver was given with Solver::from.
+Solution solve(const Solver& solver, const Parts& theta, const Estimator& estimator = OneStep{});
+
+/// A solver prepared for given shapes: solves again and again without tracing, planning or allocating. One for each thread.
+///
+///     Prepared again(fit, x0, w, OneStep{});
+///     Array x = again.solve(x0, other_w).x();
+class Prepared {
+ public:
+  Prepared(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator = OneStep{});
+  /// The Solution is the same object each time: what it was before is gone.
+  const Solution& solve(const Parts& x0, const Parts& theta);
+
+ private:
+  Solution solution_;
+};
+
+}  // namespace onestep

@@ -1,0 +1,262 @@
+// Solvers: an iterative algorithm with its options, made from a traced lambda or from callbacks. A solver knows nothing of
+// derivatives; estimate.h differentiates what it converges to.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
+#include <iosfwd>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "onestep/function.h"
+#include "onestep/status.h"
+
+namespace onestep {
+
+/// Arrays that belong together: the parts of a state, or several parameters. One array converts to it and from it; braces
+/// list the parts.
+///
+///     Parts one = Array{1.0, 2.0}, two = {Array{1.0, 2.0}, Array(0.5)};
+///     Array first = two[0], only = one;
+class Parts {
+ public:
+  Parts() = default;
+  Parts(const Array& only) : parts_{only} {}
+  Parts(double only) : parts_{Array(only)} {}
+  Parts(std::initializer_list<Array> parts) : parts_(parts) {}
+  Parts(std::vector<Array> parts) : parts_(std::move(parts)) {}
+
+  std::size_t size() const { return parts_.size(); }
+  const Array& operator[](std::size_t i) const { return parts_.at(i); }
+  auto begin() const { return parts_.begin(); }
+  auto end() const { return parts_.end(); }
+  /// Throws Error unless there is exactly one part.
+  operator Array() const;
+
+ private:
+  std::vector<Array> parts_;
+};
+
+/// What an iteration tells the callback and the log.
+struct Iteration {
+  int number = 0;      ///< 1 for the first
+  double step = 0;     ///< how far the state moved (Euclidean norm)
+  double scale = 0;    ///< what the tolerance is relative to
+  double value = 0;    ///< objective or residual norm where the solver has one, else NaN
+  double length = 1;   ///< of the step, relative to the full one
+  double seconds = 0;  ///< since the start
+};
+
+/// When a solve stops, and whom it tells. Newton and fixed points stop on the length of the step, since that is what the
+/// derivative's error depends on: a gradient test can be met with half the digits of x missing.
+///
+///     SolveOptions options{.tolerance = 1e-12, .max_iterations = 50};
+struct SolveOptions {
+  /// The step's length relative to the scale of the problem, which is the largest of |x| and of the steps made. Newton
+  /// squares its error with each step: after a step of 1e-10 it stands at about 1e-20, that is, at rounding.
+  double tolerance = 1e-10;
+  /// Enough for any Newton iteration that works (it takes 5 to 30); fixed points and gradient descent may need more.
+  int max_iterations = 10000;
+  /// Seconds; looked at after each iteration.
+  double time_limit = std::numeric_limits<double>::infinity();
+  /// Called after each iteration; false cancels. What it throws goes through to the caller of solve.
+  std::function<bool(const Iteration&)> callback = {};
+  /// Where to write a line for each iteration; none by default.
+  std::ostream* log = nullptr;
+  /// Whether Statistics::history is filled.
+  bool history = false;
+};
+
+/// What a solve took.
+struct Statistics {
+  int iterations = 0;
+  int evaluations = 0;  ///< of the objective or the map, line search included
+  int factorisations = 0;
+  int shifts = 0;      ///< times a matrix had to be made positive definite
+  int backtracks = 0;  ///< times the line search shortened a step
+  double seconds = 0;
+  std::vector<double> history = {};  ///< lengths of the steps, when asked for
+};
+
+/// What is known about a map F(x, θ) and need not be measured: see Certificate. Negative: not known.
+///
+///     Constants known{.rho = 0.9, .L_J = 0.0};
+struct Constants {
+  double rho = -1;     ///< ‖∂F/∂x‖ is at most this, everywhere
+  double L_A = -1;     ///< how fast ∂F/∂x changes with x
+  double L_J = -1;     ///< how fast ∂F/∂θ changes with x
+  double norm_B = -1;  ///< ‖∂F/∂θ‖ is at most this
+};
+
+class Estimator;
+namespace detail {
+struct Recipe;
+Expr solve_node(const Recipe& recipe, std::span<const Expr> theta);
+
+// A lambda of k expressions, k found by trying.
+struct Body {
+  std::function<std::vector<Expr>(std::span<const Expr>)> call;
+  std::size_t arguments = 0;
+};
+template <class F, std::size_t... i> constexpr bool takes(std::index_sequence<i...>) {
+  return std::is_invocable_v<const F&, decltype((void(i), std::declval<const Expr&>()))...>;
+}
+template <class F, std::size_t k = 1> constexpr std::size_t arity() {
+  if constexpr (takes<F>(std::make_index_sequence<k>())) {
+    return k;
+  } else {
+    static_assert(k < 16, "a step or an objective is a lambda of Exprs: the parts of the state, then the parameters");
+    return arity<F, k + 1>();
+  }
+}
+template <class F> Body body_of(F f) {
+  constexpr std::size_t k = arity<F>();
+  return {[f = std::move(f)](std::span<const Expr> in) {
+            return [&]<std::size_t... i>(std::index_sequence<i...>) { return results(f(in[i]...)); }
+            (std::make_index_sequence<k>());
+          },
+          k};
+}
+}  // namespace detail
+
+/// A step written by hand or differentiated by another library: any C++ code. The state is one vector (parts one behind the
+/// other), parameters are arrays. Either derivative may be left out; an estimator that needs it then throws Error and names
+/// those that do not. Called from one thread at a time for each solution; give it no state, or state that may be shared.
+///
+///     ForeignStep half{.apply = [](auto x, auto theta, auto next) { next[0] = 0.5 * (x[0] + theta[0](0) / x[0]); }};
+struct ForeignStep {
+  using Vector = std::span<double>;
+  using ConstVector = std::span<const double>;
+  using Thetas = std::span<const Array>;
+  /// next = F(x, θ)
+  std::function<void(ConstVector x, Thetas theta, Vector next)> apply;
+  /// out = (∂F/∂x) dx + (∂F/∂θ) dθ; dx or dθ is empty where it is zero.
+  std::function<void(ConstVector x, Thetas theta, ConstVector dx, Thetas dtheta, Vector out)> jvp = {};
+  /// x_bar = (∂F/∂x)ᵀ c and theta_bar[i] = (∂F/∂θᵢ)ᵀ c; either is empty where it is not wanted.
+  std::function<void(ConstVector x, Thetas theta, ConstVector c, Vector x_bar, std::span<const Vector> theta_bar)> vjp = {};
+};
+
+/// An algorithm and its options, ready for any start and parameters. Cheap to copy; safe to share between threads.
+///
+///     Solver fit = newton([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x)); });
+class Solver {
+ public:
+  /// The same, starting from these arrays where no start is given.
+  Solver from(Parts x0) const;
+  /// The same, starting from x₀(θ), a lambda of the parameters. Unrolled carries its derivative.
+  ///
+  ///     Solver warm = fit.from([](Expr w) { return 0.1 * slice(w, 0, 13); });
+  template <class F>
+  requires(!std::is_convertible_v<F, Parts>) Solver from(F start)
+  const { return from_body(detail::body_of(std::move(start))); }
+  /// The same, with other options.
+  Solver with(SolveOptions options) const;
+  /// The same, with constants the certificate need not measure.
+  Solver knowing(Constants constants) const;
+  /// The same; inside a traced function it is differentiated by this estimator.
+  Solver with(const Estimator& estimator) const;
+  /// The same, with the equation G(x, θ) = 0 that implicit differentiation is to use instead of the solver's own.
+  template <class F> Solver equation(F residual) const { return with_equation(detail::body_of(std::move(residual))); }
+
+  /// Inside a traced function: what the solver converges to, as a node. Its start must have been given with from().
+  ///
+  ///     Expr x = fit.from(zeros({13}))(w);
+  template <class... Thetas> Expr operator()(const Thetas&... theta) const {
+    const Expr all[] = {Expr(theta)...};
+    return detail::solve_node(*recipe_, all);
+  }
+
+  // For the library.
+  explicit Solver(std::shared_ptr<const detail::Recipe> recipe) : recipe_(std::move(recipe)) {}
+  const detail::Recipe& recipe() const { return *recipe_; }
+
+ private:
+  Solver from_body(detail::Body start) const;
+  Solver with_equation(detail::Body residual) const;
+  std::shared_ptr<const detail::Recipe> recipe_;
+};
+
+namespace detail {
+Solver make_fixed_point(Body step, SolveOptions options);
+Solver make_newton(Body objective, SolveOptions options);
+Solver make_newton_root(Body residual, SolveOptions options);
+}  // namespace detail
+
+/// x ← F(x, θ) until it stands still. The lambda takes the parts of the state, then the parameters, and returns the parts.
+///
+///     Solver root = fixed_point([](Expr x, Expr theta) { return 0.5 * (x + theta / x); });
+template <class F>
+requires(!std::is_same_v<std::remove_cvref_t<F>, ForeignStep>) Solver fixed_point(F step, SolveOptions options = {}) {
+  return detail::make_fixed_point(detail::body_of(std::move(step)), std::move(options));
+}
+/// The same for a step that is not traced.
+Solver fixed_point(ForeignStep step, SolveOptions options = {});
+
+/// How long gradient descent's steps are.
+///
+///     GradientStep s = GradientStep::fixed(0.1), t = GradientStep::optimal(0.5, 4.0);
+struct GradientStep {
+  enum class Kind { fixed, inverse_smoothness, optimal, backtracking } kind = Kind::inverse_smoothness;
+  double alpha = 0;      ///< fixed: the step; backtracking: the first one tried
+  double mu = 0, L = 0;  ///< smallest and largest eigenvalue of the Hessian; 0: measured at the start by Lanczos' method
+
+  static GradientStep fixed(double alpha) { return {Kind::fixed, alpha, 0, 0}; }
+  /// 1/L. The contraction factor is 1 - μ/L.
+  static GradientStep inverse_smoothness(double L = 0) { return {Kind::inverse_smoothness, 0, 0, L}; }
+  /// 2/(μ + L), the fastest constant step for a quadratic: the contraction factor is (L - μ)/(L + μ).
+  static GradientStep optimal(double mu = 0, double L = 0) { return {Kind::optimal, 0, mu, L}; }
+  /// Halved until the objective decreases enough (Armijo), doubled after each success.
+  static GradientStep backtracking(double first = 1) { return {Kind::backtracking, first, 0, 0}; }
+};
+
+/// How gradient descent remembers its last step. The state then has a second part: what it remembers.
+///
+///     Momentum m = Momentum::nesterov(0.9);
+struct Momentum {
+  enum class Kind { none, heavy_ball, nesterov } kind = Kind::none;
+  double beta = 0;
+  static Momentum none() { return {}; }
+  /// x⁺ = x - α∇f(x) + β (x - x⁻)
+  static Momentum heavy_ball(double beta) { return {Kind::heavy_ball, beta}; }
+  /// x⁺ = y - α∇f(y) with y = x + β (x - x⁻)
+  static Momentum nesterov(double beta) { return {Kind::nesterov, beta}; }
+};
+
+struct GradientDescent {
+  GradientStep step = {};
+  Momentum momentum = {};
+};
+
+namespace detail {
+Solver make_gradient_descent(Body objective, const GradientDescent& method, SolveOptions options);
+}  // namespace detail
+
+/// Gradient descent on f(x, θ), given as a lambda of the parts of x and the parameters that returns a number.
+///
+///     Solver slow = gradient_descent([](Expr x, Expr t) { return sum(square(x - t)); }, {.step =
+///     GradientStep::fixed(0.1)});
+template <class F> Solver gradient_descent(F objective, const GradientDescent& method = {}, SolveOptions options = {}) {
+  return detail::make_gradient_descent(detail::body_of(std::move(objective)), method, std::move(options));
+}
+
+/// Newton's method for a minimiser of f(x, θ): Armijo backtracking, full steps near the solution, and a shift of the Hessian
+/// where it is not positive definite (Statistics::shifts says how often). Stops on the length of its step.
+///
+///     Solver fit = newton([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x)); });
+template <class F> Solver newton(F objective, SolveOptions options = {}) {
+  return detail::make_newton(detail::body_of(std::move(objective)), std::move(options));
+}
+/// Newton's method for a root of G(x, θ) = 0, with as many equations as unknowns; the line search is on ‖G‖²/2.
+///
+///     Solver circle = newton_root([](Expr x, Expr r) { return sum(square(x)) - square(r); });
+template <class F> Solver newton_root(F residual, SolveOptions options = {}) {
+  return detail::make_newton_root(detail::body_of(std::move(residual)), std::move(options));
+}
+
+}  // namespace onestep

@@ -1,0 +1,130 @@
+// Auto: one step, then Neumann terms at x_k one by one until the bound meets the tolerance, until they would cost more than
+// implicit differentiation; then that.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "estimate/certify.h"
+
+namespace onestep::detail {
+namespace {
+
+class AutoDifferentiator final : public Differentiator {
+ public:
+  explicit AutoDifferentiator(const Auto& how) : tolerance_(how.tolerance), implicit_(make(Implicit{})) {
+    if (!(tolerance_ > 0)) throw Error(fmt::format("[Auto] tolerance = {}: it must be positive", tolerance_));
+  }
+  const char* name() const override { return "auto"; }
+  void prepare(SolutionState& s) override { implicit_->prepare(s); }
+  void forget() override {
+    implicit_->forget();
+    norms_.reset();
+  }
+
+  void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
+    const Map& map = *s.method->step;
+    need_vjp(map, "Auto", "jvp");
+    if (s.method->superlinear) {
+      s.last().vjp_theta(c, out);
+      s.report.method = "one step";
+      s.report.products = 1;
+      s.report.flops = map.costs.vjp_theta;
+      return;
+    }
+    Point& p = s.here();
+    const Norms& norms = measured(s, p);
+    if (!std::isfinite(norms.inverse)) return implicit_vjp(s, c, out);
+    // Σ Bᵀ(Aᵀ)ʲ c; what is left after it is at most ‖B‖ ‖(I - A)⁻¹‖ ‖(Aᵀ)ʲ⁺¹c‖. B is applied once, to the sum.
+    std::vector<double> w(c.begin(), c.end()), u = w, next(w.size());
+    double cost = map.costs.vjp_theta;
+    for (;;) {
+      p.vjp_x(w, next);
+      w.swap(next);
+      ++s.report.products;
+      cost += map.costs.vjp_x;
+      const double rest = norms.norm_B * norms.inverse * norm(w);
+      // Bᵀu is needed to know what the tolerance is relative to: only when it may be met.
+      if (rest <= tolerance_ * norms.norm_B * norm(u)) {
+        p.vjp_theta(u, out);
+        ++s.report.products;
+        cost += map.costs.vjp_theta;
+        double size = 0;
+        for (const Vector o : out) size += dot(o, o);
+        if (rest <= tolerance_ * std::sqrt(size)) {
+          s.report.method = s.report.terms == 0 ? "one step" : "Neumann terms";
+          s.report.flops = cost;
+          return;
+        }
+      }
+      if (cost + map.costs.vjp_x > implicit_cost(s)) return implicit_vjp(s, c, out);
+      add(u, w);
+      ++s.report.terms;
+    }
+  }
+
+  void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
+    const Map& map = *s.method->step;
+    need_jvp(map, "Auto", "vjp");
+    if (s.method->superlinear) {
+      s.last().jvp_theta(v, out);
+      s.report.method = "one step";
+      s.report.products = 1;
+      s.report.flops = map.costs.jvp_theta;
+      return;
+    }
+    Point& p = s.here();
+    const Norms& norms = measured(s, p);
+    std::vector<double> w(out.size()), next(out.size());
+    p.jvp_theta(v, w);
+    ++s.report.products;
+    std::ranges::copy(w, out.begin());
+    double cost = map.costs.jvp_theta;
+    for (;;) {
+      if (!std::isfinite(norms.inverse) || cost + map.costs.jvp_x > implicit_cost(s)) {
+        s.report.method = "implicit";
+        implicit_->jvp(s, v, out);
+        s.report.flops = implicit_cost(s);
+        return;
+      }
+      p.jvp_x(w, next);
+      w.swap(next);
+      ++s.report.products;
+      cost += map.costs.jvp_x;
+      if (norms.inverse * norm(w) <= tolerance_ * norm(out)) {
+        s.report.method = s.report.terms == 0 ? "one step" : "Neumann terms";
+        s.report.flops = cost;
+        return;
+      }
+      add(out, w);
+      ++s.report.terms;
+    }
+  }
+
+ private:
+  const Norms& measured(SolutionState& s, Point& p) {
+    if (!norms_) norms_ = measure_norms(*s.method, p);
+    return *norms_;
+  }
+  // n products and a factorisation, or as many products as Krylov's method takes in the worst case that is not yet hopeless.
+  static double implicit_cost(const SolutionState& s) {
+    const Map& map = s.method->equation ? *s.method->equation : *s.method->step;
+    const auto n = static_cast<double>(map.size());
+    const double product = map.costs.vjp_x;
+    return map.costs.vjp_theta + (n <= 200 ? n * product + n * n * n / 3 : 60 * product);
+  }
+  void implicit_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
+    implicit_->vjp(s, c, out);
+    s.report.method = "implicit";
+    s.report.flops = implicit_cost(s);
+  }
+
+  double tolerance_;
+  std::unique_ptr<Differentiator> implicit_;
+  std::optional<Norms> norms_;
+};
+
+}  // namespace
+
+std::unique_ptr<Differentiator> make(const Auto& how) { return std::make_unique<AutoDifferentiator>(how); }
+
+}  // namespace onestep::detail

@@ -1,0 +1,381 @@
+// The error of a derivative. With A, B at the point where the derivative was taken, Ā, B̄ at the solution, d the distance
+// between them, u = (I - A)⁻ᵀ v and K = ‖(I - Ā)⁻¹‖:
+//
+//   Jᵀv - Bᵀv = Bᵀ(w + Aᵀw + …)                       the Neumann terms, w = Aᵀv: three are computed, the rest is bounded
+//             + (B̄ - B)ᵀ(I - Ā)⁻ᵀ v                    at most L_J d K ‖v‖
+//             + Bᵀ((I - Ā)⁻ᵀ - (I - A)⁻ᵀ) v             at most ‖B‖ L_A d K ‖u‖
+//
+// L_J and L_A are given, or zero, or observed between x_{k-1} and x_k with a safety factor. For a superlinear method Ā = 0:
+// only the middle line is left.
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "estimate/certify.h"
+
+namespace onestep {
+namespace detail {
+namespace {
+
+constexpr int neumann_terms = 3;
+constexpr double safety = 4;  // of constants observed along the last step
+constexpr double epsilon = std::numeric_limits<double>::epsilon();
+
+using Parameters = std::vector<std::vector<double>>;  // a vector for each parameter
+
+double norm(const Parameters& p) {
+  double sum = 0;
+  for (const auto& part : p) sum += dot(part, part);
+  return std::sqrt(sum);
+}
+void add_to(Parameters& to, const Parameters& what, double factor = 1) {
+  for (std::size_t i = 0; i < to.size(); ++i) add(to[i], what[i], factor);
+}
+
+// Both directions in one: for vjp the operator is Aᵀ, what enters is v, and results are in the space of θ; for jvp it is A,
+// what enters is Bv, and results are states.
+class Certifier {
+ public:
+  explicit Certifier(SolutionState& s) : s_(s), n_(s.size()) {}
+
+  Certificate vjp(ConstVector v) {
+    if (!begin(true)) return c_;
+    const Parameters g = derivative_vjp(v);
+    c_.value = norm(g);
+    if (unrolled()) return unrolled_vjp(v, g);
+    if (s_.method->superlinear) return superlinear_vjp(v, g);
+    // Where one step was taken, and after K steps: w = (Aᵀ)^K v.
+    std::vector<double> w(v.begin(), v.end()), u = w, next(n_);
+    const int K = steps();
+    Point& p = point();
+    for (int i = 0; i < K; ++i) {
+      apply_transposed(p, w, next);
+      if (i + 1 < K) add(u, w);
+    }
+    Parameters total = zero(), term = zero();
+    double last = detail::norm(w);
+    if (!implicit()) {
+      for (int j = 0; j < neumann_terms; ++j) {
+        add(u, w);
+        vjp_theta(p, w, term);
+        add_to(total, term);
+        apply_transposed(p, w, next);
+      }
+      last = detail::norm(w);
+      c_.estimate = norm(total);
+    } else {
+      c_.estimate = norms_.norm_B * norms_.inverse * s_.report.residual * detail::norm(v);
+      last = s_.report.residual * detail::norm(v);  // Jᵀr: r stands where the next term would
+      for (double& e : u) e *= norms_.inverse;      // ‖u‖ is at most this
+    }
+    const double size_u = implicit() ? norms_.inverse * detail::norm(v) : detail::norm(u) + norms_.inverse * last;
+    const double rest = norms_.norm_B * norms_.inverse * last;
+    finish((implicit() ? 0 : c_.estimate) + rest, v, size_u, true, {});
+    return c_;
+  }
+
+  Certificate jvp(std::span<const Array> v) {
+    if (!begin(false)) return c_;
+    std::vector<double> g(n_), b(n_), next(n_);
+    s_.differentiator->jvp(s_, v, g);
+    const DerivativeReport report = s_.report;
+    c_.value = detail::norm(g);
+    if (unrolled()) {
+      // J satisfies J = A J + B at the solution: what is missing from that.
+      Point& p = s_.here();
+      p.jvp_x(g, next);
+      p.jvp_theta(v, b);
+      c_.products += 2;
+      for (std::size_t i = 0; i < n_; ++i) b[i] += next[i] - g[i];
+      c_.estimate = detail::norm(b) * norms_.inverse;
+      return refuse("unrolled derivatives come with an estimate only");
+    }
+    Point& p = point();
+    p.jvp_theta(v, b);
+    ++c_.products;
+    if (s_.method->superlinear) {
+      std::vector<double> here(n_);
+      s_.here().jvp_theta(v, here);
+      ++c_.products;
+      add(here, b, -1);
+      observed_change(detail::norm(here));
+      return c_;
+    }
+    std::vector<double> w = b, total(n_);
+    for (int i = 0; i < steps(); ++i) apply(p, w, next);
+    double last = 0;
+    if (!implicit()) {
+      for (int j = 0; j < neumann_terms; ++j) {
+        add(total, w);
+        apply(p, w, next);
+      }
+      last = norms_.inverse * detail::norm(w);
+      c_.estimate = detail::norm(total);
+    } else {
+      // Of another equation than x - F only the relative residual is known: ten times it, relative to what came out.
+      last = 10 * report.residual * c_.value;
+      c_.estimate = report.residual * c_.value;
+    }
+    finish((implicit() ? 0 : c_.estimate) + last, g, c_.value + c_.estimate + last, false, v);
+    return c_;
+  }
+
+ private:
+  bool unrolled() const { return std::holds_alternative<Unrolled>(s_.estimator.kind()); }
+  bool automatic() const { return std::holds_alternative<Auto>(s_.estimator.kind()); }
+  // Auto says what it took when it has been asked for the derivative.
+  bool implicit() const {
+    return std::holds_alternative<Implicit>(s_.estimator.kind()) || (automatic() && s_.report.method == "implicit");
+  }
+  int steps() const {
+    if (std::holds_alternative<KStep>(s_.estimator.kind())) return s_.run.trajectory.kept();
+    return implicit() ? 0 : automatic() ? s_.report.terms + 1 : 1;
+  }
+  // The derivative is of x_{k-1} for one step and K steps, of x_k for implicit and the terms of Auto.
+  Point& point() { return implicit() || (automatic() && !s_.method->superlinear) ? s_.here() : s_.last(); }
+
+  bool begin(bool for_vjp) {
+    if (!is_solution(s_.run.status)) {
+      refuse(fmt::format("the solve ended with status {}", to_string(s_.run.status)));
+      return false;
+    }
+    const Map& map = *s_.method->step;
+    if (!(for_vjp ? map.no_vjp : map.no_jvp).empty()) {
+      refuse("the step lacks the derivative the bound is made of");
+      return false;
+    }
+    norms_ = measure_norms(*s_.method, point());
+    c_.rho = norms_.rho;
+    c_.power = norms_.power;
+    c_.norm_B = norms_.norm_B;
+    c_.probability = norms_.probability;
+    c_.products = norms_.products;
+    return true;
+  }
+
+  Certificate& refuse(std::string reason) {
+    c_.basis = Certificate::Basis::refused;
+    c_.bound = std::numeric_limits<double>::infinity();
+    c_.reason = std::move(reason);
+    return c_;
+  }
+
+  Parameters zero() const {
+    Parameters p;
+    for (const Input& i : s_.method->step->parameters) p.emplace_back(static_cast<std::size_t>(i.shape.size()));
+    return p;
+  }
+  void vjp_theta(Point& p, ConstVector c, Parameters& out) {
+    p.vjp_theta(c, std::vector<Vector>(out.begin(), out.end()));
+    ++c_.products;
+  }
+  Parameters derivative_vjp(ConstVector v) {
+    Parameters g = zero();
+    s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
+    return g;
+  }
+  void apply_transposed(Point& p, std::vector<double>& w, std::vector<double>& next) {
+    p.vjp_x(w, next);
+    w.swap(next);
+    ++c_.products;
+  }
+  void apply(Point& p, std::vector<double>& w, std::vector<double>& next) {
+    p.jvp_x(w, next);
+    w.swap(next);
+    ++c_.products;
+  }
+
+  // The distance to the solution from where the derivative was taken (the first of K steps is the farthest).
+  double distance_of_step() {
+    std::vector<double> difference(s_.run.x);
+    add(difference, s_.run.previous, -1);
+    return detail::norm(difference);
+  }
+
+  // Superlinear: the derivative at x_k is right up to a second order term, so the change over the last step is the error.
+  Certificate superlinear_vjp(ConstVector v, const Parameters& g) {
+    Parameters here = zero();
+    vjp_theta(s_.here(), v, here);
+    add_to(here, g, -1);
+    observed_change(norm(here));
+    return c_;
+  }
+  void observed_change(double change) {
+    const double step = distance_of_step();
+    c_.distance = step;
+    c_.estimate = change;
+    const double floor = rounding_of_solve() * c_.value;
+    c_.L_J = step > 0 ? change / step : 0;
+    c_.bound = 2 * change + floor;
+    c_.basis = Certificate::Basis::measured;
+    c_.reason = "a superlinear method: the change of the derivative over the last step, twice, and rounding";
+  }
+  // How exactly the factorisation solves: relative error of one solve, measured where the equation allows it.
+  double rounding_of_solve() {
+    const double least = 32 * epsilon * std::sqrt(static_cast<double>(n_));
+    if (!s_.method->equation || !s_.method->step->preconditions || !s_.method->equation->no_jvp.empty()) return least;
+    std::vector<double> u(n_, 1 / std::sqrt(static_cast<double>(n_))), r(n_), b = u;
+    Point& factored = s_.here();
+    factored.precondition(false, u);
+    s_.equation().jvp_x(u, r);
+    ++c_.products;
+    for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
+    factored.precondition(false, r);
+    const double size = detail::norm(u);
+    return std::max(least, size > 0 ? 4 * detail::norm(r) / size : 0);
+  }
+
+  Certificate unrolled_vjp(ConstVector v, const Parameters& g) {
+    // What one more step at x_k would make of it: Bᵀv + Jᵀ Aᵀv.
+    Point& p = s_.here();
+    std::vector<double> w(v.begin(), v.end()), next(n_);
+    Parameters again = zero();
+    vjp_theta(p, w, again);
+    apply_transposed(p, w, next);
+    add_to(again, derivative_vjp(w));
+    add_to(again, g, -1);
+    c_.estimate = norm(again) * norms_.inverse;
+    return refuse("unrolled derivatives come with an estimate only");
+  }
+
+  // The terms that come from not being at the solution, and rounding. `direction` is what A and B are applied to, `size_u` a
+  // bound of ‖(I - A)⁻ᵀ v‖ (or of ‖J v‖).
+  void finish(double neumann, ConstVector direction, double size_u, bool transposed, std::span<const Array> theta) {
+    if (!std::isfinite(norms_.inverse)) {
+      refuse(norms_.reason);
+      return;
+    }
+    const Map& map = *s_.method->step;
+    const double step = distance_of_step();
+    const bool exact_point = step == 0;
+    // K steps begin farther away.
+    double extra = 0;
+    if (const auto* k = std::get_if<KStep>(&s_.estimator.kind()); k != nullptr && s_.run.trajectory.kept() > 1) {
+      Trajectory& way = s_.run.trajectory;
+      std::vector<double> difference(s_.run.previous);
+      add(difference, way.state(way.steps() - way.kept()), -1);
+      extra = detail::norm(difference);
+    }
+    bool observed = false;
+    const auto constant = [&](double given, bool zero_known, double seen) {
+      if (given >= 0) return given;
+      if (zero_known || exact_point) return 0.0;
+      observed = true;
+      return safety * seen;
+    };
+    double seen_a = 0, seen_j = 0;
+    if (!exact_point && !(map.affine && map.constant_b)) observe(direction, size_u, transposed, theta, step, seen_a, seen_j);
+    c_.L_A = constant(s_.method->known.L_A, map.affine, seen_a);
+    c_.L_J = constant(s_.method->known.L_J, map.constant_b, seen_j);
+    double d = norms_.inverse * step;
+    if (norms_.inverse * c_.L_A * d >= 0.5) {
+      refuse(fmt::format("the last step, {:.1e}, is too long for how fast the derivatives change", step));
+      return;
+    }
+    const double inverse = norms_.inverse / (1 - norms_.inverse * c_.L_A * d);
+    d = inverse * step + extra;
+    c_.distance = inverse * step;
+    const double size_v = transposed ? detail::norm(direction) : 1;
+    const double from_b = transposed ? c_.L_J * d * inverse * size_v : c_.L_J * d * inverse * theta_norm(theta);
+    const double from_a = (transposed ? norms_.norm_B : 1) * c_.L_A * d * inverse * size_u;
+    const double floor =
+        32 * epsilon * std::sqrt(static_cast<double>(n_)) * inverse * (transposed ? norms_.norm_B * size_u : size_u);
+    c_.bound = neumann + from_b + from_a + floor;
+    c_.basis = norms_.proven && !observed ? Certificate::Basis::proven : Certificate::Basis::measured;
+    c_.reason = c_.basis == Certificate::Basis::proven ? "all constants are given, zero or computed exactly"
+                : observed                             ? "Lipschitz constants were observed along the last step"
+                                                       : "norms were bounded by Dixon's inequality";
+    if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
+  }
+
+  static double theta_norm(std::span<const Array> theta) {
+    double sum = 0;
+    for (const Array& a : theta) {
+      std::vector<double> flat(static_cast<std::size_t>(a.size()));
+      flatten({&a, 1}, flat);
+      sum += dot(flat, flat);
+    }
+    return std::sqrt(sum);
+  }
+
+  // How A and B change between x_{k-1} and x_k, on the direction at hand.
+  void observe(ConstVector direction, double size_u, bool transposed, std::span<const Array> theta, double step,
+               double& seen_a, double& seen_j) {
+    Point &before = s_.last(), &after = s_.here();
+    const double size = detail::norm(direction);
+    std::vector<double> a(n_), b(n_);
+    if (size > 0) {
+      transposed ? before.vjp_x(direction, a) : before.jvp_x(direction, a);
+      transposed ? after.vjp_x(direction, b) : after.jvp_x(direction, b);
+      c_.products += 2;
+      add(b, a, -1);
+      seen_a = (detail::norm(b) + 8 * epsilon * detail::norm(a)) / (step * size);
+    }
+    if (transposed && size > 0) {
+      Parameters p = zero(), q = zero();
+      vjp_theta(before, direction, p);
+      vjp_theta(after, direction, q);
+      add_to(q, p, -1);
+      seen_j = (norm(q) + 8 * epsilon * norm(p)) / (step * size);
+    } else if (!transposed) {
+      before.jvp_theta(theta, a);
+      after.jvp_theta(theta, b);
+      c_.products += 2;
+      add(b, a, -1);
+      const double size_theta = theta_norm(theta);
+      if (size_theta > 0) seen_j = (detail::norm(b) + 8 * epsilon * detail::norm(a)) / (step * size_theta);
+    }
+    (void)size_u;
+  }
+
+  SolutionState& s_;
+  std::size_t n_;
+  Norms norms_;
+  Certificate c_;
+};
+
+}  // namespace
+
+Certificate certify_vjp(SolutionState& s, ConstVector c) { return Certifier(s).vjp(c); }
+Certificate certify_jvp(SolutionState& s, std::span<const Array> v) { return Certifier(s).jvp(v); }
+
+}  // namespace detail
+
+namespace {
+const char* basis_name(Certificate::Basis basis) {
+  switch (basis) {
+    case Certificate::Basis::proven: return "proven";
+    case Certificate::Basis::measured: return "measured";
+    case Certificate::Basis::refused: break;
+  }
+  return "refused";
+}
+std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{:.17g}", x) : "null"; }
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Certificate& c) {
+  if (c.basis == Certificate::Basis::refused)
+    fmt::print(out, "no bound: {}; estimated error {:.1e}", c.reason, c.estimate);
+  else
+    fmt::print(out, "error <= {:.1e} ({}{}); estimated {:.1e}, derivative {:.3e}", c.bound, basis_name(c.basis),
+               c.probability < 1 ? fmt::format(", with probability 1 - {:.0e}", 1 - c.probability) : "", c.estimate,
+               c.value);
+  return out;
+}
+
+std::string Certificate::json() const {
+  std::string escaped;
+  for (const char ch : reason) {
+    if (ch == '"' || ch == '\\') escaped += '\\';
+    escaped += ch;
+  }
+  return fmt::format(
+      R"({{"basis": "{}", "bound": {}, "estimate": {}, "value": {}, "rho": {}, "power": {}, "distance": {}, "L_A": {}, "L_J": {}, "norm_B": {}, "probability": {}, "products": {}, "reason": "{}"}})",
+      basis_name(basis), json_number(bound), json_number(estimate), json_number(value), json_number(rho), power,
+      json_number(distance), json_number(L_A), json_number(L_J), json_number(norm_B), json_number(probability), products,
+      escaped);
+}
+
+}  // namespace onestep

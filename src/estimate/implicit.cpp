@@ -1,0 +1,139 @@
+// Implicit differentiation: G_xᵀ u = c and θ̄ = -G_θᵀ u, or G_x ẋ = -G_θ v, on the simplest equation there is. Without an
+// equation of its own a step has x - F(x, θ) = 0.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "estimate/linear.h"
+#include "estimate/state.h"
+#include "onestep/plan.h"
+
+namespace onestep::detail {
+namespace {
+
+constexpr std::size_t dense_up_to = 200;
+
+class ImplicitDifferentiator final : public Differentiator {
+ public:
+  explicit ImplicitDifferentiator(Implicit how) : how_(std::move(how)) {
+    if (!(how_.tolerance > 0)) throw Error(fmt::format("[Implicit] tolerance = {}: it must be positive", how_.tolerance));
+    if (how_.max_iterations < 1) throw Error(fmt::format("[Implicit] max_iterations = {}", how_.max_iterations));
+  }
+  const char* name() const override { return "implicit"; }
+  void forget() override { dense_ready_ = false; }
+
+  void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
+    const Map& map = on_step(s) ? *s.method->step : *s.method->equation;
+    need_vjp(map, "Implicit", "jvp with Implicit or forward Unrolled");
+    u_.resize(c.size());
+    solve(s, true, c, u_);
+    // θ̄ = Bᵀu for x - F, and -G_θᵀ u for G.
+    if (!on_step(s))
+      for (double& e : u_) e = -e;
+    point(s).vjp_theta(u_, out);
+    ++s.report.products;
+  }
+
+  void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
+    const Map& map = on_step(s) ? *s.method->step : *s.method->equation;
+    need_jvp(map, "Implicit", "vjp with Implicit or reverse Unrolled");
+    u_.resize(out.size());
+    point(s).jvp_theta(v, u_);
+    ++s.report.products;
+    if (!on_step(s))
+      for (double& e : u_) e = -e;
+    solve(s, false, u_, out);
+  }
+
+ private:
+  bool on_step(const SolutionState& s) const { return how_.on_step || !s.method->equation; }
+  Point& point(SolutionState& s) const { return on_step(s) ? s.here() : s.equation(); }
+
+  // The matrix of the system, or its transpose, times v.
+  void product(SolutionState& s, bool transposed, ConstVector v, Vector out) {
+    Point& p = point(s);
+    const bool symmetric = (on_step(s) ? *s.method->step : *s.method->equation).symmetric;
+    const Map& map = on_step(s) ? *s.method->step : *s.method->equation;
+    if (transposed && !(symmetric && !map.no_vjp.empty()))
+      p.vjp_x(v, out);
+    else
+      p.jvp_x(v, out);
+    if (on_step(s))
+      for (std::size_t i = 0; i < v.size(); ++i) out[i] = v[i] - out[i];
+  }
+
+  void solve(SolutionState& s, bool transposed, ConstVector b, Vector x) {
+    const bool has_factor = !on_step(s) && s.method->step->preconditions;
+    const bool dense = how_.how == Implicit::dense ||
+                       (how_.how == Implicit::automatic && !has_factor && !how_.preconditioner && b.size() <= dense_up_to);
+    if (dense) return solve_dense(s, transposed, b, x);
+    LinearSystem system;
+    system.product = [&](ConstVector v, Vector out) { product(s, transposed, v, out); };
+    system.symmetric = (on_step(s) ? *s.method->step : *s.method->equation).symmetric;
+    system.tolerance = how_.tolerance;
+    system.max_iterations = how_.max_iterations;
+    if (how_.preconditioner)
+      system.precondition = [&](Vector r) { how_.preconditioner(r, transposed); };
+    else if (has_factor)
+      system.precondition = [&](Vector r) { s.last().precondition(transposed, r); };
+    const LinearResult result = solve_linear(system, b, x);
+    s.report.status = result.status;
+    s.report.residual = result.residual;
+    s.report.products += result.products;
+  }
+
+  // n products make the matrix; it is factored once for all directions.
+  void solve_dense(SolutionState& s, bool transposed, ConstVector b, Vector x) {
+    const std::size_t n = b.size();
+    const auto rows = static_cast<std::int64_t>(n);
+    if (!plan_) {
+      plan_.emplace(trace(
+                        [](Expr m, Expr r, Expr t) {
+                          return std::pair{onestep::solve(lu(m), r), solve_transposed(lu(m), t)};
+                        },
+                        Shape{rows, rows}, Shape{rows}, Shape{rows}),
+                    PlanOptions{.levels = {1, 3, 4}, .loop = 1, .branches = 3});
+      workspace_.emplace(plan_->workspace());
+    }
+    if (!dense_ready_) {
+      std::vector<double> unit(n), column(n);
+      matrix_.assign(n * n, 0);
+      const Map& map = on_step(s) ? *s.method->step : *s.method->equation;
+      const bool by_rows = !map.no_jvp.empty();
+      for (std::size_t j = 0; j < n; ++j) {
+        unit[j] = 1;
+        product(s, by_rows, unit, column);
+        unit[j] = 0;
+        for (std::size_t i = 0; i < n; ++i) matrix_[by_rows ? j * n + i : i * n + j] = column[i];
+      }
+      s.report.products += static_cast<int>(n);
+    }
+    const Array inputs[] = {Array::view(MatrixView{matrix_.data(), rows, rows, rows, 1}), Array::view(b), Array::view(b)};
+    const Vector outputs[] = {transposed ? Vector() : x, transposed ? x : Vector()};
+    if (n > 0) plan_->run(*workspace_, inputs, outputs, dense_ready_ ? 3 : 1, transposed ? 4 : 3);
+    dense_ready_ = true;
+    // What came out, checked with the operator itself.
+    residual_.resize(n);
+    product(s, transposed, x, residual_);
+    for (std::size_t i = 0; i < n; ++i) residual_[i] -= b[i];
+    const double size = norm(b);
+    s.report.residual = size > 0 ? norm(residual_) / size : 0;
+    ++s.report.products;
+    const bool failed = workspace_->failed() || !(s.report.residual < 1);
+    s.report.status = failed                                ? Status::singular
+                      : s.report.residual <= how_.tolerance ? Status::converged
+                                                            : Status::rounding_reached;
+  }
+
+  Implicit how_;
+  std::vector<double> u_, matrix_, residual_;
+  std::optional<Plan> plan_;
+  std::optional<Workspace> workspace_;
+  bool dense_ready_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Differentiator> make(const Implicit& how) { return std::make_unique<ImplicitDifferentiator>(how); }
+
+}  // namespace onestep::detail

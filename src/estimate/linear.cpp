@@ -1,0 +1,140 @@
+// Conjugate gradients and GMRES. Both are restarted from the true residual until it is small enough: what is reported was
+// computed, not updated along the way.
+#include "estimate/linear.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace onestep::detail {
+namespace {
+
+constexpr std::size_t restart = 60;
+constexpr double good_enough_for_rounding = 1e-6;
+
+// Both return x with M x ≈ r to `target`, from zero. CG stops early where the matrix turns out not to be positive definite.
+int conjugate_gradients(const LinearSystem& system, ConstVector b, double target, int most, Vector x) {
+  const std::size_t n = b.size();
+  std::vector<double> r(b.begin(), b.end()), z(n), p(n), mp(n);
+  std::ranges::fill(x, 0.0);
+  double rz = 0;
+  int products = 0;
+  while (products < most && norm(r) > target) {
+    z = r;
+    if (system.precondition) system.precondition(z);
+    const double next = dot(r, z);
+    if (!std::isfinite(next) || next == 0) break;
+    const double beta = products == 0 ? 0 : next / rz;
+    rz = next;
+    for (std::size_t i = 0; i < n; ++i) p[i] = z[i] + beta * p[i];
+    system.product(p, mp);
+    ++products;
+    const double curvature = dot(p, mp);
+    if (!std::isfinite(curvature) || curvature == 0) break;
+    const double alpha = rz / curvature;
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] += alpha * p[i];
+      r[i] -= alpha * mp[i];
+    }
+  }
+  return products;
+}
+
+int gmres(const LinearSystem& system, ConstVector b, double target, int most, Vector x) {
+  const std::size_t n = b.size();
+  const std::size_t steps = std::min({restart, n, static_cast<std::size_t>(most)});
+  std::vector<std::vector<double>> v{{b.begin(), b.end()}}, h;
+  const double beta = norm(v[0]);
+  std::ranges::fill(x, 0.0);
+  if (beta == 0) return 0;
+  for (double& e : v[0]) e /= beta;
+  std::vector<double> g{beta}, cosine, sine, z(n);
+  int products = 0;
+  for (std::size_t k = 0; k < steps && std::fabs(g[k]) > target; ++k) {
+    z = v[k];
+    if (system.precondition) system.precondition(z);
+    v.emplace_back(n);
+    system.product(z, v.back());
+    ++products;
+    std::vector<double> column(k + 2);
+    const double before = norm(v.back());
+    for (int twice = 0; twice < 2; ++twice)
+      for (std::size_t i = 0; i <= k; ++i) {
+        const double along = dot(v[i], v.back());
+        column[i] += along;
+        for (std::size_t j = 0; j < n; ++j) v.back()[j] -= along * v[i][j];
+      }
+    column[k + 1] = norm(v.back());
+    const bool exhausted = !(column[k + 1] > 1e-15 * before);
+    if (!exhausted)
+      for (double& e : v.back()) e /= column[k + 1];
+    for (std::size_t i = 0; i < k; ++i) {
+      const double a = column[i], c = column[i + 1];
+      column[i] = cosine[i] * a + sine[i] * c;
+      column[i + 1] = -sine[i] * a + cosine[i] * c;
+    }
+    const double length = std::hypot(column[k], column[k + 1]);
+    if (!(length > 0) || !std::isfinite(length)) break;
+    cosine.push_back(column[k] / length);
+    sine.push_back(column[k + 1] / length);
+    column[k] = length;
+    g.push_back(-sine[k] * g[k]);
+    g[k] *= cosine[k];
+    h.push_back(std::move(column));
+    if (exhausted) break;
+  }
+  std::vector<double> y(h.size());
+  for (std::size_t i = h.size(); i-- > 0;) {
+    y[i] = g[i];
+    for (std::size_t j = i + 1; j < h.size(); ++j) y[i] -= h[j][i] * y[j];
+    y[i] /= h[i][i];
+  }
+  for (std::size_t i = 0; i < h.size(); ++i)
+    for (std::size_t j = 0; j < n; ++j) x[j] += y[i] * v[i][j];
+  if (system.precondition) system.precondition(x);
+  return products;
+}
+
+}  // namespace
+
+LinearResult solve_linear(const LinearSystem& system, ConstVector b, Vector x) {
+  const std::size_t n = b.size();
+  std::ranges::fill(x, 0.0);
+  LinearResult result;
+  const double size = norm(b);
+  if (size == 0 || n == 0) return result;
+  std::vector<double> r(b.begin(), b.end()), dx(n), best(n);
+  double reached = 1;
+  int stalls = 0;
+  result.residual = 1;
+  while (true) {
+    const double target = std::max(system.tolerance * size, 0.1 * std::numeric_limits<double>::epsilon() * size);
+    const int left = system.max_iterations - result.products;
+    if (left <= 0) {
+      result.status = Status::iteration_limit;
+      break;
+    }
+    result.products +=
+        system.symmetric ? conjugate_gradients(system, r, target, left, dx) : gmres(system, r, target, left, dx);
+    for (std::size_t i = 0; i < n; ++i) x[i] += dx[i];
+    system.product(x, r);
+    ++result.products;
+    for (std::size_t i = 0; i < n; ++i) r[i] = b[i] - r[i];
+    reached = norm(r) / size;
+    if (std::isfinite(reached) && reached < result.residual) {
+      stalls = reached > 0.5 * result.residual ? stalls + 1 : 0;
+      result.residual = reached;
+      std::ranges::copy(x, best.begin());
+    } else {
+      stalls = 3;
+    }
+    if (result.residual <= system.tolerance) break;
+    if (stalls >= 3) {
+      result.status = result.residual <= good_enough_for_rounding ? Status::rounding_reached : Status::singular;
+      break;
+    }
+  }
+  std::ranges::copy(best, x.begin());
+  return result;
+}
+
+}  // namespace onestep::detail

@@ -1,0 +1,145 @@
+// A solve as a node of a traced function. With OneStep or KStep, and a step that can be traced, it is Algorithm 3 of the
+// paper: the solve itself has no derivative, and the steps behind it are ordinary nodes, so that derivatives of any order
+// are taken through them (K Newton steps give those up to order 2^K - 1). Otherwise the node's jvp and vjp are the
+// estimator's.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "estimate/state.h"
+#include "solve/traced_map.h"
+
+namespace onestep::detail {
+namespace {
+
+/// The arrays of a call, as the solver wants them.
+std::vector<Array> arrays(std::span<const std::span<const double>> values, const std::vector<Shape>& shapes) {
+  std::vector<Array> result;
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    result.emplace_back(shapes[i], std::vector<double>(values[i].begin(), values[i].end()));
+  return result;
+}
+
+class SolveNode final : public Foreign {
+ public:
+  SolveNode(Recipe recipe, Parts x0, std::vector<Shape> theta, Estimator estimator)
+      : solver_(std::make_shared<const Recipe>(std::move(recipe))),
+        x0_(std::move(x0)),
+        shapes_(std::move(theta)),
+        estimator_(std::move(estimator)) {}
+
+  std::string name() const override { return "solve"; }
+  Shape shape(std::span<const Shape>) const override {
+    std::vector<Shape> parts;
+    for (const Array& a : x0_) parts.push_back(a.shape());
+    return {static_cast<std::int64_t>(flat_size(parts))};
+  }
+  bool has_jvp() const override { return true; }
+  bool has_vjp() const override { return true; }
+
+  void apply(std::span<const std::span<const double>> arguments, std::span<double> result) const override {
+    const Lease lease = solved(arguments);
+    const Run& run = lease.entry->solution->internals().run;
+    if (is_solution(run.status))
+      std::ranges::copy(run.x, result.begin());
+    else
+      std::ranges::fill(result, std::numeric_limits<double>::quiet_NaN());
+  }
+  void jvp(std::span<const std::span<const double>> arguments, std::span<const std::span<const double>> tangents,
+           std::span<double> result) const override {
+    const Lease lease = solved(arguments);
+    if (!is_solution(lease.entry->solution->status()))
+      return std::ranges::fill(result, std::numeric_limits<double>::quiet_NaN()), void();
+    lease.entry->solution->jvp_into(arrays(tangents, shapes_), result);
+  }
+  void vjp(std::span<const std::span<const double>> arguments, std::span<const double> cotangent, std::size_t which,
+           std::span<double> result) const override {
+    const Lease lease = solved(arguments);
+    Entry& entry = *lease.entry;
+    if (!is_solution(entry.solution->status()))
+      return std::ranges::fill(result, std::numeric_limits<double>::quiet_NaN()), void();
+    if (!entry.vjp_of || !std::ranges::equal(*entry.vjp_of, cotangent)) {
+      entry.vjp_of.emplace(cotangent.begin(), cotangent.end());
+      entry.vjp.clear();
+      for (const Shape& s : shapes_) entry.vjp.emplace_back(static_cast<std::size_t>(s.size()));
+      SolutionState& state = entry.solution->internals();
+      state.differentiator->vjp(state, cotangent, std::vector<Vector>(entry.vjp.begin(), entry.vjp.end()));
+    }
+    std::ranges::copy(entry.vjp[which], result.begin());
+  }
+
+ private:
+  // A solve that may be used again: value and derivatives at the same θ come one after the other.
+  struct Entry {
+    std::vector<std::vector<double>> theta;
+    std::optional<Solution> solution;
+    std::optional<std::vector<double>> vjp_of;
+    std::vector<std::vector<double>> vjp;
+    bool busy = false;
+  };
+  struct Lease {
+    const SolveNode* node;
+    std::shared_ptr<Entry> entry;
+    Lease(const SolveNode* its_node, std::shared_ptr<Entry> its_entry) : node(its_node), entry(std::move(its_entry)) {}
+    Lease(Lease&& other) noexcept : node(other.node), entry(std::move(other.entry)) {}
+    ~Lease() {
+      if (!entry) return;
+      const std::lock_guard lock(node->mutex_);
+      entry->busy = false;
+    }
+  };
+
+  Lease solved(std::span<const std::span<const double>> arguments) const {
+    const auto same = [&](const Entry& e) {
+      return e.solution &&
+             std::ranges::equal(e.theta, arguments, [](const auto& a, const auto& b) { return std::ranges::equal(a, b); });
+    };
+    std::shared_ptr<Entry> entry;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& e : entries_)
+        if (!e->busy && (!entry || same(*e))) entry = e;
+      if (!entry) entries_.push_back(entry = std::make_shared<Entry>());
+      entry->busy = true;
+    }
+    Lease lease(this, entry);
+    if (same(*entry)) return lease;
+    entry->theta.clear();
+    for (const auto& a : arguments) entry->theta.emplace_back(a.begin(), a.end());
+    entry->vjp_of.reset();
+    entry->solution = onestep::solve(solver_, x0_, Parts(arrays(arguments, shapes_)), estimator_);
+    return lease;
+  }
+
+  Solver solver_;
+  Parts x0_;
+  std::vector<Shape> shapes_;
+  Estimator estimator_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<Entry>> entries_;
+};
+
+}  // namespace
+
+Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
+  if (!recipe.x0) throw Error("[solve] a solver inside a traced function needs a start: fit.from(x0)(theta)");
+  std::vector<Shape> shapes, state;
+  for (const Expr& t : theta) shapes.push_back(t.shape());
+  for (const Array& a : *recipe.x0) state.push_back(a.shape());
+  const Estimator estimator = recipe.estimator ? *recipe.estimator : Estimator(OneStep{});
+  const auto* k = std::get_if<KStep>(&estimator.kind());
+  const bool by_steps = recipe.undamped && (k != nullptr || std::holds_alternative<OneStep>(estimator.kind()));
+  auto node = std::make_shared<SolveNode>(recipe, *recipe.x0, shapes, estimator);
+  if (!by_steps) {
+    const Expr x = call(std::move(node), theta);
+    return state.size() == 1 ? reshape(x, state[0]) : x;
+  }
+  std::vector<Expr> constant;
+  for (const Expr& t : theta) constant.push_back(stop_gradient(t));
+  Expr x = stop_gradient(call(std::move(node), constant));
+  for (int i = 0; i < (k != nullptr ? k->K : 1); ++i) x = recipe.undamped(state, x, theta);
+  return state.size() == 1 ? reshape(x, state[0]) : x;
+}
+
+}  // namespace onestep::detail

@@ -1,0 +1,344 @@
+// Solutions: solving, and asking for derivatives.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "estimate/certify.h"
+#include "estimate/state.h"
+
+namespace onestep {
+namespace detail {
+
+void fill(Vector v, double value) { std::ranges::fill(v, value); }
+void add(Vector to, ConstVector what, double factor) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
+}
+
+void need_jvp(const Map& map, const char* estimator, const char* instead) {
+  if (!map.no_jvp.empty())
+    throw Error(fmt::format("[{}] jvp is missing ({}); this needs it, {} would do without", estimator, map.no_jvp, instead));
+}
+void need_vjp(const Map& map, const char* estimator, const char* instead) {
+  if (!map.no_vjp.empty())
+    throw Error(fmt::format("[{}] vjp is missing ({}); this needs it, {} would do without", estimator, map.no_vjp, instead));
+}
+
+void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
+  theta.assign(its_theta.begin(), its_theta.end());
+  last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = false;
+  differentiator->forget();
+  run.start.resize(method->step->size());
+  run.x.resize(run.start.size());
+  run.previous.resize(run.start.size());
+  if (method->start) {
+    const auto start = method->start->point(false);
+    start->bind(theta);
+    fill(run.x, 0);
+    start->apply(run.x, {}, run.start);
+  } else {
+    flatten(x0, run.start);
+  }
+  const int bad_theta = first_not_finite(theta);
+  if (bad_theta >= 0 || !all_finite(run.start)) {
+    run.x = run.previous = run.start;
+    run.status = Status::not_finite;
+    run.statistics = {};
+    const std::string name = bad_theta >= 0 ? method->step->parameters[static_cast<std::size_t>(bad_theta)].name : "x0";
+    run.about = fmt::format("in {}", name);
+    return;
+  }
+  loop->solve(theta, options, run);
+}
+
+Point& SolutionState::last() {
+  Point& p = loop->last();
+  if (!last_ready_) {
+    scratch_.resize(size());
+    p.control(run.controls, scratch_);
+    last_ready_ = true;
+  }
+  return p;
+}
+
+Point& SolutionState::here() {
+  if (!here_) here_ = method->step->point(true);
+  if (!here_ready_) {
+    scratch_.resize(size());
+    here_->bind(theta);
+    here_->apply(run.x, run.controls, scratch_);
+    here_ready_ = true;
+  }
+  return *here_;
+}
+
+Point& SolutionState::equation() {
+  if (!equation_) equation_ = method->equation->point(true);
+  if (!equation_ready_) {
+    scratch_.resize(size());
+    equation_->bind(theta);
+    equation_->apply(run.x, {}, scratch_);
+    equation_ready_ = true;
+  }
+  return *equation_;
+}
+
+Point& SolutionState::walker() {
+  if (!walker_) walker_ = method->step->point(true);
+  if (!walker_ready_) walker_->bind(theta);
+  walker_ready_ = true;
+  return *walker_;
+}
+
+void SolutionState::add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out) {
+  if (parts_.empty()) {
+    for (const Vector o : out) parts_.emplace_back(o.size());
+    part_spans_.assign(parts_.begin(), parts_.end());
+  }
+  p.vjp_theta(c, part_spans_);
+  for (std::size_t i = 0; i < out.size(); ++i) add(out[i], parts_[i]);
+}
+
+}  // namespace detail
+
+namespace {
+
+using detail::ConstVector;
+using detail::SolutionState;
+using detail::Vector;
+
+std::unique_ptr<detail::Differentiator> differentiator_of(const Estimator& estimator) {
+  return std::visit([](const auto& kind) { return detail::make(kind); }, estimator.kind());
+}
+
+Solution make_solution(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator) {
+  const detail::Recipe& recipe = solver.recipe();
+  auto state = std::make_shared<SolutionState>();
+  const std::vector<Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
+  state->method = recipe.method(x_parts, thetas);
+  state->options = recipe.options;
+  state->estimator = estimator;
+  state->differentiator = differentiator_of(estimator);
+  state->loop = state->method->loop(true);
+  state->differentiator->prepare(*state);
+  return Solution(std::move(state));
+}
+
+void solve_again(SolutionState& state, const Parts& x0, const Parts& theta) {
+  const detail::Map& step = *state.method->step;
+  const std::span<const Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
+  detail::check_shapes("solve", "part of the start", x_parts, step.state);
+  if (thetas.size() != step.parameters.size())
+    throw Error(fmt::format("[solve] {} parameters given, the step has {}", thetas.size(), step.parameters.size()));
+  for (std::size_t i = 0; i < thetas.size(); ++i)
+    if (thetas[i].shape() != step.parameters[i].shape)
+      throw Error(fmt::format("[solve] {} has shape {}, the step was traced for {}", step.parameters[i].name,
+                              to_string(thetas[i].shape()), to_string(step.parameters[i].shape)));
+  state.solve(x_parts, thetas);
+}
+
+void require_solution(const SolutionState& state, const char* what) {
+  if (!is_solution(state.run.status) && !state.allow_unconverged)
+    throw Error(
+        fmt::format("[{}] the solve ended with status {} ({}); call even_if_unconverged() first if its derivative is "
+                    "wanted all the same",
+                    what, to_string(state.run.status), state.run.about));
+}
+
+// Cotangents of the parts as one vector; those left out are zero.
+std::vector<double> flat_cotangent(const char* who, const SolutionState& state, const Parts& c) {
+  const std::vector<Shape>& parts = state.method->step->state;
+  if (c.size() > parts.size())
+    throw Error(fmt::format("[{}] {} cotangents for a state of {} parts", who, c.size(), parts.size()));
+  std::vector<double> flat(state.size());
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    if (c[i].shape() != parts[i])
+      throw Error(fmt::format("[{}] the cotangent of part {} has shape {}, the part {}", who, i, to_string(c[i].shape()),
+                              to_string(parts[i])));
+    const auto count = static_cast<std::size_t>(parts[i].size());
+    detail::flatten({&c[i], 1}, Vector(flat).subspan(at, count));
+    at += count;
+  }
+  return flat;
+}
+
+std::vector<Array> checked_tangents(const char* who, const SolutionState& state, const Parts& v) {
+  const std::vector<Input>& parameters = state.method->step->parameters;
+  if (v.size() != parameters.size())
+    throw Error(fmt::format("[{}] {} tangents for {} parameters", who, v.size(), parameters.size()));
+  for (std::size_t i = 0; i < v.size(); ++i)
+    if (v[i].shape() != parameters[i].shape)
+      throw Error(fmt::format("[{}] the tangent of {} has shape {}, the parameter {}", who, parameters[i].name,
+                              to_string(v[i].shape()), to_string(parameters[i].shape)));
+  return {v.begin(), v.end()};
+}
+
+std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters) {
+  std::vector<std::vector<double>> memory;
+  for (const Input& p : parameters) memory.emplace_back(static_cast<std::size_t>(p.shape.size()));
+  return memory;
+}
+
+void run_vjp(SolutionState& state, ConstVector c, std::span<const Vector> out) {
+  require_solution(state, "vjp");
+  state.report = {};
+  state.report.method = state.differentiator->name();
+  state.differentiator->vjp(state, c, out);
+}
+void run_jvp(SolutionState& state, std::span<const Array> v, Vector out) {
+  require_solution(state, "jvp");
+  state.report = {};
+  state.report.method = state.differentiator->name();
+  state.differentiator->jvp(state, v, out);
+}
+
+}  // namespace
+
+Solver Solver::with(const Estimator& estimator) const {
+  detail::Recipe copy = *recipe_;
+  copy.estimator = std::make_shared<const Estimator>(estimator);
+  return Solver(std::make_shared<const detail::Recipe>(std::move(copy)));
+}
+
+Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator) {
+  Solution solution = make_solution(solver, x0, theta, estimator);
+  solve_again(solution.internals(), x0, theta);
+  return solution;
+}
+
+Solution solve(const Solver& solver, const Parts& theta, const Estimator& estimator) {
+  const detail::Recipe& recipe = solver.recipe();
+  if (recipe.x0) return solve(solver, *recipe.x0, theta, estimator);
+  if (!recipe.start.call) throw Error("[solve] no start: give one in the call, or to the solver with from(x0)");
+  // The shape of x₀(θ) is found by tracing it.
+  std::vector<Input> inputs;
+  for (const Array& t : theta) inputs.push_back(t.shape());
+  const Function start(inputs, recipe.start.call);
+  std::vector<Array> x0;
+  for (const Expr& e : start.outputs()) x0.push_back(zeros(e.shape()));
+  return solve(solver, Parts(std::move(x0)), theta, estimator);
+}
+
+Array Solution::x(std::size_t part) const { return state()[part]; }
+Parts Solution::state() const { return detail::unflatten(state_->run.x, state_->method->step->state); }
+Status Solution::status() const { return state_->run.status; }
+std::string Solution::message() const {
+  const std::string& about = state_->run.about;
+  return about.empty() ? explain(status()) : fmt::format("{} [{}]", explain(status()), about);
+}
+const Statistics& Solution::statistics() const { return state_->run.statistics; }
+const DerivativeReport& Solution::report() const { return state_->report; }
+const Solution& Solution::even_if_unconverged() const {
+  state_->allow_unconverged = true;
+  return *this;
+}
+
+Parts Solution::vjp(const Parts& c) const {
+  const std::vector<double> flat = flat_cotangent("vjp", *state_, c);
+  const std::vector<Input>& parameters = state_->method->step->parameters;
+  std::vector<std::vector<double>> memory = memory_for(parameters);
+  run_vjp(*state_, flat, std::vector<Vector>(memory.begin(), memory.end()));
+  std::vector<Array> result;
+  for (std::size_t i = 0; i < memory.size(); ++i) result.emplace_back(parameters[i].shape, std::move(memory[i]));
+  return result;
+}
+
+Parts Solution::jvp(const Parts& v) const {
+  std::vector<double> out(state_->size());
+  run_jvp(*state_, checked_tangents("jvp", *state_, v), out);
+  return detail::unflatten(out, state_->method->step->state);
+}
+
+void Solution::vjp_into(std::span<const std::span<const double>> c, std::span<const std::span<double>> out) const {
+  const detail::Map& step = *state_->method->step;
+  std::vector<double>& flat = state_->cotangent;
+  flat.resize(state_->size());
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    if (i >= step.state.size() || static_cast<std::int64_t>(c[i].size()) != step.state[i].size())
+      throw Error(
+          fmt::format("[vjp_into] cotangent {} has {} entries, which no part of the state has there", i, c[i].size()));
+    std::ranges::copy(c[i], flat.begin() + static_cast<std::ptrdiff_t>(at));
+    at += c[i].size();
+  }
+  std::fill(flat.begin() + static_cast<std::ptrdiff_t>(at), flat.end(), 0.0);
+  if (out.size() != step.parameters.size())
+    throw Error(fmt::format("[vjp_into] memory for {} parameters, there are {}", out.size(), step.parameters.size()));
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (static_cast<std::int64_t>(out[i].size()) != step.parameters[i].shape.size())
+      throw Error(fmt::format("[vjp_into] memory for {} entries, {} has {}", out[i].size(), step.parameters[i].name,
+                              step.parameters[i].shape.size()));
+  run_vjp(*state_, flat, out);
+}
+
+void Solution::jvp_into(std::span<const Array> v, std::span<double> out) const {
+  if (out.size() != state_->size())
+    throw Error(fmt::format("[jvp_into] memory for {} entries, the state has {}", out.size(), state_->size()));
+  run_jvp(*state_, v, out);
+}
+
+Parts Solution::jacobian() const {
+  const std::vector<Input>& parameters = state_->method->step->parameters;
+  const std::size_t n = state_->size();
+  std::size_t m = 0;
+  for (const Input& p : parameters) m += static_cast<std::size_t>(p.shape.size());
+  std::vector<std::vector<double>> matrices;
+  for (const Input& p : parameters) matrices.emplace_back(n * static_cast<std::size_t>(p.shape.size()));
+  const detail::Map& step = *state_->method->step;
+  const bool by_rows = step.no_vjp.empty() && (n <= m || !step.no_jvp.empty());
+  if (by_rows) {
+    std::vector<double> c(n);
+    std::vector<Vector> rows(parameters.size());
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t p = 0; p < rows.size(); ++p) {
+        const std::size_t width = matrices[p].size() / std::max<std::size_t>(n, 1);
+        rows[p] = Vector(matrices[p]).subspan(i * width, width);
+      }
+      c[i] = 1;
+      run_vjp(*state_, c, rows);
+      c[i] = 0;
+    }
+  } else {
+    std::vector<std::vector<double>> entries = memory_for(parameters);
+    std::vector<Array> v;
+    for (std::size_t p = 0; p < entries.size(); ++p) {
+      const Shape& s = parameters[p].shape;
+      v.push_back(s.rank() == 2   ? Array::view(MatrixView{entries[p].data(), s[0], s[1], s[1], 1})
+                  : s.rank() == 1 ? Array::view(entries[p])
+                                  : Array(0.0));
+    }
+    std::vector<double> column(n);
+    for (std::size_t p = 0; p < entries.size(); ++p)
+      for (std::size_t j = 0; j < entries[p].size(); ++j) {
+        entries[p][j] = 1;
+        if (parameters[p].shape.rank() == 0) v[p] = Array(1.0);
+        run_jvp(*state_, v, column);
+        entries[p][j] = 0;
+        if (parameters[p].shape.rank() == 0) v[p] = Array(0.0);
+        for (std::size_t i = 0; i < n; ++i) matrices[p][i * entries[p].size() + j] = column[i];
+      }
+  }
+  std::vector<Array> result;
+  for (std::size_t p = 0; p < matrices.size(); ++p)
+    result.emplace_back(Shape{static_cast<std::int64_t>(n), parameters[p].shape.size()}, std::move(matrices[p]));
+  return result;
+}
+
+Certificate Solution::certificate(const Parts& c) const {
+  const std::vector<double> flat = flat_cotangent("certificate", *state_, c);
+  return detail::certify_vjp(*state_, flat);
+}
+Certificate Solution::certificate_jvp(const Parts& v) const {
+  return detail::certify_jvp(*state_, checked_tangents("certificate_jvp", *state_, v));
+}
+
+Prepared::Prepared(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator)
+    : solution_(make_solution(solver, x0, theta, estimator)) {}
+
+const Solution& Prepared::solve(const Parts& x0, const Parts& theta) {
+  solve_again(solution_.internals(), x0, theta);
+  return solution_;
+}
+
+}  // namespace onestep

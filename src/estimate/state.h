@@ -1,0 +1,71 @@
+// What a Solution consists of, and what an estimator is to it.
+#pragma once
+
+#include "onestep/estimate.h"
+#include "solve/method.h"
+
+namespace onestep::detail {
+
+struct SolutionState;
+
+/// How a solution is differentiated. One for each solution: it may keep what several derivatives share.
+class Differentiator {
+ public:
+  virtual ~Differentiator() = default;
+  virtual const char* name() const = 0;
+  /// Before a solve: what of its way is to be kept. `loop_derivatives` says whether the loop's own point is needed.
+  virtual void prepare(SolutionState&) {}
+  /// A new solve has ended: forget what was kept of the last one.
+  virtual void forget() {}
+  virtual void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) = 0;
+  virtual void jvp(SolutionState& s, std::span<const Array> v, Vector out) = 0;
+};
+
+std::unique_ptr<Differentiator> make(const OneStep&);
+std::unique_ptr<Differentiator> make(const KStep&);
+std::unique_ptr<Differentiator> make(const Implicit&);
+std::unique_ptr<Differentiator> make(const Unrolled&);
+std::unique_ptr<Differentiator> make(const Auto&);
+
+struct SolutionState {
+  std::shared_ptr<const Method> method;
+  std::unique_ptr<Loop> loop;
+  SolveOptions options;
+  Estimator estimator = OneStep{};
+  std::unique_ptr<Differentiator> differentiator;
+  std::vector<Array> theta;
+  Run run;
+  DerivativeReport report;
+  bool allow_unconverged = false;
+  std::vector<double> cotangent;  ///< memory for vjp_into
+
+  std::size_t size() const { return run.x.size(); }
+  void solve(std::span<const Array> x0, std::span<const Array> its_theta);
+
+  /// The step at x_{k-1}, as the last iteration left it, undamped.
+  Point& last();
+  /// The step at x_k; and the equation there, where the method has one.
+  Point& here();
+  Point& equation();
+  /// A point of the step for going over other states.
+  Point& walker();
+
+  /// Sum of Bᵀc over what is wanted, with memory for one more of them.
+  void add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out);
+
+ private:
+  std::unique_ptr<Point> here_, equation_, walker_;
+  bool last_ready_ = false, here_ready_ = false, equation_ready_ = false, walker_ready_ = false;
+  std::vector<double> scratch_;
+  std::vector<std::vector<double>> parts_;
+  std::vector<Vector> part_spans_;
+};
+
+/// Throws Error unless the map has the derivative; names the estimators that would do with the other.
+void need_jvp(const Map& map, const char* estimator, const char* instead);
+void need_vjp(const Map& map, const char* estimator, const char* instead);
+
+void fill(Vector v, double value);
+void add(Vector to, ConstVector what, double factor = 1);
+
+}  // namespace onestep::detail

@@ -1,0 +1,145 @@
+// Unrolling: the derivative of the iterates actually made, with their lengths, shifts and step sizes as they were.
+#include <algorithm>
+
+#include "estimate/revolve.h"
+#include "estimate/state.h"
+
+namespace onestep::detail {
+namespace {
+
+class UnrolledDifferentiator final : public Differentiator {
+ public:
+  explicit UnrolledDifferentiator(const Unrolled& how) : how_(how) {}
+  const char* name() const override { return "unrolled"; }
+
+  void prepare(SolutionState& s) override {
+    snapshots_ = std::max<std::size_t>(1, how_.memory / std::max<std::size_t>(1, s.method->step->size() * sizeof(double)));
+    s.run.trajectory.keep_first(snapshots_ * s.method->step->size());
+  }
+
+  void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
+    for (const Vector o : out) fill(o, 0);
+    if (how_.mode == Unrolled::forward) return vjp_by_forward(s, c, out);
+    need_vjp(*s.method->step, "Unrolled", "jvp with forward Unrolled");
+    w_.assign(c.begin(), c.end());
+    next_.resize(w_.size());
+    Trajectory& way = s.run.trajectory;
+    if (way.kept() == way.steps()) {
+      for (int i = way.steps() - 1; i >= 0; --i) back(s, i, way.state(i), out);
+    } else {
+      way.release();
+      std::ranges::copy(s.run.start, way.state(0).begin());
+      const std::size_t most = std::min<std::size_t>(snapshots_, static_cast<std::size_t>(way.steps()));
+      reverse(s, 0, way.steps(), static_cast<int>(most), 0, out);
+    }
+    if (s.method->start) s.add_vjp_theta(start_point(s), w_, out);
+  }
+
+  void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
+    if (how_.mode == Unrolled::reverse) return jvp_by_reverse(s, v, out);
+    need_jvp(*s.method->step, "Unrolled", "vjp with reverse Unrolled");
+    fill(out, 0);
+    if (s.method->start) start_point(s).jvp_theta(v, out);
+    w_.resize(out.size());
+    next_.resize(out.size());
+    state_.assign(s.run.start.begin(), s.run.start.end());
+    Trajectory& way = s.run.trajectory;
+    Point& p = s.walker();
+    for (int i = 0; i < way.steps(); ++i) {
+      p.apply(way.keeps(i) ? ConstVector(way.state(i)) : ConstVector(state_), way.controls(i), next_);
+      state_.swap(next_);
+      p.jvp_x(out, w_);
+      p.jvp_theta(v, out);
+      add(out, w_);
+    }
+    s.report.steps += way.steps();
+    s.report.products += 2 * way.steps();
+  }
+
+ private:
+  // One step backwards: θ̄ += Bᵢᵀ w, w ← Aᵢᵀ w.
+  void back(SolutionState& s, int step, ConstVector x, std::span<const Vector> out) {
+    Point& p = s.walker();
+    p.apply(x, s.run.trajectory.controls(step), next_);
+    s.add_vjp_theta(p, w_, out);
+    p.vjp_x(w_, next_);
+    w_.swap(next_);
+    ++s.report.steps;
+    s.report.products += 2;
+  }
+
+  // Steps [first, last) backwards; the state of `first` is in `slot`, slots behind it are free.
+  void reverse(SolutionState& s, int first, int last, int snapshots, int slot, std::span<const Vector> out) {
+    Trajectory& way = s.run.trajectory;
+    while (last - first > 1) {
+      const int middle = snapshots > 1 ? first + static_cast<int>(best_advance(last - first, snapshots)) : last - 1;
+      state_.assign(way.state(slot).begin(), way.state(slot).end());
+      for (int i = first; i < middle; ++i) {
+        s.walker().apply(state_, way.controls(i), next_);
+        state_.swap(next_);
+        ++s.report.steps;
+      }
+      if (snapshots > 1) {
+        std::ranges::copy(state_, way.state(slot + 1).begin());
+        reverse(s, middle, last, snapshots - 1, slot + 1, out);
+      } else {
+        back(s, middle, state_, out);
+      }
+      last = middle;
+    }
+    back(s, first, way.state(slot), out);
+  }
+
+  // The other direction by as many derivatives as there are entries on that side: for steps that have only one of them.
+  void vjp_by_forward(SolutionState& s, ConstVector c, std::span<const Vector> out) {
+    const std::vector<Input>& parameters = s.method->step->parameters;
+    std::vector<Array> v;
+    for (const Input& p : parameters) v.push_back(zeros(p.shape));
+    std::vector<double> dx(s.size());
+    for (std::size_t p = 0; p < out.size(); ++p) {
+      for (std::size_t j = 0; j < out[p].size(); ++j) {
+        std::vector<double> unit(out[p].size());
+        unit[j] = 1;
+        v[p] = Array(parameters[p].shape, std::move(unit));
+        jvp(s, v, dx);
+        out[p][j] = dot(c, dx);
+      }
+      v[p] = zeros(parameters[p].shape);
+    }
+  }
+  void jvp_by_reverse(SolutionState& s, std::span<const Array> v, Vector out) {
+    std::vector<std::vector<double>> memory, tangents;
+    for (const Array& a : v) {
+      memory.emplace_back(static_cast<std::size_t>(a.size()));
+      tangents.emplace_back(static_cast<std::size_t>(a.size()));
+      flatten({&a, 1}, tangents.back());
+    }
+    const std::vector<Vector> spans(memory.begin(), memory.end());
+    std::vector<double> c(s.size());
+    for (std::size_t i = 0; i < c.size(); ++i) {
+      c[i] = 1;
+      vjp(s, c, spans);
+      c[i] = 0;
+      out[i] = 0;
+      for (std::size_t p = 0; p < v.size(); ++p) out[i] += dot(memory[p], tangents[p]);
+    }
+  }
+
+  Point& start_point(SolutionState& s) {
+    if (!start_) start_ = s.method->start->point(true);
+    next_.resize(s.size());
+    start_->bind(s.theta);
+    start_->apply(s.run.start, {}, next_);
+    return *start_;
+  }
+  Unrolled how_;
+  std::size_t snapshots_ = 1;
+  std::unique_ptr<Point> start_;
+  std::vector<double> w_, next_, state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Differentiator> make(const Unrolled& how) { return std::make_unique<UnrolledDifferentiator>(how); }
+
+}  // namespace onestep::detail

@@ -1,0 +1,193 @@
+// Gradient descent: x - α∇f(x), with α given, measured, or found by backtracking, and with or without momentum.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "onestep/diff.h"
+#include "solve/lanczos.h"
+#include "solve/loops.h"
+#include "solve/traced_map.h"
+
+namespace onestep::detail {
+namespace {
+
+constexpr int lanczos_steps = 80;
+
+class DescentMethod final : public Method {
+ public:
+  std::unique_ptr<Loop> loop(bool derivatives) const override;
+
+  GradientStep size;
+  std::shared_ptr<const Map> gradient;  // ∇f of the first part alone
+  std::optional<Plan> objective;        // for backtracking
+};
+
+/// α is decided once, from the eigenvalues of the Hessian at the start.
+class ConstantDescent final : public FixedPointLoop {
+ public:
+  ConstantDescent(const DescentMethod& method, bool derivatives)
+      : FixedPointLoop(*method.step, derivatives, {method.size.alpha}), method_(method) {
+    if (measures()) gradient_ = method.gradient->point(true);
+  }
+  void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
+    if (method_.size.kind != GradientStep::Kind::fixed) controls_[0] = step_size(theta, run);
+    FixedPointLoop::solve(theta, options, run);
+    run.statistics.evaluations += measured_;
+  }
+
+ private:
+  bool measures() const {
+    const GradientStep& s = method_.size;
+    return (s.kind == GradientStep::Kind::inverse_smoothness && s.L == 0) ||
+           (s.kind == GradientStep::Kind::optimal && (s.L == 0 || s.mu == 0));
+  }
+  double step_size(std::span<const Array> theta, const Run& run) {
+    double mu = method_.size.mu, L = method_.size.L;
+    measured_ = 0;
+    if (measures()) {
+      const std::size_t n = method_.gradient->size();
+      std::vector<double> g(n);
+      gradient_->bind(theta);
+      gradient_->apply(ConstVector(run.start).first(n), {}, g);
+      const Extremes e = lanczos(n, lanczos_steps, [&](ConstVector v, Vector out) { gradient_->jvp_x(v, out); });
+      measured_ = e.products;
+      if (L == 0) L = e.largest;
+      if (mu == 0) mu = std::max(e.smallest, 0.0);
+    }
+    // A function without curvature at the start gives no scale; the loop then says that it diverges.
+    if (!(L > 0)) return 1;
+    return method_.size.kind == GradientStep::Kind::optimal ? 2 / (mu + L) : 1 / L;
+  }
+
+  const DescentMethod& method_;
+  std::unique_ptr<Point> gradient_;
+  int measured_ = 0;
+};
+
+/// α is halved until f decreases enough (Armijo), and doubled after each success.
+class BacktrackingDescent final : public Loop {
+ public:
+  BacktrackingDescent(const DescentMethod& method, bool derivatives)
+      : first_(method.size.alpha),
+        point_(method.step->point(derivatives)),
+        objective_(*method.objective, method.step->size(), method.step->parameters),
+        difference_(method.step->size()) {}
+
+  void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
+    Monitor monitor(options, run);
+    point_->bind(theta);
+    objective_.bind(theta);
+    run.x = run.start;
+    double alpha[1] = {first_};
+    for (;;) {
+      run.previous = run.x;
+      point_->apply(run.previous, alpha, run.x);
+      run.statistics.evaluations += 2;
+      const double value = point_->extra(0)[0], slope = point_->extra(1)[0];
+      if (!std::isfinite(value)) return monitor.end(Status::not_finite, "the objective at an iterate");
+      double reached = objective_(run.x);
+      while (!(reached <= value - 0.5 * alpha[0] * slope + 16 * std::numeric_limits<double>::epsilon() * std::fabs(value))) {
+        alpha[0] /= 2;
+        if (alpha[0] < 1e-100) {
+          run.x = run.previous;
+          return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
+        }
+        point_->control(alpha, run.x);
+        reached = objective_(run.x);
+        ++run.statistics.evaluations;
+        ++run.statistics.backtracks;
+      }
+      run.trajectory.record(run.previous, alpha);
+      run.controls.assign(alpha, alpha + 1);
+      std::ranges::transform(run.x, run.previous, difference_.begin(), std::minus<>());
+      if (monitor.ends(norm(difference_), norm(run.x), reached, alpha[0])) return;
+      alpha[0] *= 2;
+    }
+  }
+  Point& last() override { return *point_; }
+
+ private:
+  double first_;
+  std::unique_ptr<Point> point_;
+  Trial objective_;
+  std::vector<double> difference_;
+};
+
+std::unique_ptr<Loop> DescentMethod::loop(bool derivatives) const {
+  if (size.kind == GradientStep::Kind::backtracking) return std::make_unique<BacktrackingDescent>(*this, derivatives);
+  return std::make_unique<ConstantDescent>(*this, derivatives);
+}
+
+void check(const GradientDescent& method) {
+  const GradientStep& s = method.step;
+  const bool needs_alpha = s.kind == GradientStep::Kind::fixed || s.kind == GradientStep::Kind::backtracking;
+  if (needs_alpha && !(s.alpha > 0 && std::isfinite(s.alpha)))
+    throw Error(fmt::format("[gradient_descent] the step is {}; it must be positive", s.alpha));
+  if (!(s.mu >= 0 && s.L >= 0 && (s.L == 0 || s.mu <= s.L)))
+    throw Error(fmt::format("[gradient_descent] mu = {} and L = {}: 0 <= mu <= L is needed (0: measured)", s.mu, s.L));
+  const Momentum& m = method.momentum;
+  if (m.kind != Momentum::Kind::none && !(m.beta >= 0 && m.beta < 1))
+    throw Error(fmt::format("[gradient_descent] momentum {} is not in [0, 1)", m.beta));
+  if (m.kind != Momentum::Kind::none && s.kind == GradientStep::Kind::backtracking)
+    throw Error("[gradient_descent] backtracking has no momentum here; give a fixed or a measured step");
+}
+
+}  // namespace
+
+Solver make_gradient_descent(Body objective, const GradientDescent& how, SolveOptions options) {
+  detail::check(options);
+  check(how);
+  Recipe recipe;
+  recipe.options = std::move(options);
+  recipe.make = [objective, how](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+    auto method = std::make_shared<DescentMethod>();
+    method->size = how.step;
+    const bool has_momentum = how.momentum.kind != Momentum::Kind::none;
+    // With momentum the state is x and what x was before, part by part.
+    if (has_momentum &&
+        (state.size() % 2 != 0 || !std::equal(state.begin(), state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2),
+                                              state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2))))
+      throw Error("[gradient_descent] with momentum the start has each part twice: {x0, x0}");
+    const std::vector<Shape> x_parts(
+        state.begin(), has_momentum ? state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2) : state.end());
+    const auto f = [&](const Expr& x, std::span<const Expr> theta) {
+      return call_objective("gradient_descent", objective, x, x_parts, theta);
+    };
+    const auto n = static_cast<std::int64_t>(flat_size(x_parts));
+    const bool backtracks = how.step.kind == GradientStep::Kind::backtracking;
+    method->step = std::make_shared<TracedMap>(
+        state, parameters, std::vector<Control>{backtracks ? Control::within_step : Control::per_solve},
+        [&](const Expr& s, std::span<const Expr> theta, std::span<const Expr> controls) {
+          const Expr alpha = reshape(controls[0], {});
+          if (!has_momentum) {
+            const Expr value = f(s, theta), g = grad(value, s);
+            return TracedStep{
+                s - alpha * g, backtracks ? std::vector<Expr>{value, sum(square(g))} : std::vector<Expr>{}, {}};
+          }
+          const Expr x = slice(s, 0, n), before = slice(s, n, 2 * n), inertia = how.momentum.beta * (x - before);
+          const Expr at = how.momentum.kind == Momentum::Kind::nesterov ? x + inertia : x;
+          const Expr next = x + inertia - alpha * grad(f(at, theta), at);
+          return TracedStep{concat({next, x}), {}, {}};
+        },
+        !has_momentum);
+    method->gradient = std::make_shared<TracedMap>(
+        x_parts, parameters, std::vector<Control>{},
+        [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
+          return TracedStep{grad(f(x, theta), x), {}, {}};
+        },
+        true);
+    if (!has_momentum) method->equation = method->gradient;
+    if (backtracks) method->objective.emplace(plan_trial(method->step->size(), parameters, f));
+    if (how.step.L > 0 && how.step.mu > 0 && !has_momentum) {
+      const double alpha = how.step.kind == GradientStep::Kind::fixed     ? how.step.alpha
+                           : how.step.kind == GradientStep::Kind::optimal ? 2 / (how.step.mu + how.step.L)
+                                                                          : 1 / how.step.L;
+      if (!backtracks) method->known.rho = std::max(std::fabs(1 - alpha * how.step.mu), std::fabs(1 - alpha * how.step.L));
+    }
+    return method;
+  };
+  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+}
+
+}  // namespace onestep::detail

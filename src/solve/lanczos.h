@@ -1,0 +1,18 @@
+// Lanczos' method: the extreme eigenvalues of a symmetric operator given by its products.
+#pragma once
+
+#include <functional>
+
+#include "solve/map.h"
+
+namespace onestep::detail {
+
+struct Extremes {
+  double smallest = 0, largest = 0;
+  int products = 0;
+};
+/// From a fixed random start, with full reorthogonalisation, in at most `steps` products (exact when that is n). The inner
+/// approximations: `largest` is not above the true one, `smallest` not below it, up to rounding.
+Extremes lanczos(std::size_t n, int steps, const std::function<void(ConstVector v, Vector out)>& product);
+
+}  // namespace onestep::detail

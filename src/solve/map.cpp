@@ -1,0 +1,87 @@
+// What maps have in common: parts of a state as one vector, and small vector arithmetic.
+#include "solve/map.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace onestep::detail {
+
+void Point::precondition(bool, Vector) { throw Error("[precondition] this step keeps no factorisation"); }
+
+std::size_t Map::size() const { return flat_size(state); }
+
+std::size_t flat_size(std::span<const Shape> parts) {
+  std::size_t total = 0;
+  for (const Shape& s : parts) total += static_cast<std::size_t>(s.size());
+  return total;
+}
+
+void flatten(std::span<const Array> parts, Vector flat) {
+  double* to = flat.data();
+  for (const Array& p : parts) {
+    if (p.is_contiguous()) {
+      to = std::copy_n(p.data(), p.size(), to);
+    } else {
+      for (std::int64_t i = 0; i < p.shape()[0]; ++i)
+        for (std::int64_t j = 0; j < p.shape()[1]; ++j) *to++ = p.data()[i * p.row_stride() + j * p.column_stride()];
+    }
+  }
+}
+
+std::vector<Array> unflatten(ConstVector flat, std::span<const Shape> parts) {
+  std::vector<Array> result;
+  for (const Shape& s : parts) {
+    const auto count = static_cast<std::size_t>(s.size());
+    result.emplace_back(s, std::vector<double>(flat.begin(), flat.begin() + static_cast<std::ptrdiff_t>(count)));
+    flat = flat.subspan(count);
+  }
+  return result;
+}
+
+void check_shapes(const char* who, const char* what, std::span<const Array> given, std::span<const Shape> wanted) {
+  if (given.size() != wanted.size())
+    throw Error(fmt::format("[{}] {} {} given, the step has {}", who, given.size(), what, wanted.size()));
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (given[i].shape() != wanted[i])
+      throw Error(fmt::format("[{}] {} {} has shape {}, the step was traced for {}", who, what, i,
+                              to_string(given[i].shape()), to_string(wanted[i])));
+}
+
+double dot(ConstVector a, ConstVector b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// Scaled only where squares would leave the range.
+double norm(ConstVector v) {
+  const double square = dot(v, v);
+  if (square > 1e-280 && square < 1e300) return std::sqrt(square);
+  double largest = 0;
+  for (const double e : v) {
+    if (std::isnan(e)) return e;
+    largest = std::max(largest, std::fabs(e));
+  }
+  if (largest == 0 || std::isinf(largest)) return largest;
+  double sum = 0;
+  for (const double e : v) sum += (e / largest) * (e / largest);
+  return largest * std::sqrt(sum);
+}
+
+bool all_finite(ConstVector v) {
+  return std::ranges::all_of(v, [](double e) { return std::isfinite(e); });
+}
+
+int first_not_finite(std::span<const Array> arrays) {
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const Array& a = arrays[i];
+    for (std::int64_t r = 0; r < a.shape()[0]; ++r)
+      for (std::int64_t c = 0; c < a.shape()[1]; ++c)
+        if (!std::isfinite(a.data()[r * a.row_stride() + c * a.column_stride()])) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+}  // namespace onestep::detail

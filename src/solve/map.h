@@ -1,0 +1,83 @@
+// The contract in which solvers, estimators and the certificate meet: a map F(x, θ) with its derivatives at a point. The
+// state is one flat vector (its parts lie one behind the other), parameters are arrays. A step is a map; so is the residual
+// of the equation it solves, and a start that depends on θ.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "onestep/function.h"
+
+namespace onestep::detail {
+
+using Vector = std::span<double>;
+using ConstVector = std::span<const double>;
+
+/// A place where a map is evaluated, with the memory for it: one for each thread. Keeps what the derivatives there need (a
+/// factorisation above all), so that they cost no second evaluation.
+class Point {
+ public:
+  virtual ~Point() = default;
+  /// The parameters from now on. They are looked at, not copied: they must stay unchanged.
+  virtual void bind(std::span<const Array> theta) = 0;
+  /// y = F(x, θ). `controls` are what the solver decided for this step (its length, a shift); they are not differentiated.
+  /// False when a factorisation failed: y is then NaN.
+  virtual bool apply(ConstVector x, ConstVector controls, Vector y) = 0;
+  /// The same with other controls at the point of the last apply; what does not depend on them is kept.
+  virtual bool control(ConstVector controls, Vector y) = 0;
+
+  // At the point of the last apply, A = ∂F/∂x and B = ∂F/∂θ. None allocates.
+  virtual void jvp_x(ConstVector dx, Vector out) = 0;                      ///< A dx
+  virtual void vjp_x(ConstVector c, Vector out) = 0;                       ///< Aᵀ c
+  virtual void jvp_theta(std::span<const Array> dtheta, Vector out) = 0;   ///< B dθ
+  virtual void vjp_theta(ConstVector c, std::span<const Vector> out) = 0;  ///< Bᵀ c, one for each parameter
+
+  /// r = M⁻¹ r, or M⁻ᵀ r, where M is the matrix the last apply factored (Map::preconditions says whether there is one).
+  virtual void precondition(bool transposed, Vector r);
+  /// What a solver asked to know beside F(x, θ), such as the value of the objective; as it ordered them.
+  virtual ConstVector extra(std::size_t) const { return {}; }
+  /// Where the last apply was; empty before the first.
+  virtual ConstVector where() const = 0;
+  /// Factorisations so far.
+  virtual int factorisations() const { return 0; }
+};
+
+/// Multiply-adds of one call of each kind.
+struct Costs {
+  double apply = 0, jvp_x = 0, vjp_x = 0, jvp_theta = 0, vjp_theta = 0, precondition = 0;
+};
+
+class Map {
+ public:
+  virtual ~Map() = default;
+  virtual std::unique_ptr<Point> point(bool derivatives) const = 0;
+
+  std::vector<Shape> state;  ///< of the parts
+  std::vector<Input> parameters;
+  std::string no_jvp, no_vjp;  ///< why there is none; empty: there is
+  bool preconditions = false;
+  bool symmetric = false;   ///< A = Aᵀ
+  bool affine = false;      ///< A does not depend on x
+  bool constant_b = false;  ///< B does not depend on x
+  Costs costs;
+
+  std::size_t size() const;  ///< of the flat state
+};
+
+/// The sum of the sizes, checked.
+std::size_t flat_size(std::span<const Shape> parts);
+/// Entries of all parts, one behind the other.
+void flatten(std::span<const Array> parts, Vector flat);
+std::vector<Array> unflatten(ConstVector flat, std::span<const Shape> parts);
+/// Throws Error, naming `who` and `what`, unless the arrays have these shapes.
+void check_shapes(const char* who, const char* what, std::span<const Array> given, std::span<const Shape> wanted);
+
+double norm(ConstVector v);
+double dot(ConstVector a, ConstVector b);
+bool all_finite(ConstVector v);
+/// The index of the first array with a NaN or an infinity, or -1.
+int first_not_finite(std::span<const Array> arrays);
+
+}  // namespace onestep::detail

@@ -1,0 +1,148 @@
+// What a solver is to the estimators: the step it repeats, the equation it solves, and a loop that runs. And what a loop
+// hands back, with as much of its way as an estimator asked for.
+#pragma once
+
+#include <mutex>
+#include <optional>
+
+#include "onestep/plan.h"
+#include "onestep/solver.h"
+#include "solve/map.h"
+
+namespace onestep::detail {
+
+/// The states a solve went through, as far as they are wanted: the last few, or the first ones within a budget.
+class Trajectory {
+ public:
+  /// The last `count` states; none by default.
+  void keep_last(std::size_t count);
+  /// The first states that fit in so many doubles, and the controls of all steps.
+  void keep_first(std::size_t entries);
+  void clear(std::size_t n);
+  /// A step from x, with these controls, is being made.
+  void record(ConstVector x, ConstVector controls);
+
+  int steps() const { return steps_; }
+  int kept() const { return kept_; }
+  bool keeps(int step) const;
+  Vector state(int step);
+  ConstVector controls(int step) const;
+  /// Gives the memory of the states back.
+  void release();
+
+ private:
+  Vector place(std::size_t index);
+  std::size_t last_ = 0, first_entries_ = 0, n_ = 0, control_count_ = 0;
+  int steps_ = 0, kept_ = 0;
+  std::vector<std::vector<double>> chunks_;
+  std::vector<double> controls_;
+};
+
+/// What a solver hands back.
+struct Run {
+  Status status = Status::iteration_limit;
+  std::string about;  ///< what the status is about, where there is more to say
+  Statistics statistics;
+  std::vector<double> start, previous, x;  ///< x_0, x_{k-1}, x_k
+  double last_step = 0;                    ///< ‖x_k - x_{k-1}‖
+  std::vector<double> controls;            ///< with which the last step is differentiated: undamped
+  Trajectory trajectory;
+};
+
+/// One thread's memory for solving.
+class Loop {
+ public:
+  virtual ~Loop() = default;
+  /// From run.start; everything else in `run` is written. Does not throw for numerical reasons.
+  virtual void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) = 0;
+  /// Where the last step was made, with what it computed. The map differentiated is Method::step.
+  virtual Point& last() = 0;
+};
+
+/// A solver prepared for the shapes of its state and parameters.
+class Method {
+ public:
+  virtual ~Method() = default;
+  virtual std::unique_ptr<Loop> loop(bool derivatives) const = 0;
+
+  std::shared_ptr<const Map> step;      ///< F
+  std::shared_ptr<const Map> equation;  ///< G, where G = 0 is simpler than x - F = 0; else none
+  std::shared_ptr<const Map> start;     ///< x₀(θ), where it depends on θ; else none
+  bool superlinear = false;             ///< ∂F/∂x is zero at the solution
+  Constants known;
+};
+
+/// A solver before the shapes are known, and those it has been prepared for.
+struct Recipe {
+  using Make = std::function<std::shared_ptr<Method>(const std::vector<Shape>& state, const std::vector<Input>& parameters)>;
+  Make make;
+  SolveOptions options;
+  std::optional<Parts> x0;
+  Body start, equation;
+  Constants known;
+  std::shared_ptr<const Estimator> estimator;
+  /// The undamped step in expressions of the flat state and the parameters, where it can be traced; else none.
+  std::function<Expr(const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta)> undamped;
+
+  /// The prepared method; made once for each combination of shapes.
+  std::shared_ptr<const Method> method(std::span<const Array> x0, std::span<const Array> theta) const;
+  Recipe changed() const;  ///< a copy with a cache of its own
+
+  struct Cache {
+    std::mutex mutex;
+    std::vector<std::pair<std::vector<Shape>, std::shared_ptr<const Method>>> methods;
+  };
+  std::shared_ptr<Cache> cache = std::make_shared<Cache>();
+};
+
+/// Calls a user's lambda with the parts of the flat state and the parameters. Throws Error, naming `who`, when their number
+/// is not what it takes.
+std::vector<Expr> call_body(const char* who, const Body& body, const Expr& x, std::span<const Shape> parts,
+                            std::span<const Expr> theta);
+/// The same for an objective: one number.
+Expr call_objective(const char* who, const Body& body, const Expr& x, std::span<const Shape> parts,
+                    std::span<const Expr> theta);
+
+/// Throws Error for options out of range.
+void check(const SolveOptions& options);
+
+/// The stopping tests, the callback, the log and the clock: the same for all loops.
+class Monitor {
+ public:
+  Monitor(const SolveOptions& options, Run& run);
+  /// Whether a step as long as this, from an x as large as that, is within the tolerance.
+  bool is_small(double step, double size) const { return step <= options_.tolerance * scale(step, size); }
+  /// After each step. True when the loop is to end, with run.status set.
+  bool ends(double step, double size, double value, double length);
+  /// Ends for a reason of the solver's own.
+  void end(Status status, std::string about = {});
+
+ private:
+  double scale(double step, double size) const;
+  double seconds() const;
+  const SolveOptions& options_;
+  Run& run_;
+  double begin_, largest_ = 0, first_size_, best_ = std::numeric_limits<double>::infinity();
+  int stalls_ = 0;
+};
+
+/// The value of a function of x and θ at trial points: what line searches ask for.
+class Trial {
+ public:
+  /// `plan` computes one number from x and the parameters, with x at level 2 and the parameters at level 1.
+  Trial(const Plan& plan, std::size_t n, const std::vector<Input>& parameters);
+  void bind(std::span<const Array> theta);
+  double operator()(ConstVector x);
+
+ private:
+  const Plan& plan_;
+  Workspace workspace_;
+  std::vector<double> x_;
+  std::vector<Array> inputs_;
+  int changed_ = 1;
+};
+/// The plan of a Trial.
+Plan plan_trial(std::size_t n, const std::vector<Input>& parameters,
+                const std::function<Expr(const Expr& x, std::span<const Expr> theta)>& value);
+
+}  // namespace onestep::detail

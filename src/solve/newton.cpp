@@ -1,0 +1,251 @@
+// Newton's method for minimisers and for roots: full steps x - H⁻¹g wherever they are good enough, shorter ones by Armijo's
+// rule where they are not, and a shifted H where it is not positive definite.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "onestep/diff.h"
+#include "solve/method.h"
+#include "solve/traced_map.h"
+
+namespace onestep::detail {
+namespace {
+
+constexpr double sufficient_decrease = 1e-4;
+constexpr double shortest_step = 0x1p-40;
+// A decrease that rounding of f hides is taken as one.
+constexpr double rounding_slack = 16 * std::numeric_limits<double>::epsilon();
+
+class NewtonMethod final : public Method {
+ public:
+  std::unique_ptr<Loop> loop(bool derivatives) const override;
+
+  std::optional<Plan> merit;          // f, or ‖G‖²/2
+  std::optional<Plan> hessian_scale;  // the largest entry of H; none for roots, which are not shifted
+};
+
+class NewtonLoop final : public Loop {
+ public:
+  NewtonLoop(const NewtonMethod& method, bool derivatives)
+      : method_(method),
+        point_(method.step->point(derivatives)),
+        merit_(*method.merit, method.step->size(), method.step->parameters),
+        full_(method.step->size()),
+        direction_(method.step->size()),
+        trial_(method.step->size()) {
+    if (method.hessian_scale) scale_.emplace(*method.hessian_scale, method.step->size(), method.step->parameters);
+  }
+
+  void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
+    Monitor monitor(options, run);
+    point_->bind(theta);
+    merit_.bind(theta);
+    if (scale_) scale_->bind(theta);
+    const int factorisations = point_->factorisations();
+    run.controls.assign({1, 0});  // the full step, whatever the line search took
+    run.x = run.start;
+    run.previous = run.start;
+    run_ = &run;
+    iterate(monitor, options);
+    run.statistics.factorisations = point_->factorisations() - factorisations;
+  }
+
+  // The last step was made at x_{k-1}; where the loop ended for another reason, that has to be gone back to.
+  Point& last() override {
+    if (!std::ranges::equal(point_->where(), run_->previous)) point_->apply(run_->previous, run_->controls, full_);
+    return *point_;
+  }
+
+ private:
+  void iterate(Monitor& monitor, const SolveOptions& options) {
+    Run& run = *run_;
+    switch (evaluate(run.x)) {
+      case Found::no_value: return monitor.end(Status::not_finite, "the objective has no finite value at the start");
+      case Found::no_step: return monitor.end(Status::singular, why_no_step());
+      case Found::step: break;
+    }
+    for (;;) {
+      // At x: value, slope and the full step d = H⁻¹g.
+      const double value = point_->extra(0)[0], slope = point_->extra(1)[0];
+      controls_ = {1, shift_};
+      std::ranges::copy(run.x, run.previous.begin());
+      std::ranges::transform(run.x, full_, direction_.begin(), std::minus<>());
+      const double full_step = norm(direction_);
+      if (monitor.is_small(full_step, norm(full_))) {
+        run.trajectory.record(run.previous, controls_);
+        std::ranges::copy(full_, run.x.begin());
+        monitor.ends(full_step, norm(run.x), value, 1);
+        if (controls_[1] > 0)
+          monitor.end(Status::singular,
+                      fmt::format("at the solution the matrix needs {:.1e} on its diagonal", controls_[1]));
+        return;
+      }
+      // Most often the full step is good, and the next iteration needs all there is at its end.
+      std::ranges::copy(full_, trial_.begin());
+      const bool is_last = run.statistics.iterations + 1 >= options.max_iterations;
+      Found found = Found::no_value;
+      double& length = controls_[0];
+      double reached = 0;
+      if (is_last) {
+        reached = merit(trial_);
+      } else {
+        found = evaluate(trial_);
+        reached = point_->extra(0)[0];
+      }
+      const auto enough = [&] {
+        return reached <= value - sufficient_decrease * length * slope +
+                              rounding_slack * std::max(std::fabs(value), std::fabs(reached));
+      };
+      const bool full_is_good = enough();
+      while (!enough()) {
+        length /= 2;
+        if (length < shortest_step) {
+          std::ranges::copy(run.previous, run.x.begin());
+          return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
+        }
+        for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - length * direction_[i];
+        reached = merit(trial_);
+        ++run.statistics.backtracks;
+      }
+      run.trajectory.record(run.previous, controls_);
+      std::ranges::copy(trial_, run.x.begin());
+      if (monitor.ends(length * full_step, norm(run.x), reached, length)) return;
+      if (!full_is_good) found = evaluate(run.x);
+      if (found == Found::no_step) return monitor.end(Status::singular, why_no_step());
+      if (found == Found::no_value) return monitor.end(Status::not_finite, "the derivatives at an iterate are not finite");
+    }
+  }
+
+  double merit(ConstVector x) {
+    ++run_->statistics.evaluations;
+    return merit_(x);
+  }
+
+  enum class Found { step, no_step, no_value };
+
+  // Value, slope and full step at x, with as small a shift as makes H positive definite.
+  Found evaluate(ConstVector x) {
+    ++run_->statistics.evaluations;
+    shift_ = 0;
+    std::array<double, 2> controls{1, 0};
+    const bool factored = point_->apply(x, controls, full_);
+    if (!std::isfinite(point_->extra(0)[0])) return Found::no_value;
+    if (factored && all_finite(full_)) return Found::step;
+    const double scale = scale_ ? (*scale_)(x) : std::numeric_limits<double>::quiet_NaN();
+    if (!std::isfinite(scale)) return scale_ ? Found::no_value : Found::no_step;
+    for (double shift = 1e-10; shift < 1e3; shift *= 10) {
+      controls[1] = shift_ = shift * std::max(scale, std::numeric_limits<double>::min());
+      ++run_->statistics.shifts;
+      if (point_->control(controls, full_) && all_finite(full_)) return Found::step;
+    }
+    return Found::no_step;
+  }
+
+  std::string why_no_step() const {
+    return shift_ == 0 ? std::string("the matrix of the step is singular")
+                       : fmt::format("no shift up to {:.1e} makes the matrix positive definite", shift_);
+  }
+
+  const NewtonMethod& method_;
+  std::unique_ptr<Point> point_;
+  Trial merit_;
+  std::optional<Trial> scale_;
+  Run* run_ = nullptr;
+  std::vector<double> full_, direction_, trial_;
+  std::array<double, 2> controls_{1, 0};
+  double shift_ = 0;
+};
+
+std::unique_ptr<Loop> NewtonMethod::loop(bool derivatives) const { return std::make_unique<NewtonLoop>(*this, derivatives); }
+
+// The length of the step enters it last, so that another length needs no other factorisation; the shift enters H.
+const std::vector<Control> newton_controls{Control::within_step, Control::per_step};
+
+Expr number(const Expr& control) { return reshape(control, {}); }
+
+}  // namespace
+
+Solver make_newton(Body objective, SolveOptions options) {
+  check(options);
+  Recipe recipe;
+  recipe.options = std::move(options);
+  const auto f = [objective](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return call_objective("newton", objective, x, state, theta);
+  };
+  const auto step = [f](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta, const Expr& length,
+                        const Expr& shift) {
+    const Expr value = f(state, x, theta), g = grad(value, x);
+    const Factor factor = cholesky(jacobian(g, x) + shift * eye(x.shape()[0]));
+    const Expr d = solve(factor, g);
+    return TracedStep{x - length * d, {value, sum(g * d)}, factor};
+  };
+  recipe.undamped = [step](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return step(state, x, theta, 1.0, 0.0).next;
+  };
+  recipe.make = [f, step](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+    auto method = std::make_shared<NewtonMethod>();
+    method->step = std::make_shared<TracedMap>(
+        state, parameters, newton_controls,
+        [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr> controls) {
+          return step(state, x, theta, number(controls[0]), number(controls[1]));
+        },
+        false);
+    method->equation = std::make_shared<TracedMap>(
+        state, parameters, std::vector<Control>{},
+        [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
+          return TracedStep{grad(f(state, x, theta), x), {}, {}};
+        },
+        true);
+    const std::size_t n = method->step->size();
+    method->merit.emplace(
+        plan_trial(n, parameters, [&](const Expr& x, std::span<const Expr> theta) { return f(state, x, theta); }));
+    method->hessian_scale.emplace(plan_trial(n, parameters, [&](const Expr& x, std::span<const Expr> theta) {
+      return max(abs(hessian(f(state, x, theta), x)));
+    }));
+    method->superlinear = true;
+    return method;
+  };
+  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+}
+
+Solver make_newton_root(Body residual, SolveOptions options) {
+  check(options);
+  Recipe recipe;
+  recipe.options = std::move(options);
+  const auto g = [residual](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return joined("newton_root", call_body("newton_root", residual, x, state, theta), state);
+  };
+  const auto step = [g](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta, const Expr& length,
+                        const Expr& shift) {
+    const Expr value = g(state, x, theta), square_norm = sum(square(value));
+    const Factor factor = lu(jacobian(value, x) + shift * eye(x.shape()[0]));
+    return TracedStep{x - length * solve(factor, value), {0.5 * square_norm, square_norm}, factor};
+  };
+  recipe.undamped = [step](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return step(state, x, theta, 1.0, 0.0).next;
+  };
+  recipe.make = [g, step](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+    auto method = std::make_shared<NewtonMethod>();
+    method->step = std::make_shared<TracedMap>(
+        state, parameters, newton_controls,
+        [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr> controls) {
+          return step(state, x, theta, number(controls[0]), number(controls[1]));
+        },
+        false);
+    method->equation = std::make_shared<TracedMap>(
+        state, parameters, std::vector<Control>{},
+        [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
+          return TracedStep{g(state, x, theta), {}, {}};
+        },
+        false);
+    method->merit.emplace(plan_trial(method->step->size(), parameters, [&](const Expr& x, std::span<const Expr> theta) {
+      return 0.5 * sum(square(g(state, x, theta)));
+    }));
+    method->superlinear = true;
+    return method;
+  };
+  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+}
+
+}  // namespace onestep::detail

@@ -1,0 +1,288 @@
+// The plan of a traced map. Its inputs change at different rates, and the plan keeps what does not change: data and θ (level
+// 1), the iterate (2), the length of the step (3). Level 4 is what only derivatives need of a point; each derivative is a
+// branch above it.
+#include "solve/traced_map.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/graph.h"
+#include "onestep/diff.h"
+
+namespace onestep::detail {
+namespace {
+
+constexpr int theta_level = 1, x_level = 2, step_level = 3, point_level = 4;
+// The branches, in the order of their inputs and results.
+enum Branch : int {
+  vjp_theta_branch = point_level + 1,
+  vjp_x_branch,
+  jvp_theta_branch,
+  jvp_x_branch,
+  solve_branch,
+  solve_transposed_branch
+};
+
+Shape vector_shape(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
+
+}  // namespace
+
+std::vector<Expr> parts_of(const Expr& x, std::span<const Shape> parts) {
+  if (parts.size() == 1) return {reshape(x, parts[0])};
+  std::vector<Expr> result;
+  std::int64_t begin = 0;
+  for (const Shape& s : parts) {
+    result.push_back(reshape(slice(x, begin, begin + s.size()), s));
+    begin += s.size();
+  }
+  return result;
+}
+
+Expr joined(const char* who, std::span<const Expr> parts, std::span<const Shape> shapes) {
+  if (parts.size() != shapes.size())
+    throw Error(fmt::format("[{}] the step returns {} arrays, the state has {} parts", who, parts.size(), shapes.size()));
+  std::vector<Expr> flat;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].shape() != shapes[i])
+      throw Error(fmt::format("[{}] part {} of the state has shape {}, the step returns {}", who, i, to_string(shapes[i]),
+                              to_string(parts[i].shape())));
+    flat.push_back(reshape(parts[i], {shapes[i].size()}));
+  }
+  return flat.size() == 1 ? flat.front() : concat(flat);
+}
+
+TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_parameters, std::vector<Control> controls,
+                     const StepBody& body, bool is_symmetric)
+    : controls_(std::move(controls)) {
+  state = std::move(state_parts);
+  parameters = std::move(its_parameters);
+  symmetric = is_symmetric;
+
+  std::vector<int> levels{x_level};
+  levels.resize(1 + parameters.size(), theta_level);
+  for (const Control c : controls_) levels.push_back(static_cast<int>(c));
+  value_.emplace(trace_value(body), PlanOptions{.levels = levels, .loop = x_level});
+
+  // A derivative that cannot be taken (a foreign function without it) leaves its branch out and says why.
+  const auto why_not = [&](bool with_vjp, bool with_jvp) -> std::string {
+    try {
+      trace_family(body, with_vjp, with_jvp);
+      return "";
+    } catch (const Error& e) { return e.what(); }
+  };
+  no_vjp = why_not(true, false);
+  no_jvp = why_not(false, true);
+  levels.insert(levels.end(), {vjp_theta_branch, vjp_x_branch});
+  levels.resize(levels.size() + parameters.size(), jvp_theta_branch);
+  levels.insert(levels.end(), {jvp_x_branch, solve_branch, solve_transposed_branch});
+  family_.emplace(trace_family(body, no_vjp.empty(), no_jvp.empty()),
+                  PlanOptions{.levels = levels, .loop = x_level, .branches = vjp_theta_branch});
+  const auto cost = [&](int branch) { return family_->flops(branch) - family_->flops(branch + 1); };
+  costs = {.apply = value_->flops(x_level),
+           .jvp_x = cost(jvp_x_branch),
+           .vjp_x = cost(vjp_x_branch),
+           .jvp_theta = cost(jvp_theta_branch),
+           .vjp_theta = cost(vjp_theta_branch),
+           .precondition = cost(solve_branch)};
+}
+
+Function TracedMap::trace_value(const StepBody& body) const {
+  std::vector<Input> inputs{{"x", vector_shape(size())}};
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  inputs.resize(inputs.size() + controls_.size(), Input{"control", {1}});
+  return Function(inputs, [&](std::span<const Expr> in) {
+    const TracedStep step = body(in[0], in.subspan(1, parameters.size()), in.subspan(1 + parameters.size()));
+    std::vector<Expr> results{step.next};
+    results.insert(results.end(), step.extras.begin(), step.extras.end());
+    return results;
+  });
+}
+
+Function TracedMap::trace_family(const StepBody& body, bool with_vjp, bool with_jvp) {
+  const Shape n = vector_shape(size());
+  const std::size_t thetas = parameters.size();
+  std::vector<Input> inputs{{"x", n}};
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  inputs.resize(inputs.size() + controls_.size(), Input{"control", {1}});
+  inputs.insert(inputs.end(), {Input{"c_theta", n}, Input{"c_x", n}});
+  for (const Input& p : parameters) inputs.push_back({"d_" + p.name, p.shape});
+  inputs.insert(inputs.end(), {Input{"d_x", n}, Input{"r", n}, Input{"r_transposed", n}});
+  return Function(inputs, [&](std::span<const Expr> in) {
+    const auto take = [&](std::size_t count) {
+      const std::span<const Expr> mine = in.first(count);
+      in = in.subspan(count);
+      return mine;
+    };
+    const Expr x = take(1)[0];
+    const std::span<const Expr> theta = take(thetas), controls = take(controls_.size()), c_theta = take(1), c_x = take(1),
+                                d_theta = take(thetas), d_x = take(1), r = take(1), r_transposed = take(1);
+    const TracedStep step = body(x, theta, controls);
+    const Expr& y = step.next;
+    std::vector<Expr> results{y};
+    const auto append = [&](std::span<const Expr> more) { results.insert(results.end(), more.begin(), more.end()); };
+    append(step.extras);
+    extras_.clear();
+    for (const Expr& e : step.extras) extras_.push_back(e.shape());
+    const std::size_t first = results.size();
+    if (with_vjp) {
+      append(vjp({&y, 1}, theta, c_theta));
+      results.push_back(vjp(y, x, c_x[0]));
+    }
+    if (with_jvp) {
+      results.push_back(thetas == 0 ? broadcast(0.0, n) : jvp({&y, 1}, theta, d_theta).front());
+      results.push_back(jvp(y, x, d_x[0]));
+    }
+    // Whether A and B are the same everywhere is read off the graph.
+    const Id x_id = x.id();
+    const std::vector<bool> moves = x.graph()->dependents({&x_id, 1}, x.graph()->size() - 1);
+    const auto moves_any = [&](std::size_t begin, std::size_t count) {
+      return std::any_of(results.begin() + static_cast<std::ptrdiff_t>(begin),
+                         results.begin() + static_cast<std::ptrdiff_t>(begin + count),
+                         [&](const Expr& e) { return e.graph() && moves[static_cast<std::size_t>(e.id())]; });
+    };
+    if (with_vjp || with_jvp) {
+      constant_b = !moves_any(first, with_vjp ? thetas : 1);
+      affine = !moves_any(first + (with_vjp ? thetas : 1), 1);
+    }
+    preconditions = step.factor.has_value();
+    if (preconditions) {
+      symmetric_factor_ = !is(step.factor->node(), Op::lu);
+      results.push_back(solve(*step.factor, r[0]));
+      if (!symmetric_factor_) results.push_back(solve_transposed(*step.factor, r_transposed[0]));
+    }
+    return results;
+  });
+}
+
+/// One thread's memory for a traced map.
+class TracedPoint final : public Point {
+ public:
+  TracedPoint(std::shared_ptr<const TracedMap> map, bool derivatives)
+      : map_(std::move(map)),
+        plan_(derivatives ? *map_->family_ : *map_->value_),
+        workspace_(plan_.workspace()),
+        memory_(map_->size() * 6 + map_->controls_.size()) {
+    const std::size_t n = map_->size(), thetas = map_->parameters.size();
+    Vector rest = memory_;
+    const auto add = [&](std::size_t count) {
+      const Vector mine = rest.first(count);
+      rest = rest.subspan(count);
+      inputs_.push_back(Array::view(mine));
+      return mine;
+    };
+    x_ = add(n);
+    for (const Input& p : map_->parameters) inputs_.push_back(zeros(p.shape));
+    for (std::size_t i = 0; i < map_->controls_.size(); ++i) controls_.push_back(add(1));
+    std::size_t result = 1;
+    for (const Shape& s : map_->extras_) extras_.emplace_back(static_cast<std::size_t>(s.size()));
+    result += extras_.size();
+    if (derivatives) {
+      c_theta_ = add(n);
+      c_x_ = add(n);
+      d_theta_ = inputs_.size();
+      inputs_.insert(inputs_.end(), inputs_.begin() + 1, inputs_.begin() + 1 + static_cast<std::ptrdiff_t>(thetas));
+      d_x_ = add(n);
+      r_ = add(n);
+      r_transposed_ = add(n);
+      // In the order in which trace_family makes them.
+      const auto results = [&](bool there, std::size_t count) {
+        const std::size_t at = result;
+        result += there ? count : 0;
+        return at;
+      };
+      vjp_theta_ = results(map_->no_vjp.empty(), thetas);
+      vjp_x_ = results(map_->no_vjp.empty(), 1);
+      jvp_theta_ = results(map_->no_jvp.empty(), 1);
+      jvp_x_ = results(map_->no_jvp.empty(), 1);
+      solve_ = results(map_->preconditions, 1);
+      solve_transposed_ = results(map_->preconditions && !map_->symmetric_factor_, 1);
+    }
+    outputs_.resize(result);
+  }
+
+  void bind(std::span<const Array> theta) override {
+    std::ranges::copy(theta, inputs_.begin() + 1);
+    changed_ = theta_level;
+    applied_ = false;
+  }
+
+  bool apply(ConstVector x, ConstVector controls, Vector y) override {
+    std::ranges::copy(x, x_.begin());
+    changed_ = std::min<int>(changed_, x_level);
+    factorisations_ += map_->preconditions ? 1 : 0;
+    applied_ = true;
+    return run_value(controls, y);
+  }
+
+  bool control(ConstVector controls, Vector y) override {
+    int level = step_level;
+    for (std::size_t i = 0; i < controls.size(); ++i)
+      if (controls_[i][0] != controls[i]) level = std::min(level, static_cast<int>(map_->controls_[i]));
+    changed_ = std::min(changed_, level);
+    if (level < step_level && map_->preconditions) ++factorisations_;
+    return run_value(controls, y);
+  }
+  ConstVector where() const override { return applied_ ? ConstVector(x_) : ConstVector(); }
+
+  void jvp_x(ConstVector dx, Vector out) override {
+    std::ranges::copy(dx, d_x_.begin());
+    run_branch(jvp_x_branch, jvp_x_, {&out, 1});
+  }
+  void vjp_x(ConstVector c, Vector out) override {
+    std::ranges::copy(c, c_x_.begin());
+    run_branch(vjp_x_branch, vjp_x_, {&out, 1});
+  }
+  void jvp_theta(std::span<const Array> dtheta, Vector out) override {
+    std::ranges::copy(dtheta, inputs_.begin() + static_cast<std::ptrdiff_t>(d_theta_));
+    run_branch(jvp_theta_branch, jvp_theta_, {&out, 1});
+  }
+  void vjp_theta(ConstVector c, std::span<const Vector> out) override {
+    std::ranges::copy(c, c_theta_.begin());
+    run_branch(vjp_theta_branch, vjp_theta_, out);
+  }
+  void precondition(bool transposed, Vector r) override {
+    const bool other = transposed && !map_->symmetric_factor_;
+    std::ranges::copy(r, (other ? r_transposed_ : r_).begin());
+    run_branch(other ? solve_transposed_branch : solve_branch, other ? solve_transposed_ : solve_, {&r, 1});
+  }
+  ConstVector extra(std::size_t i) const override { return extras_[i]; }
+  int factorisations() const override { return factorisations_; }
+
+ private:
+  bool run_value(ConstVector controls, Vector y) {
+    for (std::size_t i = 0; i < controls.size(); ++i) controls_[i][0] = controls[i];
+    outputs_[0] = y;
+    for (std::size_t i = 0; i < extras_.size(); ++i) outputs_[1 + i] = extras_[i];
+    plan_.run(workspace_, inputs_, outputs_, changed_, step_level);
+    changed_ = step_level;
+    return !workspace_.failed();
+  }
+
+  void run_branch(int branch, std::size_t first, std::span<const Vector> out) {
+    std::ranges::copy(out, outputs_.begin() + static_cast<std::ptrdiff_t>(first));
+    plan_.run(workspace_, inputs_, outputs_, branch, branch);
+    std::fill_n(outputs_.begin() + static_cast<std::ptrdiff_t>(first), out.size(), Vector{});
+  }
+
+  std::shared_ptr<const TracedMap> map_;
+  const Plan& plan_;
+  Workspace workspace_;
+  std::vector<double> memory_;
+  std::vector<Array> inputs_;
+  std::vector<Vector> outputs_;
+  Vector x_, c_theta_, c_x_, d_x_, r_, r_transposed_;  // the memory of the inputs
+  std::vector<Vector> controls_;
+  std::size_t d_theta_ = 0;  // where inputs begin
+  std::size_t vjp_theta_ = 0, vjp_x_ = 0, jvp_theta_ = 0, jvp_x_ = 0, solve_ = 0, solve_transposed_ = 0;  // and results
+  std::vector<std::vector<double>> extras_;
+  int changed_ = theta_level;
+  bool applied_ = false;
+  int factorisations_ = 0;
+};
+
+std::unique_ptr<Point> TracedMap::point(bool derivatives) const {
+  return std::make_unique<TracedPoint>(shared_from_this(), derivatives);
+}
+
+}  // namespace onestep::detail
