@@ -1,0 +1,230 @@
+// The iteration: predictor, corrector, step lengths, regularisation, and when to stop.
+#include "solve/interior_point.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/blas.h"
+
+namespace onestep::detail {
+namespace {
+
+// Proximal terms, in scaled units. Condensed, weights of 1/δ meet rounding of 1e-16: ρ δ may not be smaller than that.
+constexpr double first_rho = 1e-6, first_delta = 1e-4, least_condensed = 1e-8, least_augmented = 1e-12;
+
+double largest(std::size_t n, const double* x) {
+  double m = 0;
+  for (std::size_t i = 0; i < n; ++i) m = std::max(m, std::fabs(x[i]));
+  return m;
+}
+
+}  // namespace
+
+const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOptions& options, const QpStart& start) {
+  const Clock::time_point begin = Clock::now();
+  const cpu::BlasSerial serial;
+  solution_ = {};
+  if (!acceptable(data)) return solution_;
+  load(data);
+  int iterations = 0;
+  progress_ = {};
+  augmented_ = false;
+  rho_ = first_rho;
+  delta_ = first_delta;
+  Status status = Status::not_convex;
+  if (kkt_.is_convex()) {
+    if (!start.x.empty()) {
+      start_warm(start);
+      status = iterate(options, begin, iterations);
+    } else {
+      status = start_cold() ? iterate(options, begin, iterations) : Status::singular;
+    }
+  }
+  report(status, begin, iterations);
+  return solution_;
+}
+
+Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations) {
+  // Without a better point for so many iterations there will be none; longer while far from a solution.
+  constexpr int patience_near = 4, patience_far = 30;
+  constexpr double near = 1e-7, rounding_at_most = 1e-8;
+  double last_mu = 0;
+  int since_best = 0;
+  best_merit_ = std::numeric_limits<double>::infinity();
+  const auto relative = [](const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); };
+  for (;; ++iterations) {
+    evaluate();
+    progress_.iteration = iterations;
+    double merit = 0;
+    const bool done = small_enough(options, merit);
+    if (options.callback && options.callback(progress_)) return Status::cancelled;
+    if (done) return Status::converged;
+    const bool finite = merit <= std::numeric_limits<double>::max();
+    if (finite && merit < 0.9 * best_merit_) {
+      best_merit_ = merit;
+      since_best = 0;
+      keep_best();
+    } else {
+      ++since_best;
+    }
+    if (finite && iterations > 0) {
+      if (proves_infeasible()) return Status::infeasible;
+      if (proves_unbounded(x_, Qx_, value_) || proves_unbounded(direction_.dx, direction_.Qdx, direction_.Cdx))
+        return Status::unbounded;
+    }
+    const bool stuck = since_best > (relative(best_progress_) <= near ? patience_near : patience_far);
+    if (stuck && !augmented_) {
+      augmented_ = true;
+      since_best = 0;
+    } else if (stuck || !finite) {
+      if (best_merit_ == std::numeric_limits<double>::infinity()) return Status::not_finite;
+      return_to_best();
+      return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::line_search_failed;
+    }
+    if (iterations >= options.iteration_limit) {
+      return_to_best();
+      return Status::iteration_limit;
+    }
+    if (options.time_limit < std::numeric_limits<double>::infinity() &&
+        std::chrono::duration<double>(Clock::now() - begin).count() > options.time_limit) {
+      return_to_best();
+      return Status::time_limit;
+    }
+    regularise(last_mu);
+    last_mu = mu_;
+    if (!make_step(options)) {
+      return_to_best();
+      return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::singular;
+    }
+  }
+}
+
+/// ρ and δ shrink with μ.
+void InteriorPoint::regularise(double last_mu) {
+  constexpr double fastest = 0.01, without_sides = 0.1;
+  const double rate = sides_ == 0 ? without_sides : last_mu > 0 ? std::clamp(mu_ / last_mu, fastest, 1.0) : 1;
+  const double least = augmented_ ? least_augmented : least_condensed;
+  rho_ = augmented_ ? least : std::max(least, rho_ * rate);
+  delta_ = augmented_ ? least : std::max(least, delta_ * rate);
+}
+
+bool InteriorPoint::factor() {
+  for (QpSide* side : {&lower_, &upper_}) {
+    for (std::size_t i = 0; i < rows_; ++i) side->inverse[i] = 1 / (side->s[i] + delta_ * side->z[i]);
+    for (std::size_t i = rows_; i < all_; ++i) side->inverse[i] = 1 / side->s[i];
+    for (std::size_t i = 0; i < all_; ++i) side->weight[i] = side->z[i] * side->inverse[i];
+  }
+  for (std::size_t i = 0; i < rows_; ++i) weight_[i] = is_equality(i) ? 1 / delta_ : lower_.weight[i] + upper_.weight[i];
+  for (std::size_t i = rows_; i < all_; ++i) weight_[i] = is_equality(i) ? Kkt::fixing : lower_.weight[i] + upper_.weight[i];
+  for (std::size_t j = 0; j < n_; ++j) diagonal_[j] = rho_ + weight_[rows_ + j];
+  return kkt_.factor(diagonal_, weight_, augmented_);
+}
+
+/// Newton's direction for the targets of both sides, in condensed form
+///     dz_u = weight_u (dv + residual_u) + inverse_u target_u,   dz_l = inverse_l target_l - weight_l (dv + residual_l),
+/// with dv = C dx for rows and dx for bounds.
+void InteriorPoint::solve_direction(double tolerance, int most_sweeps) {
+  for (std::size_t i = 0; i < all_; ++i) {
+    h_[i] = upper_.weight[i] * upper_.residual[i] + upper_.inverse[i] * upper_.target[i] +
+            lower_.weight[i] * lower_.residual[i] - lower_.inverse[i] * lower_.target[i];
+  }
+  for (std::size_t i = 0; i < rows_; ++i)
+    if (is_equality(i)) h_[i] = (value_[i] - lower_.bound[i]) / delta_;
+  for (std::size_t j = 0; j < n_; ++j) r_[j] = is_equality(rows_ + j) ? 0 : -dual_residual_[j] - h_[rows_ + j];
+  linear_residual_ = kkt_.solve(r_, h_, direction_, tolerance, most_sweeps);
+  const double* dv = direction_.Cdx;
+  for (std::size_t i = 0; i < all_; ++i) {
+    upper_.dz[i] = upper_.weight[i] * (dv[i] + upper_.residual[i]) + upper_.inverse[i] * upper_.target[i];
+    lower_.dz[i] = lower_.inverse[i] * lower_.target[i] - lower_.weight[i] * (dv[i] + lower_.residual[i]);
+  }
+  for (QpSide* side : {&lower_, &upper_}) {
+    for (std::size_t i = 0; i < all_; ++i)
+      side->ds[i] = side->has[i] > 0 ? (side->target[i] - side->s[i] * side->dz[i]) / side->z[i] : 0;
+  }
+}
+
+/// To the boundary.
+void InteriorPoint::step_lengths(double& primal, double& dual) const {
+  constexpr double tiny = 1e-300;
+  double shrink_s = tiny, shrink_z = tiny;
+  for (const QpSide* side : {&lower_, &upper_}) {
+    for (std::size_t i = 0; i < all_; ++i) {
+      shrink_s = std::max(shrink_s, -side->ds[i] / side->s[i]);
+      shrink_z = std::max(shrink_z, -side->dz[i] / std::max(side->z[i], tiny));
+    }
+  }
+  primal = 1 / shrink_s;
+  dual = 1 / shrink_z;
+}
+
+double InteriorPoint::predicted_mu(double primal, double dual) const {
+  double sum = 0;
+  for (const QpSide* side : {&lower_, &upper_}) {
+    for (std::size_t i = 0; i < all_; ++i)
+      sum += side->has[i] * (side->s[i] + primal * side->ds[i]) * (side->z[i] + dual * side->dz[i]);
+  }
+  return sum / sides_;
+}
+
+/// False when no factor could be made.
+bool InteriorPoint::make_step(const InteriorPointOptions& options) {
+  constexpr int most_sweeps = 5;
+  constexpr double most_rho = 1, least_mu = 1e-22;
+  constexpr double boundary = 0.99,
+                   last_boundary = 0.999;  // how much of the way to the boundary, the second when μ is small
+  const double dual_size = largest(n_, dual_residual_);
+  const double tolerance = std::max(0.01 * dual_size, 0.1 * options.absolute * scaling_.c * least_d_);
+  for (bool again = true; again;) {
+    again = false;
+    while (!factor()) {
+      rho_ *= augmented_ ? 100 : 1;
+      augmented_ = true;
+      if (rho_ > most_rho) return false;
+    }
+    double primal = 1, dual = 1;
+    if (sides_ > 0) {
+      for (QpSide* side : {&lower_, &upper_})
+        for (std::size_t i = 0; i < all_; ++i) side->target[i] = -side->s[i] * side->z[i];
+      solve_direction(0, Kkt::no_refinement);
+      step_lengths(primal, dual);
+      const double ratio = predicted_mu(std::min(primal, 1.0), std::min(dual, 1.0)) / mu_;
+      const double sigma = std::pow(std::clamp(ratio, 0.0, 1.0), 3);
+      const double aim = std::max({sigma * mu_, 0.1 * options.absolute * scaling_.c / sides_, least_mu});
+      for (QpSide* side : {&lower_, &upper_}) {
+        for (std::size_t i = 0; i < all_; ++i)
+          side->target[i] = side->has[i] * (aim - side->s[i] * side->z[i] - side->ds[i] * side->dz[i]);
+      }
+    }
+    solve_direction(tolerance, most_sweeps);
+    again = !augmented_ && linear_residual_ > std::max(0.5 * dual_size, 10 * tolerance);
+    augmented_ = augmented_ || again;
+  }
+  double primal = 1, dual = 1;
+  step_lengths(primal, dual);
+  const double keep = std::clamp(1 - mu_, boundary, last_boundary);
+  move(std::min(1.0, keep * primal), std::min(1.0, keep * dual));
+  return true;
+}
+
+void InteriorPoint::move(double primal, double dual) {
+  progress_.primal_step = primal;
+  progress_.dual_step = dual;
+  for (std::size_t j = 0; j < n_; ++j)
+    if (!is_equality(rows_ + j)) x_[j] += primal * direction_.dx[j];
+  for (QpSide* side : {&lower_, &upper_}) {
+    for (std::size_t i = 0; i < all_; ++i) {
+      side->s[i] += primal * side->ds[i];
+      side->z[i] += dual * side->dz[i];
+    }
+  }
+  for (std::size_t i = 0; i < rows_; ++i)
+    if (is_equality(i)) lambda_[i] += dual * direction_.dlambda[i];
+  set_multipliers();
+}
+
+void InteriorPoint::set_multipliers() {
+  for (std::size_t i = 0; i < all_; ++i)
+    if (!is_equality(i)) lambda_[i] = upper_.z[i] - lower_.z[i];
+}
+
+}  // namespace onestep::detail

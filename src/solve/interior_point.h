@@ -1,0 +1,140 @@
+// A primal-dual interior point method for convex quadratic programs: Mehrotra's predictor-corrector on the proximally
+// regularised problem (IP-PMM), in scaled variables. Tolerances and results are in the units of the data.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "onestep/status.h"
+#include "solve/kkt.h"
+#include "solve/qp_scaling.h"
+#include "solve/row_matrix.h"
+
+namespace onestep::detail {
+
+/// How far a point is from optimal, in one respect. Relative: divided by 1 + the largest absolute entry among the terms of
+/// the sum, for the gap by 1 + the largest of |xᵀQx|, |qᵀx| and the dual terms.
+struct QpResidual {
+  double absolute = 0, relative = 0;
+};
+
+struct QpProgress {
+  int iteration = 0;
+  double objective = 0;
+  double barrier = 0;  ///< mean of s z, in scaled units
+  double primal_step = 0, dual_step = 0;
+  QpResidual primal, dual, gap;
+};
+
+struct InteriorPointOptions {
+  /// A residual is small enough when it is at most `absolute`, or at most `relative` in the relative measure.
+  double absolute = 1e-9, relative = 0;
+  int iteration_limit = 200;
+  double time_limit = std::numeric_limits<double>::infinity();  ///< seconds
+  /// Called at each iterate; true cancels. What it throws leaves solve(), and the solver can be used again.
+  std::function<bool(const QpProgress&)> callback;
+};
+
+/// A point to start from, signed as in QpSolution; what is empty is made by the solver. Without x the rest is not used.
+struct QpStart {
+  std::span<const double> x, y, z, bound_multipliers;
+};
+
+/// What solve() found, signed so that Qx + q + Aᵀy + Gᵀz + bound_multipliers = 0. The spans belong to the solver and last
+/// until its next solve.
+struct QpSolution {
+  Status status = Status::not_finite;
+  std::span<const double> x, y, z, bound_multipliers;
+  double objective = 0;
+  int iterations = 0, factorisations = 0;
+  double seconds = 0;
+  QpResidual primal, dual, gap;
+  /// infeasible: y, z and bound multipliers with Aᵀy + Gᵀz + bounds = 0 and bᵀy + uᵀz⁺ - lᵀz⁻ + (the same of lo, hi) = -1.
+  /// Empty where a lower bound is above its upper bound, which needs no other proof.
+  std::span<const double> infeasible_y, infeasible_z, infeasible_bounds;
+  /// unbounded: a direction v with Qv = 0, Av = 0, Gv and v within what finite bounds allow, qᵀv = -1.
+  std::span<const double> unbounded_direction;
+  /// not_finite: the array that holds a NaN or an infinity. infeasible: the array whose bounds cross.
+  const char* culprit = nullptr;
+  std::size_t culprit_index = 0;
+};
+
+/// One side of all constraints, which are counted through: rows of A, rows of G, then the variables. A side that is there
+/// has a slack s > 0 and a multiplier z > 0; one that is not has has = 0, s = 1, z = 0.
+struct QpSide {
+  double *has, *bound, *s, *z;
+  double* residual;          // value ± s - bound
+  double *weight, *inverse;  // z / (s + δ z) and 1 / (s + δ z)
+  double* target;            // what s dz + z ds shall be
+  double *ds, *dz;
+};
+
+class InteriorPoint {
+ public:
+  /// Allocates for n variables, m equalities, p inequalities; solve() then allocates nothing, but for the first problem
+  /// that is so degenerate that it needs the augmented form (kkt.h).
+  InteriorPoint(std::size_t n, std::size_t m, std::size_t p);
+
+  /// Sizes of the data must be those the solver was made for. Numerical trouble is a status.
+  const QpSolution& solve(const QpData& data, const InteriorPointOptions& options = {}, const QpStart& start = {});
+  const QpSolution& solution() const { return solution_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // interior_point_start.cpp
+  bool acceptable(const QpData& data);
+  void load(const QpData& data);
+  void load_bounds(const QpData& data);
+  bool start_cold();
+  void start_warm(const QpStart& start);
+  void shift_into_interior();
+  // interior_point_measure.cpp
+  void evaluate();
+  bool small_enough(const InteriorPointOptions& options, double& merit) const;
+  bool proves_infeasible();
+  bool proves_unbounded(const double* direction, const double* Q_direction, const double* values);
+  void report(Status status, Clock::time_point begin, int iterations);
+  void keep_best();
+  void return_to_best();
+  // interior_point.cpp
+  Status iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations);
+  void regularise(double last_mu);
+  bool factor();
+  void solve_direction(double tolerance, int most_sweeps);
+  double predicted_mu(double primal, double dual) const;
+  void step_lengths(double& primal, double& dual) const;
+  bool make_step(const InteriorPointOptions& options);
+  void move(double primal, double dual);
+  void set_multipliers();
+
+  bool is_equality(std::size_t i) const { return equal_[i] != 0; }
+
+  std::size_t n_, m_, p_, rows_, all_;
+  QpScaling scaling_;
+  RowMatrix Q_, C_;
+  Kkt kkt_;
+  std::vector<double> arena_;
+  std::vector<unsigned char> equal_;  // of all constraints: lower bound = upper bound
+  double* unit_ = nullptr;            // of all constraints: what a value is multiplied with to be in the data's units
+  double* q_ = nullptr;
+  double *value_ = nullptr, *x_ = nullptr;  // C x, and behind it x
+  double* lambda_ = nullptr;                // multipliers of all constraints, upper minus lower
+  double *Qx_ = nullptr, *Ctl_ = nullptr, *dual_residual_ = nullptr;
+  double *r_ = nullptr, *h_ = nullptr, *diagonal_ = nullptr, *weight_ = nullptr;
+  double *best_x_ = nullptr, *best_lambda_ = nullptr, *out_x_ = nullptr, *out_lambda_ = nullptr, *proof_ = nullptr;
+  KktDirection direction_{};
+  QpSide lower_{}, upper_{};
+  double sides_ = 0, mu_ = 0, rho_ = 0, delta_ = 0;
+  bool augmented_ = false;
+  double constant_ = 0, bound_size_ = 0, q_size_ = 0, least_d_ = 1;
+  double linear_residual_ = 0, best_merit_ = 0;
+  QpProgress progress_, best_progress_;
+  QpSolution solution_;
+};
+
+}  // namespace onestep::detail

@@ -1,0 +1,159 @@
+// Where a point stands: residuals in the units of the data, proofs that there is no solution, and what is handed back.
+#include <algorithm>
+#include <cmath>
+
+#include "solve/interior_point.h"
+
+namespace onestep::detail {
+namespace {
+
+double dot(std::size_t n, const double* x, const double* y) {
+  double s = 0;
+  for (std::size_t i = 0; i < n; ++i) s += x[i] * y[i];
+  return s;
+}
+
+double sum_of_sizes(std::size_t n, const double* x) {
+  double s = 0;
+  for (std::size_t i = 0; i < n; ++i) s += std::fabs(x[i]);
+  return s;
+}
+
+// A proof that needs this much larger points than those at hand to fail is accepted.
+constexpr double proof_radius = 1e8, proof_margin = 100;
+
+}  // namespace
+
+void InteriorPoint::evaluate() {
+  Q_.multiply(x_, Qx_);
+  C_.multiply(x_, value_);
+  std::fill_n(Ctl_, n_, 0.0);
+  C_.add_transposed(lambda_, Ctl_);
+  const double c = scaling_.c;
+  double dual = 0, dual_terms = 0;
+  for (std::size_t j = 0; j < n_; ++j) {
+    const double sum = Qx_[j] + q_[j] + Ctl_[j];
+    double& w = lambda_[rows_ + j];
+    if (is_equality(rows_ + j)) w = -sum;
+    dual_residual_[j] = sum + w;
+    const double to_data = 1 / unit_[rows_ + j];
+    dual = std::max(dual, to_data * std::fabs(dual_residual_[j]));
+    dual_terms = std::max({dual_terms, to_data * std::fabs(Qx_[j]), to_data * std::fabs(Ctl_[j]), to_data * std::fabs(w)});
+  }
+  dual /= c;
+  dual_terms = std::max(q_size_, dual_terms / c);
+  double primal = 0, primal_terms = bound_size_, complementarity = 0;
+  double support[2] = {0, 0};  // of the rows, of the bounds
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double value = value_[i], below = lower_.bound[i] - value, above = value - upper_.bound[i];
+    lower_.residual[i] = lower_.has[i] * (-below - lower_.s[i]);
+    upper_.residual[i] = upper_.has[i] * (above + upper_.s[i]);
+    const double outside = is_equality(i) ? std::fabs(above) : std::max(lower_.has[i] * below, upper_.has[i] * above);
+    primal = std::max(primal, unit_[i] * outside);
+    primal_terms = std::max(primal_terms, unit_[i] * std::fabs(value));
+    complementarity += lower_.s[i] * lower_.z[i] + upper_.s[i] * upper_.z[i];
+    support[i < rows_ ? 0 : 1] += lambda_[i] * (lambda_[i] > 0 ? upper_.bound[i] : lower_.bound[i]);
+  }
+  mu_ = sides_ > 0 ? complementarity / sides_ : 0;
+  const double xQx = dot(n_, x_, Qx_), qx = dot(n_, q_, x_);
+  const double gap = std::fabs(xQx + qx + support[0] + support[1]) / c;
+  const double gap_terms = std::max({std::fabs(xQx), std::fabs(qx), std::fabs(support[0]), std::fabs(support[1])}) / c;
+  progress_.objective = (0.5 * xQx + qx) / c + constant_;
+  progress_.barrier = mu_;
+  progress_.primal = {primal, primal / (1 + primal_terms)};
+  progress_.dual = {dual, dual / (1 + dual_terms)};
+  progress_.gap = {gap, gap / (1 + gap_terms)};
+}
+
+/// merit: how many times too large the worst residual is.
+bool InteriorPoint::small_enough(const InteriorPointOptions& options, double& merit) const {
+  constexpr double tiny = std::numeric_limits<double>::min();
+  merit = 0;
+  for (const QpResidual& r : {progress_.primal, progress_.dual, progress_.gap}) {
+    const double excess =
+        std::min(r.absolute / std::max(options.absolute, tiny), r.relative / std::max(options.relative, tiny));
+    merit = excess <= merit ? merit : excess;  // NaN is kept
+  }
+  return merit <= 1;
+}
+
+/// The multipliers themselves, once they are so large that the objective no longer counts. What is left of Cᵀλ is put into
+/// the multipliers of the bounds where there is a bound to take it; what then is still left would need a point this far out.
+bool InteriorPoint::proves_infeasible() {
+  double support = 0, rest = 0;
+  for (std::size_t i = 0; i < rows_; ++i) support += lambda_[i] * (lambda_[i] > 0 ? upper_.bound[i] : lower_.bound[i]);
+  for (std::size_t j = 0; j < n_; ++j) {
+    const std::size_t i = rows_ + j;
+    const double w = -Ctl_[j];
+    const bool takes = is_equality(i) || (w > 0 ? upper_.has[i] : lower_.has[i]) > 0;
+    proof_[i] = takes ? w : 0;
+    if (takes) {
+      support += w * (w > 0 ? upper_.bound[i] : lower_.bound[i]);
+    } else {
+      rest = std::max(rest, std::fabs(w));
+    }
+  }
+  // Rounding of Cᵀλ alone must not make a proof.
+  const double rounding = 1e-13 * sum_of_sizes(rows_, lambda_);
+  if (!(support < 0) || !((rest + rounding) * (proof_radius + proof_margin * sum_of_sizes(n_, x_)) < -support)) return false;
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double multiplier = i < rows_ ? lambda_[i] : proof_[i];
+    proof_[i] = multiplier / unit_[i] / -support;
+  }
+  return true;
+}
+
+/// A direction v given with Qv and all values (Cv, v).
+bool InteriorPoint::proves_unbounded(const double* direction, const double* Q_direction, const double* values) {
+  const double slope = dot(n_, q_, direction);
+  if (!(slope < 0)) return false;
+  double off = 0;
+  for (std::size_t j = 0; j < n_; ++j) off = std::max(off, std::fabs(Q_direction[j]));
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double blocked =
+        is_equality(i) ? std::fabs(values[i]) : std::max(-lower_.has[i] * values[i], upper_.has[i] * values[i]);
+    off = std::max(off, blocked);
+  }
+  const double rounding = 1e-13 * sum_of_sizes(n_, direction);
+  if (!((off + rounding) * (proof_radius + proof_margin * sum_of_sizes(all_, lambda_)) < -slope)) return false;
+  for (std::size_t j = 0; j < n_; ++j) proof_[j] = direction[j] * unit_[rows_ + j] * scaling_.c / -slope;
+  return true;
+}
+
+void InteriorPoint::keep_best() {
+  std::copy_n(x_, n_, best_x_);
+  std::copy_n(lambda_, all_, best_lambda_);
+  best_progress_ = progress_;
+}
+
+void InteriorPoint::return_to_best() {
+  std::copy_n(best_x_, n_, x_);
+  std::copy_n(best_lambda_, all_, lambda_);
+  progress_ = best_progress_;
+}
+
+void InteriorPoint::report(Status status, Clock::time_point begin, int iterations) {
+  QpSolution& s = solution_;
+  s.status = status;
+  for (std::size_t j = 0; j < n_; ++j) out_x_[j] = x_[j] * unit_[rows_ + j];
+  for (std::size_t i = 0; i < all_; ++i) out_lambda_[i] = lambda_[i] / unit_[i] / scaling_.c;
+  s.x = {out_x_, n_};
+  s.y = {out_lambda_, m_};
+  s.z = {out_lambda_ + m_, p_};
+  s.bound_multipliers = {out_lambda_ + rows_, n_};
+  if (status == Status::infeasible) {
+    s.infeasible_y = {proof_, m_};
+    s.infeasible_z = {proof_ + m_, p_};
+    s.infeasible_bounds = {proof_ + rows_, n_};
+  }
+  if (status == Status::unbounded) s.unbounded_direction = {proof_, n_};
+  s.objective = progress_.objective;
+  s.primal = progress_.primal;
+  s.dual = progress_.dual;
+  s.gap = progress_.gap;
+  s.iterations = iterations;
+  s.factorisations = kkt_.factorisations();
+  s.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace onestep::detail

@@ -1,0 +1,30 @@
+// Ruiz equilibration of a quadratic program: x = d ∘ x̂, rows times e, objective times c, so that the largest entry of every
+// row of [Q Aᵀ Gᵀ; A 0; G 0] is near 1. Factors are powers of two: scaling and unscaling are exact.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace onestep::detail {
+
+/// A quadratic program where it lies: contiguous, row-major; a null pointer is a block that is not there, or zeros for q
+/// and b, -∞ for l and lo, +∞ for u and hi.
+struct QpData {
+  std::size_t n = 0, m = 0, p = 0;  ///< variables, rows of A, rows of G
+  const double *Q = nullptr, *q = nullptr, *A = nullptr, *b = nullptr, *G = nullptr, *l = nullptr, *u = nullptr,
+               *lo = nullptr, *hi = nullptr;
+  double constant = 0;
+};
+
+struct QpScaling {
+  std::vector<double> d, e;  ///< of the variables; of the rows of A, then of G
+  double c = 1;
+
+  void prepare(std::size_t n, std::size_t rows);
+  void compute(const QpData& data);
+
+ private:
+  std::vector<double> column_norm_, row_norm_;
+};
+
+}  // namespace onestep::detail

@@ -1,0 +1,438 @@
+// The interior point method against optimality conditions computed here, and against everything that can be wrong with a
+// quadratic program.
+#include "solve/interior_point.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "onestep/threads.h"
+#include "support/random_qp.h"
+
+namespace onestep::detail {
+namespace {
+
+using test::infinity;
+using test::Optimality;
+using test::Qp;
+using test::Random;
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+QpSolution solve(const Qp& qp, InteriorPoint& solver, const InteriorPointOptions& options = {}) {
+  return solver.solve(qp.data(), options);
+}
+
+void expect_optimal(const Qp& qp, const InteriorPointOptions& options = {}) {
+  InteriorPoint solver(qp.n, qp.m, qp.p);
+  const QpSolution s = solve(qp, solver, options);
+  ASSERT_EQ(s.status, Status::converged) << qp.n << ' ' << qp.m << ' ' << qp.p << " after " << s.iterations << ": "
+                                         << s.primal.absolute << ' ' << s.dual.absolute << ' ' << s.gap.absolute;
+  const Optimality o = optimality(qp, s);
+  // The solver's own sums are in double.
+  const double slack = 1e-12 * (1 + std::fabs(s.objective));
+  EXPECT_LE(o.primal, options.absolute + slack);
+  EXPECT_LE(o.dual, options.absolute + slack);
+  EXPECT_LE(o.gap, options.absolute + slack);
+}
+
+TEST(InteriorPoint, SolvesStrictlyConvexPrograms) {
+  Random random(1);
+  for (int trial = 0; trial < 150; ++trial) {
+    const auto n = static_cast<std::size_t>(random.integer(1, trial % 10 == 0 ? 90 : 20));
+    const auto m = static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(n) / 2));
+    const auto p = static_cast<std::size_t>(random.integer(0, 2 * static_cast<std::int64_t>(n)));
+    expect_optimal(random_qp(random, n, m, p, n, random.flip()));
+  }
+}
+
+TEST(InteriorPoint, SolvesProgramsWhoseQIsSingular) {
+  Random random(2);
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto n = static_cast<std::size_t>(random.integer(2, 25));
+    Qp qp = random_qp(random, n, n / 3, n / 2, n / 2, true);
+    for (std::size_t j = 0; j < n; ++j) {  // a box, so that there is a minimum
+      qp.lo[j] = std::isfinite(qp.lo[j]) ? qp.lo[j] : -3;
+      qp.hi[j] = std::isfinite(qp.hi[j]) ? qp.hi[j] : 3;
+    }
+    expect_optimal(qp);
+  }
+}
+
+TEST(InteriorPoint, SolvesLinearPrograms) {
+  Random random(3);
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto n = static_cast<std::size_t>(random.integer(2, 30));
+    Qp qp = random_qp(random, n, n / 3, n, 0, true);
+    for (std::size_t j = 0; j < n; ++j) {
+      qp.lo[j] = std::isfinite(qp.lo[j]) ? qp.lo[j] : -3;
+      qp.hi[j] = std::isfinite(qp.hi[j]) ? qp.hi[j] : 3;
+    }
+    expect_optimal(qp);
+    Qp without = qp;  // a null Q is no Q
+    InteriorPoint with_zeros(qp.n, qp.m, qp.p), with_null(qp.n, qp.m, qp.p);
+    QpData data = without.data();
+    data.Q = nullptr;
+    const QpSolution a = with_zeros.solve(qp.data()), b = with_null.solve(data);
+    EXPECT_EQ(0, std::memcmp(a.x.data(), b.x.data(), n * sizeof(double)));
+  }
+}
+
+// The point of a box nearest to a given one; multipliers are what is cut off.
+TEST(InteriorPoint, ProjectsOnABox) {
+  Qp qp(4, 0, 0);
+  for (std::size_t j = 0; j < 4; ++j) qp.Q[j * 4 + j] = 1;
+  qp.q = {-2, 3, -0.25, -7};
+  qp.lo = {0, 0, 0, 0};
+  qp.hi = {1, 1, 1, infinity};
+  InteriorPoint solver(4, 0, 0);
+  const QpSolution s = solve(qp, solver);
+  const double x[] = {1, 0, 0.25, 7}, w[] = {1, -3, 0, 0};
+  for (std::size_t j = 0; j < 4; ++j) {
+    EXPECT_NEAR(s.x[j], x[j], 1e-8);
+    EXPECT_NEAR(s.bound_multipliers[j], w[j], 1e-8);
+  }
+}
+
+TEST(InteriorPoint, EqualBoundsFixARowOrAVariable) {
+  Random random(4);
+  for (int trial = 0; trial < 40; ++trial) {
+    const auto n = static_cast<std::size_t>(random.integer(4, 40));
+    Qp qp = random_qp(random, n, 1, n / 2, n, true), as_equality = qp;
+    qp.l[0] = qp.u[0] = std::isfinite(qp.l[0]) ? qp.l[0] : std::isfinite(qp.u[0]) ? qp.u[0] : 0.1;
+    qp.lo[2] = qp.hi[2] = std::isfinite(qp.lo[2]) ? qp.lo[2] : std::isfinite(qp.hi[2]) ? qp.hi[2] : 0.1;
+    InteriorPoint solver(qp.n, qp.m, qp.p);
+    const QpSolution s = solve(qp, solver);
+    if (s.status == Status::infeasible) continue;
+    expect_optimal(qp);
+    EXPECT_EQ(s.x[2], qp.lo[2]);
+  }
+}
+
+TEST(InteriorPoint, DependentAndZeroRowsAndFreeColumnsDoNoHarm) {
+  Random random(5);
+  for (int trial = 0; trial < 40; ++trial) {
+    const std::size_t n = trial % 2 == 0 ? 12 : 45;
+    Qp qp = random_qp(random, n, 6, 8, n, true);
+    for (std::size_t j = 0; j < n; ++j) {
+      qp.A[n + j] = qp.A[j];                                    // a row twice
+      qp.A[2 * n + j] = 2 * qp.A[3 * n + j] - qp.A[4 * n + j];  // a combination
+      qp.A[5 * n + j] = 0;                                      // nothing
+      qp.G[j] = 0;
+    }
+    qp.b[1] = qp.b[0];
+    qp.b[2] = 2 * qp.b[3] - qp.b[4];
+    qp.b[5] = 0;
+    qp.l[0] = -1;
+    qp.u[0] = 1;
+    for (std::size_t i = 0; i < 6; ++i) qp.A[i * n + 7] = 0;  // column 7: no row, no bound, no curvature, no cost
+    for (std::size_t i = 0; i < 8; ++i) qp.G[i * n + 7] = 0;
+    for (std::size_t i = 0; i < n; ++i) qp.Q[i * n + 7] = qp.Q[7 * n + i] = 0;
+    for (std::size_t i = 0; i < 5; ++i) qp.b[i] = 0;
+    for (std::size_t i = 0; i < 8; ++i) {
+      qp.l[i] = std::min(qp.l[i], -0.1);
+      qp.u[i] = std::max(qp.u[i], 0.1);
+    }
+    for (std::size_t j = 0; j < n; ++j) {
+      qp.lo[j] = std::min(qp.lo[j], -0.1);
+      qp.hi[j] = std::max(qp.hi[j], 0.1);
+    }
+    qp.q[7] = 0;
+    qp.lo[7] = -infinity;
+    qp.hi[7] = infinity;
+    expect_optimal(qp);
+  }
+}
+
+TEST(InteriorPoint, EmptyBlocksAndNothingAtAll) {
+  Random random(6);
+  expect_optimal(random_qp(random, 6, 0, 0, 6, false));
+  expect_optimal(random_qp(random, 6, 2, 0, 6, false));
+  expect_optimal(random_qp(random, 6, 0, 4, 6, false));
+  expect_optimal(random_qp(random, 50, 20, 0, 50, false));
+  expect_optimal(Qp(0, 0, 0));
+  expect_optimal(Qp(3, 0, 0));
+  Qp rows_only(0, 2, 1);
+  expect_optimal(rows_only);
+}
+
+TEST(InteriorPoint, BadlyScaledProgramsAreSolvedRelatively) {
+  Random random(7);
+  for (int trial = 0; trial < 30; ++trial) {
+    const std::size_t n = 15;
+    Qp qp = random_qp(random, n, 4, 10, n, true);
+    const auto power = [&] { return std::pow(10, static_cast<double>(random.integer(-4, 4))); };
+    std::vector<double> column(n);
+    for (double& c : column) c = power();
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j < n; ++j) qp.Q[i * n + j] *= column[i] * column[j];
+    for (std::size_t j = 0; j < n; ++j) {
+      qp.q[j] *= column[j];
+      qp.lo[j] /= column[j];
+      qp.hi[j] /= column[j];
+    }
+    for (std::size_t i = 0; i < 14; ++i) {
+      const double row = power();
+      double* entries = i < 4 ? qp.A.data() + i * n : qp.G.data() + (i - 4) * n;
+      for (std::size_t j = 0; j < n; ++j) entries[j] *= row * column[j];
+      if (i < 4) qp.b[i] *= row;
+      if (i >= 4) qp.l[i - 4] *= row, qp.u[i - 4] *= row;
+    }
+    InteriorPointOptions options;
+    options.absolute = 0;
+    options.relative = 1e-10;
+    InteriorPoint solver(n, 4, 10);
+    const QpSolution s = solve(qp, solver, options);
+    ASSERT_TRUE(is_solution(s.status)) << s.status;
+    EXPECT_LE(optimality(qp, s).worst_relative(), 1.1e-10);
+  }
+}
+
+void expect_proof_of_infeasibility(const Qp& qp, const QpSolution& s) {
+  ASSERT_EQ(s.status, Status::infeasible) << s.iterations << " n " << qp.n << " m " << qp.m << " p " << qp.p;
+  ASSERT_EQ(s.infeasible_y.size(), qp.m);
+  ASSERT_EQ(s.infeasible_z.size(), qp.p);
+  ASSERT_EQ(s.infeasible_bounds.size(), qp.n);
+  double support = 0, size = 0;
+  const auto add = [&](double multiplier, double low, double high) {
+    size = std::max(size, std::fabs(multiplier));
+    if (multiplier != 0) support += multiplier * (multiplier > 0 ? high : low);
+  };
+  for (std::size_t i = 0; i < qp.m; ++i) add(s.infeasible_y[i], qp.b[i], qp.b[i]);
+  for (std::size_t i = 0; i < qp.p; ++i) add(s.infeasible_z[i], qp.l[i], qp.u[i]);
+  for (std::size_t j = 0; j < qp.n; ++j) add(s.infeasible_bounds[j], qp.lo[j], qp.hi[j]);
+  EXPECT_NEAR(support, -1, 1e-6);
+  for (std::size_t j = 0; j < qp.n; ++j) {
+    double sum = s.infeasible_bounds[j];
+    for (std::size_t i = 0; i < qp.m; ++i) sum += qp.A[i * qp.n + j] * s.infeasible_y[i];
+    for (std::size_t i = 0; i < qp.p; ++i) sum += qp.G[i * qp.n + j] * s.infeasible_z[i];
+    EXPECT_NEAR(sum, 0, 1e-7 * (1 + size));
+  }
+}
+
+TEST(InteriorPoint, ProvesInfeasibility) {
+  Random random(8);
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto n = static_cast<std::size_t>(random.integer(3, 40));
+    const std::size_t m = n / 3 + 1, p = n;
+    Qp qp = random_qp(random, n, m, p, trial % 3 == 0 ? 0 : n, trial % 2 == 0);
+    if (trial % 2 == 0) {  // a combination of rows of A contradicts a row of G
+      for (std::size_t j = 0; j < n; ++j) qp.G[j] = qp.A[j] - (m > 1 ? 0.5 * qp.A[n + j] : 0);
+      const double value = qp.b[0] - (m > 1 ? 0.5 * qp.b[1] : 0);
+      qp.l[0] = value + 0.3;
+      qp.u[0] = infinity;
+    } else {  // two rows of G that cannot hold together
+      for (std::size_t j = 0; j < n; ++j) qp.G[n + j] = -2 * qp.G[j];
+      qp.l[0] = 1;
+      qp.u[0] = infinity;
+      qp.l[1] = -1.5;
+      qp.u[1] = infinity;
+    }
+    if (trial % 3 == 0)
+      for (std::size_t j = 0; j < n; ++j) qp.lo[j] = -5, qp.hi[j] = 5;  // else it may be unbounded as well
+    InteriorPoint solver(n, m, p);
+    expect_proof_of_infeasibility(qp, solve(qp, solver));
+  }
+}
+
+TEST(InteriorPoint, ProvesThatABoxDoesNotReachAPlane) {
+  Qp qp(3, 1, 0);
+  for (std::size_t j = 0; j < 3; ++j) qp.Q[j * 3 + j] = 1;
+  qp.A = {1, 1, 1};
+  qp.b = {4};
+  qp.lo = {0, 0, 0};
+  qp.hi = {1, 1, 1};
+  InteriorPoint solver(3, 1, 0);
+  expect_proof_of_infeasibility(qp, solve(qp, solver));
+}
+
+TEST(InteriorPoint, ProvesThatEqualitiesContradictEachOther) {
+  Qp qp(3, 2, 0);
+  for (std::size_t j = 0; j < 3; ++j) qp.Q[j * 3 + j] = 1;
+  qp.A = {1, 2, 3, 2, 4, 6};
+  qp.b = {1, 3};
+  InteriorPoint solver(3, 2, 0);
+  expect_proof_of_infeasibility(qp, solve(qp, solver));
+}
+
+TEST(InteriorPoint, NamesBoundsThatCross) {
+  Qp qp(3, 0, 1);
+  qp.G = {1, 1, 1};
+  qp.lo[1] = 2;
+  qp.hi[1] = 1;
+  InteriorPoint solver(3, 0, 1);
+  const QpSolution s = solve(qp, solver);
+  EXPECT_EQ(s.status, Status::infeasible);
+  EXPECT_STREQ(s.culprit, "lo");
+  EXPECT_EQ(s.culprit_index, 1U);
+}
+
+TEST(InteriorPoint, ProvesUnboundedness) {
+  Random random(9);
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto n = static_cast<std::size_t>(random.integer(3, 30));
+    const std::size_t m = n / 4, p = n / 3;
+    Qp qp = random_qp(random, n, m, p, trial % 2 == 0 ? 0 : n - 1, false);
+    // Variable 0 may grow without limit: nothing but rows that allow it, no curvature, negative cost.
+    for (std::size_t i = 0; i < n; ++i) qp.Q[i] = qp.Q[i * n] = 0;
+    for (std::size_t i = 0; i < m; ++i) qp.A[i * n] = 0;
+    for (std::size_t i = 0; i < p; ++i) {
+      qp.G[i * n] = std::fabs(qp.G[i * n]);
+      qp.u[i] = infinity;
+    }
+    qp.q[0] = -0.5;
+    for (std::size_t j = 1; j < n; ++j) qp.lo[j] = -10, qp.hi[j] = 10;
+    InteriorPoint solver(n, m, p);
+    const QpSolution s = solve(qp, solver);
+    ASSERT_EQ(s.status, Status::unbounded) << trial << " after " << s.iterations;
+    const std::span<const double> v = s.unbounded_direction;
+    ASSERT_EQ(v.size(), n);
+    double slope = 0;
+    for (std::size_t j = 0; j < n; ++j) slope += qp.q[j] * v[j];
+    EXPECT_NEAR(slope, -1, 1e-9);
+    for (std::size_t i = 0; i < n; ++i) {
+      double Qv = 0, Av = 0, Gv = 0;
+      for (std::size_t j = 0; j < n; ++j) {
+        Qv += qp.Q[i * n + j] * v[j];
+        if (i < m) Av += qp.A[i * n + j] * v[j];
+        if (i < p) Gv += qp.G[i * n + j] * v[j];
+      }
+      EXPECT_NEAR(Qv, 0, 1e-6);
+      EXPECT_NEAR(Av, 0, 1e-6);
+      if (i < p && std::isfinite(qp.l[i])) { EXPECT_GE(Gv, -1e-6); }
+      if (i > 0) { EXPECT_NEAR(v[i], 0, 1e-6); }
+    }
+  }
+}
+
+TEST(InteriorPoint, RefusesAQWithANegativeEigenvalue) {
+  Random random(10);
+  for (const std::size_t n : {2U, 10U, 60U, 130U}) {
+    Qp qp = random_qp(random, n, 1, 2, n, true);
+    qp.Q[n / 2 * n + n / 2] -= 1 + static_cast<double>(n);
+    InteriorPoint solver(n, 1, 2);
+    EXPECT_EQ(solve(qp, solver).status, Status::not_convex) << n;
+  }
+  Qp saddle(2, 0, 0);
+  saddle.Q = {0, 1, 1, 0};
+  saddle.lo = {-1, -1};
+  saddle.hi = {1, 1};
+  InteriorPoint solver(2, 0, 0);
+  EXPECT_EQ(solve(saddle, solver).status, Status::not_convex);
+}
+
+TEST(InteriorPoint, NamesTheArrayThatHoldsANan) {
+  Random random(11);
+  const Qp good = random_qp(random, 6, 2, 3, 6, true);
+  InteriorPoint solver(6, 2, 3);
+  const auto spoil = [&](std::vector<double> Qp::*part, std::size_t at, double value, const char* name) {
+    Qp qp = good;
+    (qp.*part)[at] = value;
+    const QpSolution s = solve(qp, solver);
+    EXPECT_EQ(s.status, Status::not_finite) << name;
+    EXPECT_STREQ(s.culprit, name);
+    EXPECT_EQ(s.culprit_index, at) << name;
+  };
+  spoil(&Qp::Q, 7, nan, "Q");
+  spoil(&Qp::Q, 0, infinity, "Q");
+  spoil(&Qp::q, 5, nan, "q");
+  spoil(&Qp::A, 11, -infinity, "A");
+  spoil(&Qp::b, 1, infinity, "b");
+  spoil(&Qp::G, 0, nan, "G");
+  spoil(&Qp::l, 2, nan, "l");
+  spoil(&Qp::u, 0, nan, "u");
+  spoil(&Qp::lo, 3, nan, "lo");
+  spoil(&Qp::hi, 4, nan, "hi");
+  EXPECT_EQ(solve(good, solver).status, Status::converged);
+}
+
+TEST(InteriorPoint, StopsWhereItIsTold) {
+  Random random(12);
+  const Qp qp = random_qp(random, 20, 5, 20, 20, true);
+  InteriorPoint solver(20, 5, 20);
+  InteriorPointOptions options;
+  options.iteration_limit = 3;
+  EXPECT_EQ(solve(qp, solver, options).status, Status::iteration_limit);
+  options.iteration_limit = 200;
+  options.time_limit = 0;
+  EXPECT_EQ(solve(qp, solver, options).status, Status::time_limit);
+  options.time_limit = infinity;
+  int calls = 0;
+  options.callback = [&](const QpProgress& progress) {
+    EXPECT_EQ(progress.iteration, calls);
+    return ++calls == 4;
+  };
+  EXPECT_EQ(solve(qp, solver, options).status, Status::cancelled);
+  EXPECT_EQ(calls, 4);
+  options.callback = [](const QpProgress&) -> bool { throw std::runtime_error("enough"); };
+  EXPECT_THROW(solve(qp, solver, options), std::runtime_error);
+  EXPECT_EQ(solve(qp, solver).status, Status::converged);
+}
+
+TEST(InteriorPoint, AToleranceBelowRoundingEndsAtTheBestPoint) {
+  Random random(13);
+  for (const std::size_t n : {5U, 30U, 80U}) {
+    const Qp qp = random_qp(random, n, n / 4, n, n, true);
+    InteriorPoint solver(n, n / 4, n);
+    InteriorPointOptions options;
+    options.absolute = 1e-25;
+    const QpSolution s = solve(qp, solver, options);
+    EXPECT_EQ(s.status, Status::rounding_reached) << s.iterations;
+    EXPECT_LE(optimality(qp, s).worst_relative(), 1e-13);
+  }
+}
+
+TEST(InteriorPoint, AWarmStartNearTheSolutionSavesIterations) {
+  Random random(14);
+  int cold = 0, warm = 0;
+  for (int trial = 0; trial < 20; ++trial) {
+    Qp qp = random_qp(random, 20, 5, 20, 20, true);
+    InteriorPoint solver(20, 5, 20), again(20, 5, 20);
+    const QpSolution s = solve(qp, solver);
+    for (double& q : qp.q) q += random.uniform(-1e-4, 1e-4);
+    const QpSolution w = again.solve(qp.data(), {}, {s.x, s.y, s.z, s.bound_multipliers});
+    ASSERT_EQ(w.status, Status::converged);
+    EXPECT_LE(optimality(qp, w).worst(), 1.01e-9);
+    warm += w.iterations;
+    cold += solve(qp, solver).iterations;
+  }
+  EXPECT_LT(warm, 0.8 * cold);
+}
+
+TEST(InteriorPoint, HasTheSameBitsForAnyNumberOfThreads) {
+  Random random(15);
+  const int threads_before = threads();
+  for (const std::size_t n : {8U, 100U, 420U}) {
+    const Qp qp = random_qp(random, n, n / 4, n / 2, n, true);
+    std::vector<double> first;
+    for (const int count : {1, 2, 3}) {
+      set_threads(count);
+      InteriorPoint solver(n, n / 4, n / 2);
+      const QpSolution s = solve(qp, solver);
+      ASSERT_EQ(s.status, Status::converged);
+      std::vector<double> all(s.x.begin(), s.x.end());
+      for (const auto& part : {s.y, s.z, s.bound_multipliers}) all.insert(all.end(), part.begin(), part.end());
+      if (first.empty()) first = all;
+      EXPECT_EQ(0, std::memcmp(first.data(), all.data(), all.size() * sizeof(double))) << n << " with " << count;
+    }
+  }
+  set_threads(threads_before);
+}
+
+TEST(InteriorPoint, ASolverCanBeUsedAgainForOtherData) {
+  Random random(16);
+  InteriorPoint solver(12, 3, 9);
+  for (int trial = 0; trial < 10; ++trial) {
+    const Qp qp = random_qp(random, 12, 3, 9, 12, true);
+    InteriorPoint fresh(12, 3, 9);
+    const QpSolution a = solve(qp, fresh), b = solve(qp, solver);
+    EXPECT_EQ(0, std::memcmp(a.x.data(), b.x.data(), 12 * sizeof(double)));
+    EXPECT_EQ(a.iterations, b.iterations);
+  }
+}
+
+}  // namespace
+}  // namespace onestep::detail
