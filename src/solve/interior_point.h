@@ -89,6 +89,7 @@ class InteriorPoint {
   // interior_point_start.cpp
   bool acceptable(const QpData& data);
   void load(const QpData& data);
+  void load_quadratic(const double* Q);
   void load_bounds(const QpData& data);
   bool start_cold();
   void start_warm(const QpStart& start);

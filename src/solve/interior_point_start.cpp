@@ -104,18 +104,30 @@ bool InteriorPoint::acceptable(const QpData& data) {
   return true;
 }
 
+/// The mean of both triangles, tile by tile because one of them is read down its columns.
+void InteriorPoint::load_quadratic(const double* Q) {
+  constexpr std::size_t side = 32;
+  double* to = Q_.entries();
+  const double* d = scaling_.d.data();
+  if (Q == nullptr) std::fill_n(to, n_ * n_, 0.0);
+  for (std::size_t i0 = 0; Q != nullptr && i0 < n_; i0 += side) {
+    for (std::size_t j0 = 0; j0 < n_; j0 += side) {
+      for (std::size_t i = i0; i < std::min(n_, i0 + side); ++i) {
+        const double factor = 0.5 * scaling_.c * d[i];
+        for (std::size_t j = j0; j < std::min(n_, j0 + side); ++j)
+          to[i * n_ + j] = factor * d[j] * (Q[i * n_ + j] + Q[j * n_ + i]);
+      }
+    }
+  }
+  Q_.commit();
+}
+
 void InteriorPoint::load(const QpData& data) {
   scaling_.compute(data);
   const double c = scaling_.c;
   const double *d = scaling_.d.data(), *e = scaling_.e.data();
   least_d_ = n_ == 0 ? 1 : *std::min_element(d, d + n_);
-  double* Q = Q_.entries();
-  if (data.Q == nullptr) std::fill_n(Q, n_ * n_, 0.0);
-  for (std::size_t i = 0; data.Q != nullptr && i < n_; ++i) {
-    const double factor = c * d[i];
-    for (std::size_t j = 0; j < n_; ++j) Q[i * n_ + j] = factor * d[j] * data.Q[i * n_ + j];
-  }
-  Q_.commit();
+  load_quadratic(data.Q);
   for (std::size_t i = 0; i < rows_; ++i) {
     const double* row = i < m_ ? data.A + i * n_ : data.G + (i - m_) * n_;
     double* to = C_.entries() + i * n_;
@@ -171,8 +183,7 @@ bool InteriorPoint::start_cold() {
   }
   if (!kkt_.factor(diagonal_, weight_)) return false;
   kkt_.solve(r_, h_, direction_, 0, 1);
-  for (std::size_t i = 0; i < all_; ++i)
-    value_[i] = i >= rows_ && is_equality(i) ? lower_.bound[i] : direction_.Cdx[i];
+  for (std::size_t i = 0; i < all_; ++i) value_[i] = i >= rows_ && is_equality(i) ? lower_.bound[i] : direction_.Cdx[i];
   for (std::size_t i = 0; i < rows_; ++i) lambda_[i] = direction_.dlambda[i];
   for (std::size_t i = rows_; i < all_; ++i) lambda_[i] = weight_[i] * value_[i] + h_[i];
   shift_into_interior();

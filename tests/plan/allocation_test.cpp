@@ -1,56 +1,14 @@
-// Nothing is allocated in Plan::run. The address sanitizer tells of every malloc; without it the global operator new counts.
+// Nothing is allocated in Plan::run.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "onestep/onestep.h"
+#include "support/count_allocations.h"
 #include "support/random.h"
-
-namespace {
-std::atomic<std::size_t> allocations{0};
-}  // namespace
-
-#ifdef __SANITIZE_ADDRESS__
-
-// Declared here: not every distribution ships the sanitizer's header.
-extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*, std::size_t),
-                                                         void (*free_hook)(const volatile void*));
-
-namespace {
-[[maybe_unused]] const int installed = __sanitizer_install_malloc_and_free_hooks(
-    [](const volatile void*, std::size_t) { ++allocations; }, [](const volatile void*) {});
-}  // namespace
-
-#else
-
-namespace {
-void* counted(std::size_t size, std::size_t alignment) {
-  ++allocations;
-  void* p = std::aligned_alloc(alignment, (size + alignment) / alignment * alignment);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-}  // namespace
-
-// Not inlined, or the compiler sees memory of aligned_alloc freed by delete and warns.
-[[gnu::noinline]] void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t a) {
-  return counted(size, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) {
-  return counted(size, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-
-#endif
 
 namespace onestep {
 namespace {
+
+using test::allocations;
 
 // A Newton step with its value and vjp: loops, products, a factor, solves.
 Function newton_step(const Array& A, const Array& y, std::int64_t rows, std::int64_t n) {
