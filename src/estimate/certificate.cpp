@@ -41,9 +41,10 @@ class Certifier {
   explicit Certifier(SolutionState& s) : s_(s), n_(s.size()) {}
 
   Certificate vjp(ConstVector v) {
-    if (!begin(true)) return c_;
+    if (!can(true)) return c_;
     const Parameters g = derivative_vjp(v);
     c_.value = norm(g);
+    measure();
     if (unrolled()) return unrolled_vjp(v, g);
     if (s_.method->superlinear) return superlinear_vjp(v, g);
     // Where one step was taken, and after K steps: w = (Aᵀ)^K v.
@@ -77,11 +78,13 @@ class Certifier {
   }
 
   Certificate jvp(std::span<const Array> v) {
-    if (!begin(false)) return c_;
+    if (!can(false)) return c_;
     std::vector<double> g(n_), b(n_), next(n_);
+    s_.report = {};
     s_.differentiator->jvp(s_, v, g);
     const DerivativeReport report = s_.report;
     c_.value = detail::norm(g);
+    measure();
     if (unrolled()) {
       // J satisfies J = A J + B at the solution: what is missing from that.
       Point& p = s_.here();
@@ -136,7 +139,7 @@ class Certifier {
   // The derivative is of x_{k-1} for one step and K steps, of x_k for implicit and the terms of Auto.
   Point& point() { return implicit() || (automatic() && !s_.method->superlinear) ? s_.here() : s_.last(); }
 
-  bool begin(bool for_vjp) {
+  bool can(bool for_vjp) {
     if (!is_solution(s_.run.status)) {
       refuse(fmt::format("the solve ended with status {}", to_string(s_.run.status)));
       return false;
@@ -146,13 +149,16 @@ class Certifier {
       refuse("the step lacks the derivative the bound is made of");
       return false;
     }
+    return true;
+  }
+
+  void measure() {
     norms_ = measure_norms(*s_.method, point());
     c_.rho = norms_.rho;
     c_.power = norms_.power;
     c_.norm_B = norms_.norm_B;
     c_.probability = norms_.probability;
     c_.products = norms_.products;
-    return true;
   }
 
   Certificate& refuse(std::string reason) {
@@ -173,6 +179,7 @@ class Certifier {
   }
   Parameters derivative_vjp(ConstVector v) {
     Parameters g = zero();
+    s_.report = {};
     s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
     return g;
   }
