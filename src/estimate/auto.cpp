@@ -56,7 +56,10 @@ class AutoDifferentiator final : public Differentiator {
           return;
         }
       }
-      if (cost + map.costs.vjp_x > implicit_cost(s)) return implicit_vjp(s, c, out);
+      if (cost + map.costs.vjp_x + map.costs.vjp_theta > implicit_cost(s)) {
+        s.report.flops = cost;
+        return implicit_vjp(s, c, out);
+      }
       add(u, w);
       ++s.report.terms;
     }
@@ -81,9 +84,9 @@ class AutoDifferentiator final : public Differentiator {
     double cost = map.costs.jvp_theta;
     for (;;) {
       if (!std::isfinite(norms.inverse) || cost + map.costs.jvp_x > implicit_cost(s)) {
-        s.report.method = "implicit";
+        s.report.flops = cost;
         implicit_->jvp(s, v, out);
-        s.report.flops = implicit_cost(s);
+        s.report.method = "implicit";
         return;
       }
       p.jvp_x(w, next);
@@ -115,7 +118,6 @@ class AutoDifferentiator final : public Differentiator {
   void implicit_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
     implicit_->vjp(s, c, out);
     s.report.method = "implicit";
-    s.report.flops = implicit_cost(s);
   }
 
   double tolerance_;

@@ -32,6 +32,7 @@ class ImplicitDifferentiator final : public Differentiator {
       for (double& e : u_) e = -e;
     point(s).vjp_theta(u_, out);
     ++s.report.products;
+    s.report.flops += map.costs.vjp_theta;
   }
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
@@ -40,6 +41,7 @@ class ImplicitDifferentiator final : public Differentiator {
     u_.resize(out.size());
     point(s).jvp_theta(v, u_);
     ++s.report.products;
+    s.report.flops += map.costs.jvp_theta;
     if (!on_step(s))
       for (double& e : u_) e = -e;
     solve(s, false, u_, out);
@@ -80,6 +82,11 @@ class ImplicitDifferentiator final : public Differentiator {
     s.report.status = result.status;
     s.report.residual = result.residual;
     s.report.products += result.products;
+    s.report.flops += result.products * product_cost(s, transposed);
+  }
+  double product_cost(const SolutionState& s, bool transposed) const {
+    const Costs& costs = (on_step(s) ? *s.method->step : *s.method->equation).costs;
+    return transposed ? costs.vjp_x : costs.jvp_x;
   }
 
   // n products make the matrix; it is factored once for all directions.
@@ -107,6 +114,8 @@ class ImplicitDifferentiator final : public Differentiator {
         for (std::size_t i = 0; i < n; ++i) matrix_[by_rows ? j * n + i : i * n + j] = column[i];
       }
       s.report.products += static_cast<int>(n);
+      const auto size = static_cast<double>(n);
+      s.report.flops += size * product_cost(s, by_rows) + size * size * size / 3;
     }
     const Array inputs[] = {Array::view(MatrixView{matrix_.data(), rows, rows, rows, 1}), Array::view(b), Array::view(b)};
     const Vector outputs[] = {transposed ? Vector() : x, transposed ? x : Vector()};

@@ -1,0 +1,250 @@
+// The bound is never below the error: over random contractions, affine and smooth, symmetric, general and nearly nilpotent.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include "onestep/onestep.h"
+
+namespace onestep {
+namespace {
+
+using Random = std::mt19937_64;
+
+std::vector<double> gaussian(Random& random, std::size_t count) {
+  std::normal_distribution<double> normal;
+  std::vector<double> v(count);
+  for (double& e : v) e = normal(random);
+  return v;
+}
+double uniform(Random& random, double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); }
+
+double norm(std::span<const double> v) {
+  double sum = 0;
+  for (const double e : v) sum += e * e;
+  return std::sqrt(sum);
+}
+double distance(const Array& a, const Array& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.size(); ++i)
+    sum += (a.values()[static_cast<std::size_t>(i)] - b.values()[static_cast<std::size_t>(i)]) *
+           (a.values()[static_cast<std::size_t>(i)] - b.values()[static_cast<std::size_t>(i)]);
+  return std::sqrt(sum);
+}
+
+// ‖A‖ by power iteration on AᵀA, far enough for tests.
+double operator_norm(const std::vector<double>& a, std::size_t n) {
+  std::vector<double> v(n, 1), w(n);
+  double size = 0;
+  for (int k = 0; k < 3000; ++k) {
+    for (std::size_t i = 0; i < n; ++i) {
+      w[i] = 0;
+      for (std::size_t j = 0; j < n; ++j) w[i] += a[i * n + j] * v[j];
+    }
+    std::ranges::fill(v, 0.0);
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j < n; ++j) v[j] += a[i * n + j] * w[i];
+    const double next = std::sqrt(norm(v));
+    for (double& e : v) e /= next * next;
+    if (std::fabs(next - size) < 1e-13 * next) return next;
+    size = next;
+  }
+  return size;
+}
+
+enum class Kind { symmetric, general, nearly_nilpotent };
+
+struct Contraction {
+  Array a, b, c;
+  double rho;
+};
+Contraction contraction(Random& random, Kind kind, std::size_t n, std::size_t m) {
+  std::vector<double> a = gaussian(random, n * n);
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j < n; ++j) {
+      if (kind == Kind::symmetric && j > i) a[j * n + i] = a[i * n + j];
+      if (kind == Kind::nearly_nilpotent && j <= i) a[i * n + j] *= 1e-3;
+    }
+  const double rho = uniform(random, 0, 0.99), size = operator_norm(a, n);
+  for (double& e : a) e *= rho / size;
+  const auto rows = static_cast<std::int64_t>(n), columns = static_cast<std::int64_t>(m);
+  return {Array({rows, rows}, a), Array({rows, columns}, gaussian(random, n * m)), Array({rows}, gaussian(random, n)), rho};
+}
+
+// x ← A x + Bθ + c, or with a smooth nonlinearity that keeps the contraction factor: ρ at most ‖A‖.
+Solver solver_of(const Contraction& k, bool affine, const SolveOptions& options) {
+  if (affine) return fixed_point([k](Expr x, Expr theta) { return matmul(k.a, x) + matmul(k.b, theta) + k.c; }, options);
+  return fixed_point(
+      [k](Expr x, Expr theta) {
+        return matmul(k.a, tanh(x + 0.1 * matmul(k.b, sin(theta)))) + matmul(k.b, sin(theta)) + k.c;
+      },
+      options);
+}
+
+struct Case {
+  Kind kind;
+  std::size_t n, m;
+  Contraction map;
+  Array theta, v, direction;
+};
+Case random_case(Random& random) {
+  Case c;
+  c.kind = static_cast<Kind>(random() % 3);
+  c.n = 2 + random() % 49;
+  c.m = 1 + random() % 30;
+  c.map = contraction(random, c.kind, c.n, c.m);
+  c.theta = Array({static_cast<std::int64_t>(c.m)}, gaussian(random, c.m));
+  c.v = Array({static_cast<std::int64_t>(c.n)}, gaussian(random, c.n));
+  c.direction = Array({static_cast<std::int64_t>(c.m)}, gaussian(random, c.m));
+  return c;
+}
+
+int cases() { return std::getenv("ONESTEP_LONG") != nullptr ? 10000 : 1000; }
+
+// The truth: dense implicit differentiation where the iteration has come to rest.
+struct Truth {
+  Array vjp, jvp;
+};
+Truth truth(const Case& c, bool affine) {
+  const Solver exact = solver_of(c.map, affine, {.tolerance = 0, .max_iterations = 100000});
+  const Array x0 = zeros({static_cast<std::int64_t>(c.n)});
+  const Solution s = solve(exact, x0, c.theta, Implicit{.how = Implicit::dense});
+  EXPECT_TRUE(is_solution(s.status())) << s.message();
+  return {s.vjp(c.v), s.jvp(c.direction)};
+}
+
+class Bound : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Bound, IsNeverBelowTheErrorAndNotFarAboveItOnAffineMaps) {
+  const bool affine = GetParam();
+  Random random(affine ? 1 : 2);
+  std::vector<double> ratios;
+  for (int i = 0; i < cases(); ++i) {
+    const Case c = random_case(random);
+    const Truth right = truth(c, affine);
+    const Solver solver = solver_of(c.map, affine, {});
+    const Array x0 = zeros({static_cast<std::int64_t>(c.n)});
+    const Solution s = solve(solver, x0, c.theta, OneStep{});
+    ASSERT_TRUE(is_solution(s.status())) << s.message();
+    const double error = distance(s.vjp(c.v), right.vjp), jvp_error = distance(s.jvp(c.direction), right.jvp);
+    const Certificate certificate = s.certificate(c.v), of_jvp = s.certificate_jvp(c.direction);
+    ASSERT_NE(certificate.basis, Certificate::Basis::refused) << certificate.reason;
+    EXPECT_EQ(certificate.basis == Certificate::Basis::proven, affine) << certificate.reason;
+    EXPECT_GE(certificate.bound, error) << "case " << i << ", n " << c.n << ", rho " << c.map.rho;
+    EXPECT_GE(of_jvp.bound, jvp_error) << "case " << i << ", n " << c.n << ", rho " << c.map.rho;
+    // What the estimate leaves out is bounded by the rest of the series.
+    EXPECT_LE(std::fabs(error - certificate.estimate), certificate.bound - certificate.estimate + 1e-12 * certificate.bound);
+    if (error > 1e-10 * certificate.value) ratios.push_back(certificate.bound / error);
+  }
+  std::ranges::sort(ratios);
+  const double median = ratios[ratios.size() / 2], tenth = ratios[ratios.size() * 9 / 10];
+  RecordProperty("median", std::to_string(median));
+  RecordProperty("90th percentile", std::to_string(tenth));
+  if (affine) {
+    EXPECT_LE(median, 3);
+    EXPECT_LE(tenth, 10);
+  }
+}
+
+TEST_P(Bound, HoldsForKStepsAndImplicit) {
+  const bool affine = GetParam();
+  Random random(affine ? 3 : 4);
+  for (int i = 0; i < cases() / 10; ++i) {
+    const Case c = random_case(random);
+    const Truth right = truth(c, affine);
+    const Solver solver = solver_of(c.map, affine, {});
+    const Array x0 = zeros({static_cast<std::int64_t>(c.n)});
+    for (const Estimator& estimator : {Estimator(KStep{1 + static_cast<int>(random() % 20)}), Estimator(Implicit{}),
+                                       Estimator(Implicit{.how = Implicit::matrix_free, .tolerance = 1e-4})}) {
+      const Solution s = solve(solver, x0, c.theta, estimator);
+      ASSERT_TRUE(is_solution(s.status())) << s.message();
+      const Certificate certificate = s.certificate(c.v);
+      EXPECT_GE(certificate.bound, distance(s.vjp(c.v), right.vjp)) << i << " " << s.report().method << " rho " << c.map.rho;
+      EXPECT_GE(s.certificate_jvp(c.direction).bound, distance(s.jvp(c.direction), right.jvp))
+          << i << " " << s.report().method << " rho " << c.map.rho;
+    }
+  }
+}
+
+TEST_P(Bound, AutoMeetsItsTolerance) {
+  const bool affine = GetParam();
+  Random random(affine ? 5 : 6);
+  for (int i = 0; i < cases(); ++i) {
+    const Case c = random_case(random);
+    const Truth right = truth(c, affine);
+    const double tolerance = std::pow(10.0, -uniform(random, 1, 7));
+    // The distance to the solution comes on top of the tolerance.
+    const Solver solver = solver_of(c.map, affine, {.tolerance = 1e-12, .max_iterations = 100000});
+    const Array x0 = zeros({static_cast<std::int64_t>(c.n)});
+    const Solution s = solve(solver, x0, c.theta, Auto{.tolerance = tolerance});
+    ASSERT_TRUE(is_solution(s.status())) << s.message();
+    const Array g = s.vjp(c.v);
+    EXPECT_LE(distance(g, right.vjp), tolerance * norm(g.values())) << i << " " << s.report().method;
+    const Array d = s.jvp(c.direction);
+    EXPECT_LE(distance(d, right.jvp), tolerance * norm(d.values())) << i << " " << s.report().method;
+    // It never costs more than twice the cheaper of going on and of implicit differentiation.
+    (void)s.vjp(c.v);
+    const Solution implicit = solve(solver, x0, c.theta, Implicit{.how = Implicit::dense});
+    (void)implicit.vjp(c.v);
+    EXPECT_LE(s.report().flops, 2 * implicit.report().flops) << i << " " << s.report().method;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Maps, Bound, ::testing::Values(true, false),
+                         [](const auto& param_info) { return param_info.param ? "Affine" : "Smooth"; });
+
+TEST(Certificate, OfANonNormalMapUsesAPowerOfIt) {
+  const Array a{{0.5, 3.0}, {0.0, 0.4}};  // ‖A‖ is 3, its eigenvalues 0.5 and 0.4
+  const Solver s = fixed_point([&](Expr x, Expr theta) { return matmul(a, x) + theta; });
+  const Solution solution = solve(s, zeros({2}), Array{1.0, 2.0}, OneStep{});
+  const Array v{1.0, -1.0};
+  const Certificate c = solution.certificate(v);
+  EXPECT_EQ(c.basis, Certificate::Basis::proven);
+  EXPECT_GT(c.power, 1);
+  const Array exact = solve(s, zeros({2}), Array{1.0, 2.0}, Implicit{}).vjp(v);
+  EXPECT_GE(c.bound, distance(solution.vjp(v), exact));
+}
+
+TEST(Certificate, RefusesWhereTheMapDoesNotContract) {
+  const Solver s = fixed_point([](Expr x, Expr theta) { return 2.0 * x - theta; });
+  const Solution solution = solve(s, Array{1.0, 1.0}, Array{1.0, 1.0}, OneStep{});  // the start is the fixed point
+  EXPECT_EQ(solution.status(), Status::converged);
+  const Certificate c = solution.certificate(Array{1.0, 0.0});
+  EXPECT_EQ(c.basis, Certificate::Basis::refused);
+  EXPECT_FALSE(std::isfinite(c.bound));
+  EXPECT_NE(c.reason.find("norm below 1"), std::string::npos) << c.reason;
+}
+
+TEST(Certificate, OfALargeMapComesWithAProbability) {
+  constexpr std::int64_t n = 300;
+  Random random(7);
+  const Contraction k = contraction(random, Kind::general, n, 5);
+  const Solver s = solver_of(k, true, {});
+  const Array theta({5}, gaussian(random, 5)), v({n}, gaussian(random, n));
+  const Solution solution = solve(s, zeros({n}), theta, OneStep{});
+  const Certificate c = solution.certificate(v);
+  ASSERT_EQ(c.basis, Certificate::Basis::measured) << c.reason;
+  EXPECT_LT(c.probability, 1);
+  EXPECT_GT(c.probability, 1 - 1e-5);
+  EXPECT_GE(c.rho, k.rho * (1 - 1e-6));
+  const Array exact = solve(s, zeros({n}), theta, Implicit{}).vjp(v);
+  EXPECT_GE(c.bound, distance(solution.vjp(v), exact));
+}
+
+TEST(Certificate, TakesConstantsThatAreGiven) {
+  const Array a{{0.5, 0.1}, {0.1, 0.4}};
+  const Solver s = fixed_point([&](Expr x, Expr theta) {
+                     return matmul(a, x) + theta;
+                   }).knowing({.rho = 0.6, .L_A = 0, .L_J = 0, .norm_B = 1});
+  const Solution solution = solve(s, zeros({2}), Array{1.0, 2.0}, OneStep{});
+  const Certificate c = solution.certificate(Array{1.0, 0.0});
+  EXPECT_EQ(c.basis, Certificate::Basis::proven);
+  EXPECT_EQ(c.rho, 0.6);
+  EXPECT_EQ(c.norm_B, 1.0);
+  EXPECT_NE(c.json().find("\"basis\": \"proven\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace onestep
