@@ -36,32 +36,29 @@ class AutoDifferentiator final : public Differentiator {
     if (!std::isfinite(norms.inverse)) return implicit_vjp(s, c, out);
     // Σ Bᵀ(Aᵀ)ʲ c; what is left after it is at most ‖B‖ ‖(I - A)⁻¹‖ ‖(Aᵀ)ʲ⁺¹c‖. B is applied once, to the sum.
     std::vector<double> w(c.begin(), c.end()), u = w, next(w.size());
-    double cost = map.costs.vjp_theta;
-    for (;;) {
+    double cost = 0;
+    for (;; ++s.report.terms) {
+      if (cost + map.costs.vjp_x + map.costs.vjp_theta > implicit_cost(s)) {
+        s.report.flops = cost;
+        return implicit_vjp(s, c, out);
+      }
+      if (s.report.terms > 0) add(u, w);
       p.vjp_x(w, next);
       w.swap(next);
       ++s.report.products;
       cost += map.costs.vjp_x;
       const double rest = norms.norm_B * norms.inverse * norm(w);
       // Bᵀu is needed to know what the tolerance is relative to: only when it may be met.
-      if (rest <= tolerance_ * norms.norm_B * norm(u)) {
-        p.vjp_theta(u, out);
-        ++s.report.products;
-        cost += map.costs.vjp_theta;
-        double size = 0;
-        for (const Vector o : out) size += dot(o, o);
-        if (rest <= tolerance_ * std::sqrt(size)) {
-          s.report.method = s.report.terms == 0 ? "one step" : "Neumann terms";
-          s.report.flops = cost;
-          return;
-        }
-      }
-      if (cost + map.costs.vjp_x + map.costs.vjp_theta > implicit_cost(s)) {
-        s.report.flops = cost;
-        return implicit_vjp(s, c, out);
-      }
-      add(u, w);
-      ++s.report.terms;
+      if (rest > tolerance_ * norms.norm_B * norm(u)) continue;
+      p.vjp_theta(u, out);
+      ++s.report.products;
+      cost += map.costs.vjp_theta;
+      double size = 0;
+      for (const Vector o : out) size += dot(o, o);
+      if (rest > tolerance_ * std::sqrt(size)) continue;
+      s.report.method = s.report.terms == 0 ? "one step" : "Neumann terms";
+      s.report.flops = cost;
+      return;
     }
   }
 
