@@ -28,7 +28,7 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   load(data);
   int iterations = 0;
   progress_ = {};
-  augmented_ = false;
+  augmented_ = has_factor_ = false;
   rho_ = first_rho;
   delta_ = first_delta;
   Status status = Status::not_convex;
@@ -58,7 +58,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     double merit = 0;
     const bool done = small_enough(options, merit);
     if (options.callback && options.callback(progress_)) return Status::cancelled;
-    if (done) return Status::converged;
+    if (done && (last_step_ <= options.step || iterations == 0)) return Status::converged;
     const bool finite = merit <= std::numeric_limits<double>::max();
     if (finite && merit < 0.9 * best_merit_) {
       best_merit_ = merit;
@@ -79,6 +79,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     } else if (stuck || !finite) {
       if (best_merit_ == std::numeric_limits<double>::infinity()) return Status::not_finite;
       return_to_best();
+      if (best_merit_ <= 1) return Status::converged;  // only the step was still too long
       return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::line_search_failed;
     }
     if (iterations >= options.iteration_limit) {
@@ -174,6 +175,10 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
                    last_boundary = 0.999;  // how much of the way to the boundary, the second when μ is small
   const double dual_size = largest(n_, dual_residual_);
   const double tolerance = std::max(0.01 * dual_size, 0.1 * options.absolute * scaling_.c * least_d_);
+  for (QpSide* side : {&lower_, &upper_}) {
+    std::copy_n(side->s, all_, side->previous_s);
+    std::copy_n(side->z, all_, side->previous_z);
+  }
   for (bool again = true; again;) {
     again = false;
     while (!factor()) {
@@ -199,6 +204,7 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
     again = !augmented_ && linear_residual_ > std::max(0.5 * dual_size, 10 * tolerance);
     augmented_ = augmented_ || again;
   }
+  has_factor_ = true;
   double primal = 1, dual = 1;
   step_lengths(primal, dual);
   const double keep = std::clamp(1 - mu_, boundary, last_boundary);
@@ -209,8 +215,14 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
 void InteriorPoint::move(double primal, double dual) {
   progress_.primal_step = primal;
   progress_.dual_step = dual;
-  for (std::size_t j = 0; j < n_; ++j)
-    if (!is_equality(rows_ + j)) x_[j] += primal * direction_.dx[j];
+  double change = 0, size = 0;
+  for (std::size_t j = 0; j < n_; ++j) {
+    if (is_equality(rows_ + j)) continue;
+    x_[j] += primal * direction_.dx[j];
+    change = std::max(change, std::fabs(primal * direction_.dx[j]));
+    size = std::max(size, std::fabs(x_[j]));
+  }
+  last_step_ = change / (1 + size);
   for (QpSide* side : {&lower_, &upper_}) {
     for (std::size_t i = 0; i < all_; ++i) {
       side->s[i] += primal * side->ds[i];
@@ -220,6 +232,17 @@ void InteriorPoint::move(double primal, double dual) {
   for (std::size_t i = 0; i < rows_; ++i)
     if (is_equality(i)) lambda_[i] += dual * direction_.dlambda[i];
   set_multipliers();
+}
+
+/// Where the start was the solution no step was made: this makes the factor it would have made.
+void InteriorPoint::need_factor() {
+  if (has_factor_) return;
+  const cpu::BlasSerial serial;
+  for (QpSide* side : {&lower_, &upper_}) {
+    std::copy_n(side->s, all_, side->previous_s);
+    std::copy_n(side->z, all_, side->previous_z);
+  }
+  has_factor_ = factor();
 }
 
 void InteriorPoint::set_multipliers() {

@@ -33,6 +33,9 @@ struct QpProgress {
 struct InteriorPointOptions {
   /// A residual is small enough when it is at most `absolute`, or at most `relative` in the relative measure.
   double absolute = 1e-9, relative = 0;
+  /// The last step may also be asked to be short: no entry of x changes by more than this times 1 + the largest entry (in
+  /// scaled units). A derivative taken at the iterate before is as good as that step was short.
+  double step = std::numeric_limits<double>::infinity();
   int iteration_limit = 200;
   double time_limit = std::numeric_limits<double>::infinity();  ///< seconds
   /// Called at each iterate; true cancels. What it throws leaves solve(), and the solver can be used again.
@@ -71,6 +74,8 @@ struct QpSide {
   double *weight, *inverse;  // z / (s + δ z) and 1 / (s + δ z)
   double* target;            // what s dz + z ds shall be
   double *ds, *dz;
+  double *previous_s, *previous_z;  // of the iterate the last step was made from
+  double *best_s, *best_z;
 };
 
 class InteriorPoint {
@@ -82,8 +87,11 @@ class InteriorPoint {
   /// Sizes of the data must be those the solver was made for. Numerical trouble is a status.
   const QpSolution& solve(const QpData& data, const InteriorPointOptions& options = {}, const QpStart& start = {});
   const QpSolution& solution() const { return solution_; }
+  /// Of the last solve and of what was differentiated since.
+  int factorisations() const { return kkt_.factorisations(); }
 
  private:
+  friend class QpDerivative;
   using Clock = std::chrono::steady_clock;
 
   // interior_point_start.cpp
@@ -112,6 +120,7 @@ class InteriorPoint {
   bool make_step(const InteriorPointOptions& options);
   void move(double primal, double dual);
   void set_multipliers();
+  void need_factor();
 
   bool is_equality(std::size_t i) const { return equal_[i] != 0; }
 
@@ -131,9 +140,9 @@ class InteriorPoint {
   KktDirection direction_{};
   QpSide lower_{}, upper_{};
   double sides_ = 0, mu_ = 0, rho_ = 0, delta_ = 0;
-  bool augmented_ = false;
+  bool augmented_ = false, has_factor_ = false;  // a factor of a step, not only of the start
   double constant_ = 0, bound_size_ = 0, q_size_ = 0, least_d_ = 1;
-  double linear_residual_ = 0, best_merit_ = 0;
+  double linear_residual_ = 0, best_merit_ = 0, last_step_ = 0;
   QpProgress progress_, best_progress_;
   QpSolution solution_;
 };

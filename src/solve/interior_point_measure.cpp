@@ -123,12 +123,20 @@ bool InteriorPoint::proves_unbounded(const double* direction, const double* Q_di
 void InteriorPoint::keep_best() {
   std::copy_n(x_, n_, best_x_);
   std::copy_n(lambda_, all_, best_lambda_);
+  for (QpSide* side : {&lower_, &upper_}) {
+    std::copy_n(side->s, all_, side->best_s);
+    std::copy_n(side->z, all_, side->best_z);
+  }
   best_progress_ = progress_;
 }
 
 void InteriorPoint::return_to_best() {
   std::copy_n(best_x_, n_, x_);
   std::copy_n(best_lambda_, all_, lambda_);
+  for (QpSide* side : {&lower_, &upper_}) {
+    std::copy_n(side->best_s, all_, side->s);
+    std::copy_n(side->best_z, all_, side->z);
+  }
   progress_ = best_progress_;
 }
 

@@ -53,8 +53,9 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
                        &out_lambda_, &proof_})
       place(*v, all_);
     for (QpSide* side : {&lower_, &upper_}) {
-      for (double** v : {&side->has, &side->bound, &side->s, &side->z, &side->residual, &side->weight, &side->inverse,
-                         &side->target, &side->ds, &side->dz})
+      for (double** v :
+           {&side->has, &side->bound, &side->s, &side->z, &side->residual, &side->weight, &side->inverse, &side->target,
+            &side->ds, &side->dz, &side->previous_s, &side->previous_z, &side->best_s, &side->best_z})
         place(*v, all_);
     }
     if (pass == 0) arena_.assign(used, 0.0);

@@ -1,0 +1,270 @@
+#include "solve/qp_derivative.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/blas.h"
+
+namespace onestep::detail {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+double largest(const std::vector<double>& x) {
+  double m = 0;
+  for (const double e : x) m = std::max(m, std::fabs(e));
+  return m;
+}
+
+}  // namespace
+
+QpDerivative::QpDerivative(InteriorPoint& solver) : solver_(solver), n_(solver.n_), rows_(solver.rows_), all_(solver.all_) {
+  for (std::vector<double>* v : {&x_, &rhs_x_, &dx_, &Qdx_, &Ctdl_, &e_x_, &r_, &work_x_, &work_Q_}) v->assign(n_, 0.0);
+  for (std::vector<double>* v : {&flexibility_, &share_, &lambda_, &rhs_, &dlambda_, &e_}) v->assign(all_, 0.0);
+  for (std::vector<double>* v : {&value_, &h_, &work_rows_, &work_C_}) v->assign(rows_, 0.0);
+  undecided_.reserve(all_);
+}
+
+void QpDerivative::linearise(QpDerivativeAt at) {
+  solver_.need_factor();
+  undecided_.clear();
+  if (at == QpDerivativeAt::solution) {
+    weigh_at_solution();
+  } else {
+    weigh_at_previous_iterate();
+  }
+}
+
+/// A constraint is active or not when one of slack and multiplier outweighs the other, or when in the last step one of them
+/// stayed while the other vanished (Tapia's indicator). Otherwise both vanish.
+void QpDerivative::weigh_at_solution() {
+  constexpr double decisive = 1e3, stayed = 0.5, vanished = 0.1;
+  std::copy_n(solver_.x_, n_, x_.data());
+  std::copy_n(solver_.lambda_, all_, lambda_.data());
+  for (std::size_t i = 0; i < all_; ++i) {
+    const QpSide &low = solver_.lower_, &high = solver_.upper_;
+    const double w_low = low.z[i] / low.s[i], w_high = high.z[i] / high.s[i], weight = w_low + w_high;
+    share_[i] = solver_.is_equality(i) || weight == 0 ? 1 : w_high / weight;
+    if (solver_.is_equality(i)) {
+      flexibility_[i] = 0;
+      continue;
+    }
+    const QpSide& side = w_high > w_low ? high : low;
+    const double slack_ratio = side.s[i] / side.previous_s[i], multiplier_ratio = side.z[i] / side.previous_z[i];
+    if (weight >= decisive || (multiplier_ratio > stayed && slack_ratio < vanished && weight > 1 / decisive)) {
+      flexibility_[i] = 0;
+      share_[i] = &side == &high ? 1 : 0;
+    } else if (weight <= 1 / decisive || (slack_ratio > stayed && multiplier_ratio < vanished)) {
+      flexibility_[i] = infinity;
+    } else {
+      flexibility_[i] = 1 / weight;
+      undecided_.push_back(i);
+    }
+  }
+}
+
+/// The point that the undamped step with μ = 0 leads to has multipliers z⁺ = (z/s)(value⁺ - (bound - s)) for an upper side:
+/// it solves the system for r_x = -q and these bounds. Data are differentiated there.
+void QpDerivative::weigh_at_previous_iterate() {
+  for (std::size_t i = 0; i < all_; ++i) {
+    const QpSide &low = solver_.lower_, &high = solver_.upper_;
+    const double w_low = low.previous_z[i] / low.previous_s[i], w_high = high.previous_z[i] / high.previous_s[i];
+    const double weight = w_low + w_high;
+    const bool equality = solver_.is_equality(i);
+    share_[i] = equality || weight == 0 ? 1 : w_high / weight;
+    flexibility_[i] = equality ? 0 : weight == 0 ? infinity : 1 / weight;
+    rhs_[i] = equality ? high.bound[i]
+                       : share_[i] * (high.bound[i] - high.has[i] * high.previous_s[i]) +
+                             (1 - share_[i]) * (low.bound[i] + low.has[i] * low.previous_s[i]);
+  }
+  for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = -solver_.q_[j];
+  solve_scaled();
+  x_ = dx_;
+  lambda_ = dlambda_;
+}
+
+/// Multipliers that follow from dx are set first: those of soft constraints by their own equation, those of hard bounds by
+/// the equation of their variable, which then holds exactly.
+void QpDerivative::update_residual() {
+  solver_.C_.multiply(dx_.data(), value_.data());
+  solver_.Q_.multiply(dx_.data(), Qdx_.data());
+  for (std::size_t i = 0; i < rows_; ++i)
+    if (!is_hard(i)) dlambda_[i] = (value_[i] - rhs_[i]) / flexibility_[i];
+  std::fill(Ctdl_.begin(), Ctdl_.end(), 0.0);
+  solver_.C_.add_transposed(dlambda_.data(), Ctdl_.data());
+  for (std::size_t i = 0; i < rows_; ++i) e_[i] = is_hard(i) ? rhs_[i] - value_[i] + flexibility_[i] * dlambda_[i] : 0;
+  for (std::size_t j = 0; j < n_; ++j) {
+    const std::size_t i = rows_ + j;
+    const double rest = rhs_x_[j] - Qdx_[j] - Ctdl_[j];
+    dlambda_[i] = is_hard(i) ? rest : (dx_[j] - rhs_[i]) / flexibility_[i];
+    e_x_[j] = is_hard(i) ? 0 : rest - dlambda_[i];
+    e_[i] = is_hard(i) ? rhs_[i] - dx_[j] + flexibility_[i] * dlambda_[i] : 0;
+  }
+}
+
+double QpDerivative::solve_scaled() {
+  constexpr int most_sweeps = 30;
+  constexpr double enough = 1e-15, slow = 0.7;
+  const cpu::BlasSerial serial;
+  const KktDirection step{work_x_.data(), work_rows_.data(), work_Q_.data(), work_C_.data(), work_Q_.data()};
+  const double *weight = solver_.kkt_.weight(), *diagonal = solver_.kkt_.diagonal();
+  std::fill(dx_.begin(), dx_.end(), 0.0);
+  std::fill(dlambda_.begin(), dlambda_.end(), 0.0);
+  double size = largest(rhs_x_);
+  for (std::size_t i = 0; i < all_; ++i)
+    if (flexibility_[i] < infinity) size = std::max(size, std::fabs(rhs_[i]));
+  if (size == 0) size = 1;
+  double last = infinity;
+  for (int sweep = 0;; ++sweep) {
+    update_residual();
+    const double reached = std::max(largest(e_x_), largest(e_)) / size;
+    if (reached <= enough || sweep == most_sweeps || !(reached < slow * last)) return reached;
+    last = reached;
+    for (std::size_t i = 0; i < rows_; ++i) h_[i] = -weight[i] * e_[i];
+    for (std::size_t j = 0; j < n_; ++j) r_[j] = e_x_[j] + diagonal[j] * e_[rows_ + j];
+    solver_.kkt_.solve(r_.data(), h_.data(), step, 0, Kkt::no_refinement);
+    for (std::size_t j = 0; j < n_; ++j) {
+      if (flexibility_[rows_ + j] == 0) {
+        dx_[j] = rhs_[rows_ + j];
+      } else {
+        dx_[j] += work_x_[j];
+      }
+    }
+    for (std::size_t i = 0; i < rows_; ++i)
+      if (is_hard(i)) dlambda_[i] += work_rows_[i];
+  }
+}
+
+/// With a right-hand side that has a part of everything, a singular system is not solved, and refinement goes on adding to
+/// what it cannot see: directions dx with Q dx = 0 that no active constraint stops, multipliers with Cᵀdλ + dw = 0.
+QpDegeneracy QpDerivative::degeneracy() {
+  constexpr double solved = 1e-9, hopeless = 1e9, grown = 1e4, part = 1e-3;
+  QpDegeneracy found;
+  found.undecided = undecided_;
+  std::uint32_t state = 1;
+  const auto next = [&state] {  // between ½ and 1, either sign
+    state = state * 1664525U + 1013904223U;
+    const double size = 0.5 + 0.5 * (state >> 16) / 65536.0;
+    return (state & 0x8000U) != 0 ? size : -size;
+  };
+  for (double& r : rhs_x_) r = next();
+  for (double& r : rhs_) r = next();
+  const double reached = solve_scaled();
+  const double most_x = largest(dx_);
+  double most_lambda = 0;
+  for (std::size_t i = 0; i < all_; ++i)
+    if (is_hard(i)) most_lambda = std::max(most_lambda, std::fabs(dlambda_[i]));
+  if (reached <= solved && std::max(most_x, most_lambda) <= hopeless) return found;
+  for (std::size_t j = 0; most_x > grown && j < n_; ++j)
+    if (std::fabs(dx_[j]) > part * most_x) found.not_unique.push_back(j);
+  for (std::size_t i = 0; most_lambda > grown && i < all_; ++i)
+    if (is_hard(i) && std::fabs(dlambda_[i]) > part * most_lambda) found.dependent.push_back(i);
+  return found;
+}
+
+double QpDerivative::solve_kkt(std::span<const double> r_x, std::span<const double> r, std::span<double> dx,
+                               std::span<double> dlambda) {
+  const double c = solver_.scaling_.c;
+  const double* unit = solver_.unit_;
+  for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = r_x[j] * c * unit[rows_ + j];
+  for (std::size_t i = 0; i < all_; ++i) rhs_[i] = r[i] / unit[i];
+  const double reached = solve_scaled();
+  for (std::size_t j = 0; j < n_; ++j) dx[j] = dx_[j] * unit[rows_ + j];
+  for (std::size_t i = 0; i < all_; ++i) dlambda[i] = dlambda_[i] / unit[i] / c;
+  return reached;
+}
+
+double QpDerivative::jvp(const QpData& t, std::span<double> dx, std::span<double> dy, std::span<double> dz,
+                         std::span<double> dbounds) {
+  const double c = solver_.scaling_.c;
+  const double *unit = solver_.unit_, *d = unit + rows_;
+  const std::size_t m = solver_.m_;
+  // r_x = -(dQ x + dq + dCᵀλ), r = d(bound) - dC x, in scaled units: x_data = d x, λ_data = λ / (c unit).
+  for (std::size_t j = 0; j < n_; ++j) r_[j] = d[j] * x_[j];
+  for (std::size_t j = 0; j < n_; ++j) {
+    double sum = t.q == nullptr ? 0 : t.q[j];
+    for (std::size_t k = 0; t.Q != nullptr && k < n_; ++k) sum += 0.5 * (t.Q[j * n_ + k] + t.Q[k * n_ + j]) * r_[k];
+    rhs_x_[j] = -sum * c * d[j];
+  }
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double *low = nullptr, *high = nullptr, *row = nullptr;
+    if (i < m) {
+      low = high = t.b == nullptr ? nullptr : t.b + i;
+      row = t.A == nullptr ? nullptr : t.A + i * n_;
+    } else if (i < rows_) {
+      low = t.l == nullptr ? nullptr : t.l + (i - m);
+      high = t.u == nullptr ? nullptr : t.u + (i - m);
+      row = t.G == nullptr ? nullptr : t.G + (i - m) * n_;
+    } else {
+      low = t.lo == nullptr ? nullptr : t.lo + (i - rows_);
+      high = t.hi == nullptr ? nullptr : t.hi + (i - rows_);
+    }
+    double change = (high == nullptr ? 0 : share_[i] * *high) + (low == nullptr ? 0 : (1 - share_[i]) * *low);
+    for (std::size_t j = 0; row != nullptr && j < n_; ++j) {
+      change -= row[j] * r_[j];
+      rhs_x_[j] -= d[j] * row[j] * lambda_[i] / unit[i];
+    }
+    rhs_[i] = change / unit[i];
+  }
+  const double reached = solve_scaled();
+  const auto hand_out = [&](std::span<double> to, std::size_t at) {
+    for (std::size_t k = 0; k < to.size(); ++k) to[k] = dlambda_[at + k] / unit[at + k] / c;
+  };
+  for (std::size_t j = 0; j < dx.size(); ++j) dx[j] = dx_[j] * d[j];
+  hand_out(dy, 0);
+  hand_out(dz, m);
+  hand_out(dbounds, rows_);
+  return reached;
+}
+
+double QpDerivative::vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z,
+                         std::span<const double> bounds, const QpCotangents& out) {
+  const double c = solver_.scaling_.c;
+  const double *unit = solver_.unit_, *d = unit + rows_;
+  const std::size_t m = solver_.m_;
+  for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = x.empty() ? 0 : x[j] * d[j];
+  std::fill(rhs_.begin(), rhs_.end(), 0.0);
+  const auto take_in = [&](std::span<const double> from, std::size_t at) {
+    for (std::size_t k = 0; k < from.size(); ++k) rhs_[at + k] = from[k] / unit[at + k] / c;
+  };
+  take_in(y, 0);
+  take_in(z, m);
+  take_in(bounds, rows_);
+  for (std::size_t i = 0; i < all_; ++i)
+    if (flexibility_[i] == infinity) rhs_[i] = 0;
+  const double reached = solve_scaled();
+  // p_x and p in the units of the data; x and λ of the data beside them.
+  for (std::size_t j = 0; j < n_; ++j) {
+    dx_[j] *= c * d[j];
+    r_[j] = d[j] * x_[j];
+  }
+  for (std::size_t i = 0; i < all_; ++i) dlambda_[i] /= unit[i];
+  const auto add = [](double* to, std::size_t at, double value) {
+    if (to != nullptr) to[at] += value;
+  };
+  for (std::size_t j = 0; j < n_; ++j) {
+    add(out.q, j, -dx_[j]);
+    for (std::size_t k = 0; out.Q != nullptr && k < n_; ++k) out.Q[j * n_ + k] -= 0.5 * (dx_[j] * r_[k] + r_[j] * dx_[k]);
+  }
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double p = dlambda_[i], multiplier = lambda_[i] / unit[i] / c;
+    const double high = share_[i] * p, low = (1 - share_[i]) * p;
+    double* row = nullptr;
+    if (i < m) {
+      add(out.b, i, p);
+      row = out.A == nullptr ? nullptr : out.A + i * n_;
+    } else if (i < rows_) {
+      add(out.u, i - m, high);
+      add(out.l, i - m, low);
+      row = out.G == nullptr ? nullptr : out.G + (i - m) * n_;
+    } else {
+      add(out.hi, i - rows_, high);
+      add(out.lo, i - rows_, low);
+    }
+    for (std::size_t j = 0; row != nullptr && j < n_; ++j) row[j] -= multiplier * dx_[j] + p * r_[j];
+  }
+  return reached;
+}
+
+}  // namespace onestep::detail

@@ -1,0 +1,83 @@
+// Derivatives of a solved quadratic program with respect to all its data, by the factor the solve already has: one linear
+// system for each direction, symmetric, so that jvp and vjp are the same solve between different products.
+//
+//     Q dx + Cᵀdλ + dw = r_x                    C: the rows of A and G; w: the multipliers of the bounds
+//     value_i(dx) - dλ_i / weight_i = r_i       of every constraint; active: weight ∞, inactive: weight 0, so dλ_i = 0
+//
+// The factor is of the regularised system at the last iterate but one; it only preconditions. What is solved is the system
+// above, unregularised.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "solve/interior_point.h"
+
+namespace onestep::detail {
+
+/// Where the derivative is taken.
+enum class QpDerivativeAt : std::uint8_t {
+  /// Implicit: the optimality conditions at the point returned, active constraints as equations.
+  solution,
+  /// One step: the undamped Newton step with μ → 0 from the iterate before, its slacks and multipliers held constant.
+  previous_iterate,
+};
+
+/// What the derivative of each part is added to; a null pointer is not wanted. Shapes as in QpData.
+struct QpCotangents {
+  double *Q = nullptr, *q = nullptr, *A = nullptr, *b = nullptr, *G = nullptr, *l = nullptr, *u = nullptr, *lo = nullptr,
+         *hi = nullptr;
+};
+
+/// Where the solution map is not differentiable, or not a map at all. Constraints are counted through: rows of A, rows of G,
+/// variables (for their bounds).
+struct QpDegeneracy {
+  std::vector<std::size_t> undecided;   ///< constraints whose slack and multiplier both vanish
+  std::vector<std::size_t> dependent;   ///< active constraints whose gradients are linearly dependent: no unique multipliers
+  std::vector<std::size_t> not_unique;  ///< variables that may move without changing the objective: no unique solution
+  bool none() const { return undecided.empty() && dependent.empty() && not_unique.empty(); }
+};
+
+class QpDerivative {
+ public:
+  /// Allocates for the sizes of the solver, which must outlive this.
+  explicit QpDerivative(InteriorPoint& solver);
+
+  /// Takes the derivative of what the solver found last; to be called after each solve. Makes no factorisation unless the
+  /// solve had none to make. Where the conditions for a derivative fail (degeneracy() says so) what follows is finite: an
+  /// undecided constraint counts with the ratio of its multiplier to its slack, between active and inactive, and of the
+  /// directions that nothing determines a small one is taken.
+  void linearise(QpDerivativeAt at);
+  QpDegeneracy degeneracy();
+
+  /// Tangents of the solution for tangents of the data (null: zero; Q is read as the mean of its triangles). Returns the
+  /// relative residual that the linear system was solved to.
+  double jvp(const QpData& tangents, std::span<double> dx, std::span<double> dy, std::span<double> dz,
+             std::span<double> dbounds);
+  /// Adds to `out` the cotangents of the data for cotangents of the solution (empty: zero). Returns the same.
+  double vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z, std::span<const double> bounds,
+             const QpCotangents& out);
+
+  /// The linear system itself, in the units of the data: r_x has n entries, r one for each constraint. What comes out is dx
+  /// and all multipliers. Returns the relative residual.
+  double solve_kkt(std::span<const double> r_x, std::span<const double> r, std::span<double> dx, std::span<double> dlambda);
+
+ private:
+  void weigh_at_solution();
+  void weigh_at_previous_iterate();
+  double solve_scaled();
+  void update_residual();
+  bool is_hard(std::size_t i) const { return flexibility_[i] < 1; }
+
+  InteriorPoint& solver_;
+  std::size_t n_, rows_, all_;
+  // flexibility: 1 / weight, infinite for an inactive constraint; share: how much of the weight is the upper side's.
+  std::vector<double> flexibility_, share_, x_, lambda_;
+  std::vector<double> rhs_x_, rhs_, dx_, dlambda_, value_, Qdx_, Ctdl_, e_x_, e_, r_, h_;
+  std::vector<double> work_x_, work_rows_, work_Q_, work_C_;
+  std::vector<std::size_t> undecided_;
+};
+
+}  // namespace onestep::detail
