@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cpu/cut.h"
 #include "backend/cpu/dense.h"
 #include "backend/cpu/pool.h"
 #include "backend/cpu/tile_kernels.h"
@@ -71,16 +70,15 @@ bool Kkt::is_convex() {
     for (std::size_t b = 0; b <= a; ++b) h[a * coupled + b] = row[kept_rows_[b]];
     h[a * coupled + a] += shift * (size + row[kept_rows_[a]]);
   }
-  if (coupled <= cpu::max_small_n) return cpu::small_cholesky(h, coupled, coupled);
-  return cpu::factor(cpu::FactorKind::cholesky, coupled, h, nullptr, nullptr);
+  return cpu::factor(Op::cholesky, coupled, h, nullptr, nullptr);
 }
 
 void Kkt::assemble(double equality_weight) {
   Q_->copy_lower(factor_.data());
   if (gram_kept_) {
-    const cpu::Cut cut = n_ < threads_from ? cpu::whole(n_) : cpu::cut_into(n_, 16, 1);
+    const cpu::Cut cut = cpu::cut_into(n_, n_ < threads_from ? 1 : 16, 1);
     cpu::parallel_for(cut.count, [&](std::size_t p) {
-      for (std::size_t i = cut.begin(p); i < cut.begin(p) + cut.length(p); ++i) {
+      for (std::size_t i = cut.begin(p); i < cut.end(p); ++i) {
         const double* from = equality_gram_.data() + i * n_;
         double* to = factor_.data() + i * n_;
         for (std::size_t j = 0; j <= i; ++j) to[j] += equality_weight * from[j];
@@ -102,8 +100,7 @@ bool Kkt::factor(const double* diagonal, const double* weight, bool augmented) {
 
 bool Kkt::factor_condensed() {
   assemble(equalities_ > 0 ? weight_[0] : 0);
-  if (n_ <= cpu::max_small_n) return cpu::small_cholesky(factor_.data(), n_, n_);
-  return cpu::factor(cpu::FactorKind::cholesky, n_, factor_.data(), nullptr, nullptr);
+  return cpu::factor(Op::cholesky, n_, factor_.data(), nullptr, nullptr);
 }
 
 // [Q + diag + Σ small weights, Cᵀ; C, -1/weight] over the rows that are kept.
@@ -116,7 +113,7 @@ bool Kkt::factor_augmented() {
   }
   const std::size_t size = n_ + kept_rows_.size();
   augmented_factor_.resize(std::max(augmented_factor_.size(), size * size));
-  augmented_scratch_.resize(std::max(augmented_scratch_.size(), cpu::factor_scratch(cpu::FactorKind::ldlt, size)));
+  augmented_scratch_.resize(std::max(augmented_scratch_.size(), cpu::factor_scratch(Op::ldlt, size)));
   pivots_.resize(std::max(pivots_.size(), size));
   Q_->copy_lower(factor_.data());
   C_->add_gram(0, rows_, correction_.data(), factor_.data(), scratch_.data());
@@ -128,16 +125,10 @@ bool Kkt::factor_augmented() {
     std::fill_n(row + n_, k, 0.0);
     row[n_ + k] = -1 / weight_[kept_rows_[k]];
   }
-  return cpu::factor(cpu::FactorKind::ldlt, size, augmented_factor_.data(), pivots_.data(), augmented_scratch_.data());
+  return cpu::factor(Op::ldlt, size, augmented_factor_.data(), pivots_.data(), augmented_scratch_.data());
 }
 
-void Kkt::apply_inverse(double* t) const {
-  if (n_ <= cpu::max_small_n) {
-    cpu::small_cholesky_solve(factor_.data(), n_, n_, t);
-  } else {
-    cpu::solve(cpu::FactorKind::cholesky, false, n_, factor_.data(), nullptr, t, 1);
-  }
-}
+void Kkt::apply_inverse(double* t) const { cpu::solve(Op::cholesky, false, n_, factor_.data(), nullptr, t, 1); }
 
 double Kkt::solve(const double* r, const double* h, const KktDirection& d, double tolerance, int most_sweeps) {
   return augmented_ ? solve_augmented(r, h, d, tolerance, most_sweeps) : solve_condensed(r, h, d, tolerance, most_sweeps);
@@ -197,7 +188,7 @@ double Kkt::solve_augmented(const double* r, const double* h, const KktDirection
       return reached;
     }
     last = reached;
-    cpu::solve(cpu::FactorKind::ldlt, false, n_ + kept, augmented_factor_.data(), pivots_.data(), system_.data(), 1);
+    cpu::solve(Op::ldlt, false, n_ + kept, augmented_factor_.data(), pivots_.data(), system_.data(), 1);
     for (std::size_t j = 0; j < n_; ++j) d.dx[j] += system_[j];
     for (std::size_t k = 0; k < kept; ++k) d.dlambda[kept_rows_[k]] += system_[n_ + k];
     C_->multiply(d.dx, d.Cdx);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backend/cpu/blas.h"
-#include "backend/cpu/cut.h"
 #include "backend/cpu/dense.h"
 #include "backend/cpu/pool.h"
 #include "backend/cpu/tile_kernels.h"
@@ -16,11 +15,11 @@ constexpr std::size_t small_entries = 2048;
 // A row of indices and values costs about eight times a dense one for each entry.
 constexpr std::size_t dense_per_sparse = 8;
 constexpr std::size_t gram_rows = 192;
-constexpr std::size_t threads_from_entries = std::size_t{1} << 16, threads_from_columns = 200;
+constexpr std::size_t threads_from_entries = std::size_t{1} << 16;
 constexpr std::size_t pieces = 8;
 
 cpu::Cut cut_product(std::size_t extent, std::size_t entries) {
-  return entries < threads_from_entries ? cpu::whole(extent) : cpu::cut_into(extent, pieces, 8);
+  return cpu::cut_into(extent, entries < threads_from_entries ? 1 : pieces);
 }
 
 }  // namespace
@@ -43,7 +42,9 @@ void RowMatrix::prepare(std::size_t rows, std::size_t columns) {
 
 void RowMatrix::commit() {
   if (form_ == Form::small) {
-    cpu::pack_rows(dense_.data(), columns_, rows_, columns_, transposed_.data(), rows_);
+    for (std::size_t i = 0; i < rows_; ++i) {
+      for (std::size_t j = 0; j < columns_; ++j) transposed_[j * rows_ + i] = dense_[i * columns_ + j];
+    }
     return;
   }
   form_ = Form::dense;
@@ -64,13 +65,13 @@ void RowMatrix::commit() {
 
 void RowMatrix::multiply(const double* x, double* out) const {
   switch (form_) {
-    case Form::small: cpu::packed_matvec(transposed_.data(), rows_, rows_, columns_, x, out); break;
+    case Form::small: cpu::tile_kernels().matvec(transposed_.data(), rows_, rows_, columns_, x, out); break;
     case Form::dense: {
       const cpu::Cut cut = cut_product(rows_, dense_.size());
       cpu::parallel_for(cut.count, [&](std::size_t p) {
         const std::size_t i = cut.begin(p);
-        cpu::blas::gemv(cpu::blas::Trans::yes, columns_, cut.length(p), 1, dense_.data() + i * columns_, columns_, x, 0,
-                        out + i);
+        cpu::blas::dgemv_(cpu::blas::Trans::yes, columns_, cut.length(p), 1.0, dense_.data() + i * columns_, columns_, x, 1,
+                          0.0, out + i, 1);
       });
       break;
     }
@@ -86,12 +87,13 @@ void RowMatrix::multiply(const double* x, double* out) const {
 
 void RowMatrix::add_transposed(const double* v, double* out) const {
   switch (form_) {
-    case Form::small: cpu::packed_tmatvec(transposed_.data(), rows_, rows_, columns_, v, out); break;
+    case Form::small: cpu::tile_kernels().tmatvec(transposed_.data(), rows_, rows_, columns_, v, out); break;
     case Form::dense: {
       const cpu::Cut cut = cut_product(columns_, dense_.size());
       cpu::parallel_for(cut.count, [&](std::size_t p) {
         const std::size_t j = cut.begin(p);
-        cpu::blas::gemv(cpu::blas::Trans::no, cut.length(p), rows_, 1, dense_.data() + j, columns_, v, 1, out + j);
+        cpu::blas::dgemv_(cpu::blas::Trans::no, cut.length(p), rows_, 1.0, dense_.data() + j, columns_, v, 1, 1.0, out + j,
+                          1);
       });
       break;
     }
@@ -105,12 +107,12 @@ void RowMatrix::add_transposed(const double* v, double* out) const {
   }
 }
 
-std::size_t RowMatrix::gram_scratch() const { return gram_rows * columns_; }
+std::size_t RowMatrix::gram_scratch() const { return cpu::panels_size(gram_rows, columns_); }
 
 void RowMatrix::add_gram(std::size_t first, std::size_t last, const double* weight, double* h, double* scratch) const {
   const std::size_t n = columns_;
   if (form_ == Form::small && n <= cpu::max_small_n) {
-    cpu::packed_gram(transposed_.data() + first, rows_, last - first, n, weight + first, h, n);
+    cpu::tile_kernels().gram(transposed_.data() + first, rows_, last - first, n, weight + first, h);
     return;
   }
   if (form_ == Form::sparse) {
@@ -127,12 +129,7 @@ void RowMatrix::add_gram(std::size_t first, std::size_t last, const double* weig
   }
   for (std::size_t i = first; i < last; i += gram_rows) {
     const std::size_t count = std::min(gram_rows, last - i);
-    const double* block = dense_.data() + i * n;
-    if (n < threads_from_columns) {
-      cpu::gram_block(count, n, block, n, weight + i, 1, h, n, scratch);
-    } else {
-      cpu::parallel_gram_block(count, n, block, n, weight + i, 1, h, n, scratch);
-    }
+    cpu::gram(count, n, dense_.data() + i * n, weight + i, h, scratch);
   }
 }
 

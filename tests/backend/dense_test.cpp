@@ -14,6 +14,7 @@
 
 #include "backend/cpu/blas.h"
 #include "backend/cpu/pool.h"
+#include "backend/cpu/tile_kernels.h"
 #include "hwy/targets.h"
 
 namespace onestep::cpu {
@@ -51,9 +52,9 @@ class Dense : public ::testing::Test {
     for (std::size_t i = 0; i < n; ++i) a[i * n + i] = 2 * std::sqrt(static_cast<double>(n)) + std::fabs(a[i * n + i]);
     return a;
   }
-  Vector matrix_for(FactorKind kind, std::size_t n) {
-    if (kind == FactorKind::cholesky) return positive_definite(n);
-    if (kind == FactorKind::ldlt) return symmetric(n);
+  Vector matrix_for(Op kind, std::size_t n) {
+    if (kind == Op::cholesky) return positive_definite(n);
+    if (kind == Op::ldlt) return symmetric(n);
     return normals(n * n);
   }
 
@@ -136,24 +137,14 @@ TEST_F(Dense, GemmIsThreeLoops) {
     const bool big = trial % 50 == 0, ta = coin(), tb = coin();
     const std::size_t m = big ? 200 + below(200) : dimension(20), n = big ? 160 + below(200) : dimension(20);
     const std::size_t k = big ? 100 + below(100) : dimension(40);
-    const std::size_t lda = (ta ? m : k) + below(3), ldb = (tb ? k : n) + below(3), ldc = n + below(3);
-    const double alpha = normal(), beta = coin() ? 0 : coin() ? 1 : normal();
-    const Vector a = normals((ta ? k : m) * lda), b = normals((tb ? n : k) * ldb);
-    Vector c = beta == 0 ? Vector(m * ldc, nan) : normals(m * ldc);
-    const Vector before = c;
+    const Vector a = normals(m * k), b = normals(n * k);
+    Vector c(m * n, nan);
     Scratch scratch(gemm_scratch(m, n, k));
-    gemm(ta, tb, m, n, k, alpha, a.data(), lda, b.data(), ldb, beta, c.data(), ldc, scratch.get());
+    gemm(ta, tb, m, n, k, a.data(), b.data(), c.data(), scratch.get());
     for_entries(m, n, [&](std::size_t i, std::size_t j) {
-      const Sum plain = plain_product(ta, tb, i, j, k, a, lda, b, ldb);
-      const double kept = beta == 0 ? 0 : beta * before[i * ldc + j];
-      ASSERT_NEAR(c[i * ldc + j], alpha * plain.value + kept,
-                  tolerance(k, std::fabs(alpha) * plain.scale + std::fabs(kept)));
+      const Sum plain = plain_product(ta, tb, i, j, k, a, ta ? m : k, b, tb ? k : n);
+      ASSERT_NEAR(c[i * n + j], plain.value, tolerance(k, plain.scale));
     });
-    for (std::size_t i = 0; i < m; ++i) {
-      for (std::size_t j = n; j < ldc; ++j) {
-        ASSERT_EQ(std::memcmp(&c[i * ldc + j], &before[i * ldc + j], sizeof(double)), 0) << "between the rows";
-      }
-    }
   }
 }
 
@@ -165,7 +156,7 @@ TEST_F(Dense, GemmOfLongSumsIsThreeLoops) {
       const Vector a = normals(m * k), b = normals(n * k);
       Vector c(m * n, nan);
       Scratch scratch(gemm_scratch(m, n, k));
-      gemm(ta, tb, m, n, k, 1, a.data(), ta ? m : k, b.data(), tb ? k : n, 0, c.data(), n, scratch.get());
+      gemm(ta, tb, m, n, k, a.data(), b.data(), c.data(), scratch.get());
       for_entries(m, n, [&](std::size_t i, std::size_t j) {
         const Sum plain = plain_product(ta, tb, i, j, k, a, ta ? m : k, b, tb ? k : n);
         ASSERT_NEAR(c[i * n + j], plain.value, tolerance(k, plain.scale));
@@ -181,48 +172,45 @@ TEST_F(Dense, GemmHasTheSameBitsForAnyNumberOfThreads) {
     Scratch scratch(gemm_scratch(m, n, k));
     expect_same_bits([&] {
       Vector c(m * n, nan);
-      gemm(false, false, m, n, k, 1, a.data(), k, b.data(), n, 0, c.data(), n, scratch.get());
+      gemm(false, false, m, n, k, a.data(), b.data(), c.data(), scratch.get());
       return c;
     });
   }
 }
 
-// The pieces put together as a row loop does it, all rows at once.
-void gram(std::size_t rows, std::size_t n, const double* a, std::size_t lda, const double* d, double* c, std::size_t ldc,
-          bool mirror) {
+// The pieces put together as a row loop does it, all rows at once: adds to the lower triangle of c.
+void gram_by_blocks(std::size_t rows, std::size_t n, const double* a, const double* d, double* c, bool mirror) {
   const RowCut cut = row_cut(rows, n);
-  Vector partials((cut.chunks - 1) * n * n), scaled(cut.chunks * cut.block_rows * n);
-  parallel_for(cut.chunks, [&](std::size_t chunk) {
-    const std::size_t begin = chunk * cut.chunk_rows, end = std::min(rows, begin + cut.chunk_rows);
-    double* const out = chunk == 0 ? c : partials.data() + (chunk - 1) * n * n;
-    std::size_t r = begin;
-    do {
-      const std::size_t block = std::min(cut.block_rows, end - r);
-      (cut.tiled ? parallel_gram_block : gram_block)(block, n, a + r * lda, lda, d == nullptr ? nullptr : d + r,
-                                                     r == begin ? 0 : 1, out, chunk == 0 ? ldc : n,
-                                                     scaled.data() + chunk * cut.block_rows * n);
-      r += block;
-    } while (r < end);
+  std::vector<Vector> partials(cut.chunks.count, Vector(n * n, 0.0));
+  parallel_for(cut.chunks.count, [&](std::size_t chunk) {
+    for (std::size_t r = cut.chunks.begin(chunk); r < cut.chunks.end(chunk); r += cut.block_rows) {
+      const std::size_t block = std::min(cut.block_rows, cut.chunks.end(chunk) - r);
+      Scratch scratch(panels_size(block, n));
+      gram(block, n, a + r * n, d == nullptr ? nullptr : d + r, partials[chunk].data(), scratch.get());
+    }
   });
-  add_partials(cut.chunks - 1, n, partials.data(), c, ldc);
-  if (mirror) mirror_lower(n, c, ldc);
+  for (const Vector& partial : partials) {
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j <= i; ++j) c[i * n + j] += partial[i * n + j];
+    }
+  }
+  if (mirror) mirror_lower(n, c);
 }
 
 class Gram : public Dense {
  protected:
   void check(std::size_t rows, std::size_t n, Vector d) {
     const bool mirror = coin();
-    const std::size_t lda = n + below(3), ldc = n + below(3);
-    const Vector a = normals(rows * lda);
-    Vector c(n * ldc, nan);
-    gram(rows, n, a.data(), lda, d.empty() ? nullptr : d.data(), c.data(), ldc, mirror);
+    const Vector a = normals(rows * n);
+    Vector c(n * n, 0.0);
+    gram_by_blocks(rows, n, a.data(), d.empty() ? nullptr : d.data(), c.data(), mirror);
     for_entries(n, n, [&](std::size_t i, std::size_t j) {
       if (j > i && !mirror) {
-        ASSERT_TRUE(std::isnan(c[i * ldc + j])) << "the upper triangle is not ours";
+        ASSERT_EQ(c[i * n + j], 0) << "the upper triangle is not ours";
       } else {
-        const Sum plain = plain_gram(rows, i, j, a, lda, d);
-        ASSERT_NEAR(c[i * ldc + j], plain.value, tolerance(rows, plain.scale)) << rows << " x " << n;
-        ASSERT_TRUE(!mirror || c[i * ldc + j] == c[j * ldc + i]);
+        const Sum plain = plain_gram(rows, i, j, a, n, d);
+        ASSERT_NEAR(c[i * n + j], plain.value, tolerance(rows, plain.scale)) << rows << " x " << n;
+        ASSERT_TRUE(!mirror || c[i * n + j] == c[j * n + i]);
       }
     });
   }
@@ -243,7 +231,7 @@ TEST_F(Gram, IsThreeLoopsForWeightsOfAnySigns) {
 
 TEST_F(Gram, IsThreeLoopsWhereRowsAreCutIntoChunks) {
   for (const auto& [rows, n] : std::vector<std::pair<std::size_t, std::size_t>>{{3001, 60}, {1700, 130}, {2400, 300}}) {
-    ASSERT_GT(row_cut(rows, n).chunks, 1u);
+    ASSERT_GT(row_cut(rows, n).chunks.count, 1u);
     for (const int signs : {-1, 0, 1}) check(rows, n, weights(rows, signs));
     check(rows, n, {});
   }
@@ -263,8 +251,8 @@ TEST_F(Gram, HasTheSameBitsForAnyNumberOfThreads) {
            {100, 5}, {30000, 12}, {2500, 100}, {2400, 300}, {400, 450}, {200, 1030}}) {
     const Vector a = normals(rows * n), d = normals(rows);
     expect_same_bits([&] {
-      Vector c(n * n, nan);
-      gram(rows, n, a.data(), n, d.data(), c.data(), n, true);
+      Vector c(n * n, 0.0);
+      gram_by_blocks(rows, n, a.data(), d.data(), c.data(), true);
       return c;
     });
   }
@@ -276,7 +264,7 @@ TEST_F(Gram, CarriesNanAndInfinityOfTheWeights) {
     for (const double bad : {nan, inf, -inf}) {
       Vector d = normals(rows), c(n * n, 0);
       d[rows - 3] = bad;
-      gram(rows, n, a.data(), n, d.data(), c.data(), n, true);
+      gram_by_blocks(rows, n, a.data(), d.data(), c.data(), true);
       for (const double x : c) ASSERT_FALSE(std::isfinite(x));
     }
   }
@@ -284,19 +272,14 @@ TEST_F(Gram, CarriesNanAndInfinityOfTheWeights) {
 
 TEST_F(Gram, BlocksAddToWhatIsThere) {
   for (int trial = 0; trial < 200; ++trial) {
-    const std::size_t rows = dimension(60), n = trial % 40 == 0 ? 150 + below(300) : dimension(60), ldc = n + below(3);
+    const std::size_t rows = dimension(60), n = trial % 40 == 0 ? 150 + below(300) : dimension(60);
     const Vector a = normals(rows * n), d = weights(rows, trial % 3 - 1);
-    const double beta = coin() ? 1 : 0.5;
-    Vector one(n * ldc, 2), all(n * ldc, 2);
-    Scratch scaled(rows * n);
-    gram_block(rows, n, a.data(), n, d.data(), beta, one.data(), ldc, scaled.get());
-    parallel_gram_block(rows, n, a.data(), n, d.data(), beta, all.data(), ldc, scaled.get());
+    Vector c(n * n, 2);
+    Scratch scratch(panels_size(rows, n));
+    gram(rows, n, a.data(), d.data(), c.data(), scratch.get());
     for_entries(n, n, [&](std::size_t i, std::size_t j) {
       const Sum plain = plain_gram(rows, i, j, a, n, d);
-      const double expected = j > i ? 2 : 2 * beta + plain.value;
-      for (const Vector* c : {&one, &all}) {
-        ASSERT_NEAR((*c)[i * ldc + j], expected, tolerance(rows, 2 + plain.scale)) << rows << " x " << n;
-      }
+      ASSERT_NEAR(c[i * n + j], j > i ? 2 : 2 + plain.value, tolerance(rows, 2 + plain.scale)) << rows << " x " << n;
     });
   }
 }
@@ -313,12 +296,12 @@ TEST_F(Gram, IsTheSameOnEveryInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-class Factors : public Dense, public ::testing::WithParamInterface<FactorKind> {
+class Factors : public Dense, public ::testing::WithParamInterface<Op> {
  protected:
   bool factor_of(std::size_t n, Vector& a) {
     pivots_.assign(n, -1000000);
     Scratch scratch(factor_scratch(GetParam(), n));
-    return factor(GetParam(), n, a.data(), GetParam() == FactorKind::cholesky ? nullptr : pivots_.data(), scratch.get());
+    return factor(GetParam(), n, a.data(), GetParam() == Op::cholesky ? nullptr : pivots_.data(), scratch.get());
   }
   void expect_spoiled(std::size_t n, const Vector& f) {
     for (const std::size_t nrhs : {1u, 3u}) {
@@ -330,12 +313,9 @@ class Factors : public Dense, public ::testing::WithParamInterface<FactorKind> {
   }
   std::vector<int> pivots_;
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, Factors, ::testing::Values(FactorKind::cholesky, FactorKind::lu, FactorKind::ldlt),
-                         [](const auto& kind) {
-                           return kind.param == FactorKind::cholesky ? "cholesky"
-                                  : kind.param == FactorKind::lu     ? "lu"
-                                                                     : "ldlt";
-                         });
+INSTANTIATE_TEST_SUITE_P(Kinds, Factors, ::testing::Values(Op::cholesky, Op::lu, Op::ldlt), [](const auto& kind) {
+  return kind.param == Op::cholesky ? "cholesky" : kind.param == Op::lu ? "lu" : "ldlt";
+});
 
 TEST_P(Factors, SolveBackwardStably) {
   for (int trial = 0; trial < 240; ++trial) {
@@ -344,7 +324,7 @@ TEST_P(Factors, SolveBackwardStably) {
     const bool transposed = coin();
     const Vector a = matrix_for(GetParam(), n), b = normals(n * nrhs);
     Vector f = a, x = b;
-    if (GetParam() != FactorKind::lu) {
+    if (GetParam() != Op::lu) {
       for (std::size_t i = 0; i < n; ++i)
         std::fill_n(f.begin() + static_cast<std::ptrdiff_t>(i * n + i + 1), n - i - 1, nan);
     }
@@ -431,7 +411,7 @@ TEST_P(Factors, LogdetIsThatOfAMatrixBuiltFromKnownFactors) {
     Vector l(n * n, 0.0), ls(n * n, 0.0), s = normals(n), a(n * n);
     double expected = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      if (GetParam() == FactorKind::cholesky) s[i] = std::fabs(s[i]);
+      if (GetParam() == Op::cholesky) s[i] = std::fabs(s[i]);
       s[i] += std::copysign(0.1, s[i]);
       expected += std::log(std::fabs(s[i]));
       for (std::size_t j = 0; j <= i; ++j) {
@@ -440,7 +420,7 @@ TEST_P(Factors, LogdetIsThatOfAMatrixBuiltFromKnownFactors) {
       }
     }
     Scratch scratch(gemm_scratch(n, n, n));
-    gemm(false, true, n, n, n, 1, ls.data(), n, l.data(), n, 0, a.data(), n, scratch.get());
+    gemm(false, true, n, n, n, ls.data(), l.data(), a.data(), scratch.get());
     ASSERT_TRUE(factor_of(n, a));
     EXPECT_NEAR(logdet(GetParam(), n, a.data(), pivots_.data()), expected, 1e-11 * (static_cast<double>(n) + 1)) << n;
   }
@@ -451,7 +431,7 @@ TEST_F(Dense, CholeskyRefusesAnIndefiniteMatrixWhereverItShows) {
     for (const std::size_t at : {std::size_t{0}, n / 2, n - 1}) {
       Vector a = positive_definite(n);
       a[at * n + at] = -1;
-      EXPECT_FALSE(factor(FactorKind::cholesky, n, a.data(), nullptr, nullptr)) << n << " at " << at;
+      EXPECT_FALSE(factor(Op::cholesky, n, a.data(), nullptr, nullptr)) << n << " at " << at;
     }
   }
 }
@@ -460,11 +440,11 @@ TEST_F(Dense, LogdetOfTwoByTwoBlocks) {
   // No 1 x 1 pivot is possible here: det [[0, q], [q, 0]] = -q².
   Vector a = {0, 3, 0, 0, 3, 0, 0, 0, 0, 0, 0, 5, 0, 0, 5, 0};
   std::vector<int> pivots(4);
-  Scratch scratch(factor_scratch(FactorKind::ldlt, 4));
-  ASSERT_TRUE(factor(FactorKind::ldlt, 4, a.data(), pivots.data(), scratch.get()));
-  EXPECT_NEAR(logdet(FactorKind::ldlt, 4, a.data(), pivots.data()), std::log(225.0), 1e-14);
+  Scratch scratch(factor_scratch(Op::ldlt, 4));
+  ASSERT_TRUE(factor(Op::ldlt, 4, a.data(), pivots.data(), scratch.get()));
+  EXPECT_NEAR(logdet(Op::ldlt, 4, a.data(), pivots.data()), std::log(225.0), 1e-14);
   Vector b = {3, 6, 5, 10};
-  solve(FactorKind::ldlt, false, 4, a.data(), pivots.data(), b.data(), 1);
+  solve(Op::ldlt, false, 4, a.data(), pivots.data(), b.data(), 1);
   EXPECT_EQ(b, (Vector{2, 1, 2, 1}));
 }
 

@@ -24,7 +24,7 @@ constexpr double epsilon = std::numeric_limits<double>::epsilon();
 
 using Extended = long double;
 
-class TileKernels : public ::testing::TestWithParam<std::int64_t> {
+class TileKernelsTest : public ::testing::TestWithParam<std::int64_t> {
  protected:
   void SetUp() override {
     hwy::SetSupportedTargetsForTest(GetParam());
@@ -56,22 +56,24 @@ std::vector<std::int64_t> targets() {
   return found;
 }
 
-INSTANTIATE_TEST_SUITE_P(Target, TileKernels, ::testing::ValuesIn(targets()),
+INSTANTIATE_TEST_SUITE_P(Target, TileKernelsTest, ::testing::ValuesIn(targets()),
                          [](const auto& target) { return std::string(hwy::TargetName(target.param)); });
 
 // A random tile and its packed form. The gaps between the packed columns hold NaN, which must reach no result; the last
 // column ends where the vector ends, so that the address sanitizer sees a read past it.
-struct Tile {
-  std::size_t rows, n, lda, stride;
+struct PackedTile {
+  std::size_t rows, n, stride;
   std::vector<double> a, packed;
 
-  double at(std::size_t i, std::size_t j) const { return a[i * lda + j]; }
+  double at(std::size_t i, std::size_t j) const { return a[i * n + j]; }
 };
 
-Tile make_tile(std::vector<double> entries, std::size_t rows, std::size_t n, std::size_t lda, std::size_t stride) {
-  Tile t{rows, n, lda, stride, std::move(entries), {}};
+PackedTile make_tile(std::vector<double> entries, std::size_t rows, std::size_t n, std::size_t stride) {
+  PackedTile t{rows, n, stride, std::move(entries), {}};
   t.packed.assign(n == 0 ? 0 : (n - 1) * stride + rows, nan);
-  pack_rows(t.a.data(), lda, rows, n, t.packed.data(), stride);
+  for (std::size_t j = 0; j < n; ++j) {
+    for (std::size_t i = 0; i < rows; ++i) t.packed[j * stride + i] = t.at(i, j);
+  }
   return t;
 }
 
@@ -92,23 +94,12 @@ Extended tolerance(std::size_t terms, Extended magnitude) {
   return static_cast<Extended>(terms + 4) * Extended{epsilon} * magnitude;
 }
 
-TEST_P(TileKernels, PackingMovesEveryEntryToItsColumnAndTouchesNothingElse) {
+TEST_P(TileKernelsTest, MatvecIsASumOverColumns) {
   for (const auto& [rows, n] : sizes()) {
-    const std::size_t lda = n + below(3), stride = rows + below(5);
-    const Tile t = make_tile(normal(rows == 0 ? 0 : (rows - 1) * lda + n), rows, n, lda, stride);
-    for (std::size_t j = 0; j < n; ++j) {
-      for (std::size_t i = 0; i < rows; ++i) ASSERT_EQ(t.packed[j * stride + i], t.at(i, j)) << rows << " x " << n;
-      for (std::size_t i = rows; i < stride && j + 1 < n; ++i) ASSERT_TRUE(std::isnan(t.packed[j * stride + i]));
-    }
-  }
-}
-
-TEST_P(TileKernels, MatvecIsASumOverColumns) {
-  for (const auto& [rows, n] : sizes()) {
-    const Tile t = make_tile(normal(rows * n), rows, n, n, rows + below(5));
+    const PackedTile t = make_tile(normal(rows * n), rows, n, rows + below(5));
     const std::vector<double> x = normal(n);
     std::vector<double> out(rows, nan);
-    packed_matvec(t.packed.data(), t.stride, rows, n, x.data(), out.data());
+    tile_kernels().matvec(t.packed.data(), t.stride, rows, n, x.data(), out.data());
     for (std::size_t i = 0; i < rows; ++i) {
       Extended want = 0, magnitude = 0;
       for (std::size_t j = 0; j < n; ++j) {
@@ -120,12 +111,12 @@ TEST_P(TileKernels, MatvecIsASumOverColumns) {
   }
 }
 
-TEST_P(TileKernels, TransposedMatvecAddsASumOverRows) {
+TEST_P(TileKernelsTest, TransposedMatvecAddsASumOverRows) {
   for (const auto& [rows, n] : sizes()) {
-    const Tile t = make_tile(normal(rows * n), rows, n, n, rows + below(5));
+    const PackedTile t = make_tile(normal(rows * n), rows, n, rows + below(5));
     const std::vector<double> r = normal(rows), before = normal(n);
     std::vector<double> out = before;
-    packed_tmatvec(t.packed.data(), t.stride, rows, n, r.data(), out.data());
+    tile_kernels().tmatvec(t.packed.data(), t.stride, rows, n, r.data(), out.data());
     for (std::size_t j = 0; j < n; ++j) {
       Extended want = before[j], magnitude = std::fabs(before[j]);
       for (std::size_t i = 0; i < rows; ++i) {
@@ -137,41 +128,40 @@ TEST_P(TileKernels, TransposedMatvecAddsASumOverRows) {
   }
 }
 
-TEST_P(TileKernels, GramAddsToTheLowerTriangleAlone) {
+TEST_P(TileKernelsTest, GramAddsToTheLowerTriangleAlone) {
   for (const auto& [rows, n] : sizes()) {
     for (const bool weighted : {false, true}) {
-      const Tile t = make_tile(normal(rows * n), rows, n, n, rows + below(5));
-      const std::size_t ldc = n + below(3);
-      const std::vector<double> d = normal(rows), before = normal(n * ldc);
+      const PackedTile t = make_tile(normal(rows * n), rows, n, rows + below(5));
+      const std::vector<double> d = normal(rows), before = normal(n * n);
       std::vector<double> c = before;
-      packed_gram(t.packed.data(), t.stride, rows, n, weighted ? d.data() : nullptr, c.data(), ldc);
+      tile_kernels().gram(t.packed.data(), t.stride, rows, n, weighted ? d.data() : nullptr, c.data());
       for (std::size_t j = 0; j < n; ++j) {
-        for (std::size_t k = 0; k < ldc; ++k) {
-          Extended want = before[j * ldc + k], magnitude = std::fabs(want);
+        for (std::size_t k = 0; k < n; ++k) {
+          Extended want = before[j * n + k], magnitude = std::fabs(want);
           for (std::size_t i = 0; k <= j && i < rows; ++i) {
             const Extended term = Extended{t.at(i, j)} * t.at(i, k) * (weighted ? d[i] : 1.0);
             want += term;
             magnitude += std::fabs(term);
           }
-          ASSERT_LE(std::fabs(c[j * ldc + k] - want), k <= j ? tolerance(rows, magnitude) : 0) << rows << " x " << n;
+          ASSERT_LE(std::fabs(c[j * n + k] - want), k <= j ? tolerance(rows, magnitude) : 0) << rows << " x " << n;
         }
       }
     }
   }
 }
 
-TEST_P(TileKernels, ANanInTheTileReachesEveryResultThatUsesIt) {
+TEST_P(TileKernelsTest, ANanInTheTileReachesEveryResultThatUsesIt) {
   for (const std::size_t rows : {1u, 8u, 13u, 40u}) {
     for (std::size_t row = 0; row < rows; ++row) {
       const std::size_t n = 7, column = row % n;
       std::vector<double> a = normal(rows * n);
       a[row * n + column] = nan;
-      const Tile t = make_tile(a, rows, n, n, rows);
+      const PackedTile t = make_tile(a, rows, n, rows);
       const std::vector<double> x(n, 1.0), r(rows, 1.0);
       std::vector<double> ax(rows), atr(n, 0.0), c(n * n, 0.0);
-      packed_matvec(t.packed.data(), t.stride, rows, n, x.data(), ax.data());
-      packed_tmatvec(t.packed.data(), t.stride, rows, n, r.data(), atr.data());
-      packed_gram(t.packed.data(), t.stride, rows, n, nullptr, c.data(), n);
+      tile_kernels().matvec(t.packed.data(), t.stride, rows, n, x.data(), ax.data());
+      tile_kernels().tmatvec(t.packed.data(), t.stride, rows, n, r.data(), atr.data());
+      tile_kernels().gram(t.packed.data(), t.stride, rows, n, nullptr, c.data());
       for (std::size_t i = 0; i < rows; ++i) EXPECT_EQ(std::isnan(ax[i]), i == row);
       for (std::size_t j = 0; j < n; ++j) {
         EXPECT_EQ(std::isnan(atr[j]), j == column);
@@ -182,16 +172,15 @@ TEST_P(TileKernels, ANanInTheTileReachesEveryResultThatUsesIt) {
 }
 
 // A positive definite matrix with the given condition; only its lower triangle is meant to be read, the rest is NaN.
-std::vector<double> positive_definite(const std::vector<double>& random_square, std::size_t n, std::size_t lda,
-                                      double spread) {
-  std::vector<double> a(n * lda, nan);
+std::vector<double> positive_definite(const std::vector<double>& random_square, std::size_t n, double spread) {
+  std::vector<double> a(n * n, nan);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j <= i; ++j) {
       double sum = i == j ? 1.0 : 0.0;
       for (std::size_t k = 0; k < n; ++k) {
         sum += random_square[i * n + k] * random_square[j * n + k] * std::pow(spread, -static_cast<double>(k));
       }
-      a[i * lda + j] = sum;
+      a[i * n + j] = sum;
     }
   }
   return a;
@@ -199,39 +188,38 @@ std::vector<double> positive_definite(const std::vector<double>& random_square, 
 
 // Higham, Accuracy and Stability, theorem 10.3: |LLᵀ - A| <= γ_{n+1} |L||Lᵀ|, entry by entry; two more roundings for the
 // scaling by reciprocals.
-TEST_P(TileKernels, CholeskyIsBackwardStableAndLeavesTheUpperTriangleAlone) {
+TEST_P(TileKernelsTest, CholeskyIsBackwardStableAndLeavesTheUpperTriangleAlone) {
   for (std::size_t n = 0; n <= max_small_n; ++n) {
     for (const double spread : {1.0, 4.0}) {
-      const std::size_t lda = n + below(3);
-      const std::vector<double> a = positive_definite(normal(n * n), n, lda, spread);
+      const std::vector<double> a = positive_definite(normal(n * n), n, spread);
       std::vector<double> l = a;
-      ASSERT_TRUE(small_cholesky(l.data(), n, lda)) << n;
+      ASSERT_TRUE(tile_kernels().cholesky(l.data(), n)) << n;
       for (std::size_t i = 0; i < n; ++i) {
-        for (std::size_t j = 0; j < lda; ++j) {
+        for (std::size_t j = 0; j < n; ++j) {
           if (j > i) {
-            ASSERT_TRUE(std::isnan(l[i * lda + j]));
+            ASSERT_TRUE(std::isnan(l[i * n + j]));
             continue;
           }
           Extended product = 0, magnitude = 0;
           for (std::size_t k = 0; k <= j; ++k) {
-            product += Extended{l[i * lda + k]} * l[j * lda + k];
-            magnitude += std::fabs(Extended{l[i * lda + k]} * l[j * lda + k]);
+            product += Extended{l[i * n + k]} * l[j * n + k];
+            magnitude += std::fabs(Extended{l[i * n + k]} * l[j * n + k]);
           }
-          ASSERT_LE(std::fabs(product - a[i * lda + j]), tolerance(n, magnitude)) << n << ": " << i << ", " << j;
+          ASSERT_LE(std::fabs(product - a[i * n + j]), tolerance(n, magnitude)) << n << ": " << i << ", " << j;
         }
       }
     }
   }
 }
 
-TEST_P(TileKernels, CholeskySolveLeavesASmallResidual) {
+TEST_P(TileKernelsTest, CholeskySolveLeavesASmallResidual) {
   for (std::size_t n = 0; n <= max_small_n; ++n) {
-    const std::vector<double> a = positive_definite(normal(n * n), n, n, 2.0);
+    const std::vector<double> a = positive_definite(normal(n * n), n, 2.0);
     std::vector<double> l = a;
-    ASSERT_TRUE(small_cholesky(l.data(), n, n));
+    ASSERT_TRUE(tile_kernels().cholesky(l.data(), n));
     const std::vector<double> b = normal(n);
     std::vector<double> x = b;
-    small_cholesky_solve(l.data(), n, n, x.data());
+    tile_kernels().cholesky_solve(l.data(), n, x.data());
     for (std::size_t i = 0; i < n; ++i) {
       // |b - Ax| <= γ |L||Lᵀ||x|, Higham, theorem 10.4.
       Extended residual = b[i], magnitude = 0;
@@ -246,20 +234,20 @@ TEST_P(TileKernels, CholeskySolveLeavesASmallResidual) {
   }
 }
 
-TEST_P(TileKernels, CholeskyRefusesWhatIsNotPositiveDefiniteWhereverItShows) {
+TEST_P(TileKernelsTest, CholeskyRefusesWhatIsNotPositiveDefiniteWhereverItShows) {
   for (std::size_t n = 1; n <= max_small_n; ++n) {
-    const std::vector<double> good = positive_definite(normal(n * n), n, n, 2.0);
+    const std::vector<double> good = positive_definite(normal(n * n), n, 2.0);
     for (std::size_t i = 0; i < n; ++i) {
       for (const double diagonal : {0.0, -0.0, -1.0, -inf, inf, nan}) {
         std::vector<double> a = good;
         a[i * n + i] = diagonal;
-        ASSERT_FALSE(small_cholesky(a.data(), n, n)) << n << " at " << i << " with " << diagonal;
+        ASSERT_FALSE(tile_kernels().cholesky(a.data(), n)) << n << " at " << i << " with " << diagonal;
       }
       for (std::size_t j = 0; j < i; ++j) {
         for (const double entry : {inf, -inf, nan, 1e10}) {
           std::vector<double> a = good;
           a[i * n + j] = entry;
-          ASSERT_FALSE(small_cholesky(a.data(), n, n)) << n << " at " << i << ", " << j << " with " << entry;
+          ASSERT_FALSE(tile_kernels().cholesky(a.data(), n)) << n << " at " << i << ", " << j << " with " << entry;
         }
       }
     }

@@ -1,6 +1,6 @@
 // Every kernel on every instruction set this machine has, against the table's scalar value and against long double.
 
-#include "backend/cpu/vector_math.h"
+#include "backend/cpu/tile_kernels.h"
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Target, VectorMath, ::testing::ValuesIn(targets()),
 std::vector<double> run_kernel(Op op, const std::vector<double>& x) {
   std::vector<double> y(x.size());
   const Operand operand{x.data(), false};
-  tile_kernel(op)(&operand, y.data(), x.size());
+  tile_kernels().elementwise(op)(&operand, y.data(), x.size());
   return y;
 }
 
@@ -210,14 +210,14 @@ TEST_P(VectorMath, EveryElementwiseRowHasAKernelAndNothingElseHas) {
   for (int k = 0; k < op_count; ++k) {
     const Op op = static_cast<Op>(k);
     const bool elementwise = std::any_of(rows().begin(), rows().end(), [&](const Row& row) { return row.op == op; });
-    EXPECT_EQ(tile_kernel(op) != nullptr, elementwise) << k;
+    EXPECT_EQ(tile_kernels().elementwise(op) != nullptr, elementwise) << k;
   }
 }
 
 TEST_P(VectorMath, KernelsAgreeWithTheTableAtEveryLengthWithEveryCombinationOfScalars) {
   std::mt19937_64 random(1);
   for (const Row& row : rows()) {
-    const TileKernel kernel = tile_kernel(row.op);
+    const TileKernel kernel = tile_kernels().elementwise(row.op);
     for (std::size_t n = 0; n <= 67; ++n) {
       for (unsigned scalars = 0; scalars < 1u << row.arity; ++scalars) {
         // Vectors of exactly n entries, so that the address sanitizer sees a read or write past the end.
@@ -255,7 +255,7 @@ TEST_P(VectorMath, KernelsAgreeWithTheTableOnAllPairsOfSpecialValues) {
   const std::array<Operand, 3> args = {{{a.data(), false}, {b.data(), false}, {c.data(), false}}};
   std::vector<double> out(a.size());
   for (const Row& row : rows()) {
-    tile_kernel(row.op)(args.data(), out.data(), out.size());
+    tile_kernels().elementwise(row.op)(args.data(), out.data(), out.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
       ASSERT_NO_FATAL_FAILURE(expect_value(row, out[i], a[i], row.arity > 1 ? b[i] : 0, row.arity > 2 ? c[i] : 0));
     }
@@ -265,7 +265,7 @@ TEST_P(VectorMath, KernelsAgreeWithTheTableOnAllPairsOfSpecialValues) {
 TEST_P(VectorMath, TheResultMayReplaceAnyArgument) {
   std::mt19937_64 random(2);
   for (const Row& row : rows()) {
-    const TileKernel kernel = tile_kernel(row.op);
+    const TileKernel kernel = tile_kernels().elementwise(row.op);
     for (std::size_t n : {1u, 7u, 8u, 33u, 64u}) {
       for (std::size_t replaced = 0; replaced < row.arity; ++replaced) {
         std::array<std::vector<double>, 3> data;
@@ -357,12 +357,12 @@ TEST_P(VectorMath, SumsAreExactToRoundingAndTheSameWhateverTheAlignment) {
     }
     // n/4 terms at most in a chain of additions, each of which errs by half a unit.
     const double chain = (static_cast<double>(n) / 4 + 8) * 0x1p-53;
-    EXPECT_LE(std::fabs(tile_sum(x.data(), n) - sum), chain * size) << n;
-    EXPECT_LE(std::fabs(tile_dot(x.data(), y.data(), n) - dot), 2 * chain * dot_size) << n;
+    EXPECT_LE(std::fabs(tile_kernels().sum(x.data(), n) - sum), chain * size) << n;
+    EXPECT_LE(std::fabs(tile_kernels().dot(x.data(), y.data(), n) - dot), 2 * chain * dot_size) << n;
     std::vector<double> shifted(n + 1);
     std::copy(x.begin(), x.end(), shifted.begin() + 1);
-    EXPECT_EQ(tile_sum(shifted.data() + 1, n), tile_sum(x.data(), n)) << n;
-    EXPECT_EQ(tile_dot(shifted.data() + 1, y.data(), n), tile_dot(x.data(), y.data(), n)) << n;
+    EXPECT_EQ(tile_kernels().sum(shifted.data() + 1, n), tile_kernels().sum(x.data(), n)) << n;
+    EXPECT_EQ(tile_kernels().dot(shifted.data() + 1, y.data(), n), tile_kernels().dot(x.data(), y.data(), n)) << n;
   }
 }
 
@@ -371,32 +371,32 @@ TEST_P(VectorMath, ANanOrInfinityAnywhereReachesTheSum) {
     for (std::size_t i = 0; i < n; ++i) {
       std::vector<double> x(n, 1.0);
       x[i] = inf;
-      EXPECT_EQ(tile_sum(x.data(), n), inf);
+      EXPECT_EQ(tile_kernels().sum(x.data(), n), inf);
       x[i] = nan;
-      EXPECT_TRUE(std::isnan(tile_sum(x.data(), n)));
-      EXPECT_TRUE(std::isnan(tile_dot(x.data(), x.data(), n)));
+      EXPECT_TRUE(std::isnan(tile_kernels().sum(x.data(), n)));
+      EXPECT_TRUE(std::isnan(tile_kernels().dot(x.data(), x.data(), n)));
     }
   }
 }
 
 TEST_P(VectorMath, MaxIsTheLargestEntryAndNanWhereverOneIs) {
-  EXPECT_EQ(tile_max(nullptr, 0), -inf);
+  EXPECT_EQ(tile_kernels().max(nullptr, 0), -inf);
   std::mt19937_64 random(5);
   std::normal_distribution<> normal(-5, 1);
   for (std::size_t n = 1; n <= 67; ++n) {
     std::vector<double> x(n);
     for (double& entry : x) entry = normal(random);
-    EXPECT_EQ(tile_max(x.data(), n), *std::max_element(x.begin(), x.end()));
+    EXPECT_EQ(tile_kernels().max(x.data(), n), *std::max_element(x.begin(), x.end()));
     for (std::size_t i = 0; i < n; ++i) {
       const double kept = x[i];
       x[i] = nan;
-      EXPECT_TRUE(std::isnan(tile_max(x.data(), n))) << i << " of " << n;
+      EXPECT_TRUE(std::isnan(tile_kernels().max(x.data(), n))) << i << " of " << n;
       x[i] = -1e-300;
-      EXPECT_EQ(tile_max(x.data(), n), std::max(-1e-300, *std::max_element(x.begin(), x.end())));
+      EXPECT_EQ(tile_kernels().max(x.data(), n), std::max(-1e-300, *std::max_element(x.begin(), x.end())));
       x[i] = kept;
     }
     std::fill(x.begin(), x.end(), -inf);
-    EXPECT_EQ(tile_max(x.data(), n), -inf);
+    EXPECT_EQ(tile_kernels().max(x.data(), n), -inf);
   }
 }
 
@@ -408,7 +408,7 @@ TEST_P(VectorMath, AxpyAddsAMultiple) {
     const double alpha = normal(random);
     for (std::size_t i = 0; i < n; ++i) x[i] = normal(random), y[i] = normal(random), want[i] = y[i] + alpha * x[i];
     const std::vector<double> before = y;
-    tile_axpy(alpha, x.data(), y.data(), n);
+    tile_kernels().axpy(alpha, x.data(), y.data(), n);
     for (std::size_t i = 0; i < n; ++i) {
       EXPECT_LE(std::fabs(y[i] - want[i]), 0x1p-52 * (std::fabs(before[i]) + std::fabs(alpha * x[i])));
     }

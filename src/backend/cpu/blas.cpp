@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <mutex>
 #include <string_view>
 
@@ -34,50 +33,40 @@ struct ProcessThreads {
   long blis = 1;
 };
 
-ProcessThreads hold_process() {
+// Both of these set what is wanted where it is not so, and return what they found.
+ProcessThreads set_process(const ProcessThreads& wanted) {
   ProcessThreads found;
   if (openblas_get_num_threads != nullptr && openblas_set_num_threads != nullptr) {
     found.openblas = openblas_get_num_threads();
-    if (found.openblas != 1) openblas_set_num_threads(1);
+    if (found.openblas != wanted.openblas) openblas_set_num_threads(wanted.openblas);
   }
   if (bli_thread_get_num_threads != nullptr && bli_thread_set_num_threads != nullptr) {
     found.blis = bli_thread_get_num_threads();
-    if (found.blis != 1) bli_thread_set_num_threads(1);
+    if (found.blis != wanted.blis) bli_thread_set_num_threads(wanted.blis);
   }
   return found;
-}
-
-void release_process(const ProcessThreads& found) {
-  if (found.openblas != 1) openblas_set_num_threads(found.openblas);
-  if (found.blis != 1) bli_thread_set_num_threads(found.blis);
 }
 
 // Thread counts that every thread has for itself: MKL's local one (0: none set), OpenMP's where OpenBLAS is built on it.
 struct LocalThreads {
-  int mkl = 0;
-  int openmp = 0;
+  int mkl = 1;
+  int openmp = 1;
 };
 
-LocalThreads hold_local() {
+LocalThreads set_local(const LocalThreads& wanted) {
   LocalThreads found;
-  if (MKL_Set_Num_Threads_Local != nullptr) found.mkl = MKL_Set_Num_Threads_Local(1);
+  if (MKL_Set_Num_Threads_Local != nullptr) found.mkl = MKL_Set_Num_Threads_Local(wanted.mkl);
   constexpr int on_openmp = 2;
   if (openblas_get_parallel != nullptr && openblas_get_parallel() == on_openmp && omp_set_num_threads != nullptr &&
       omp_get_max_threads != nullptr) {
     found.openmp = omp_get_max_threads();
-    omp_set_num_threads(1);
+    omp_set_num_threads(wanted.openmp);
   }
   return found;
 }
 
-void release_local(const LocalThreads& found) {
-  if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(found.mkl);
-  if (found.openmp != 0) omp_set_num_threads(found.openmp);
-}
-
-// Counts change 0 <-> 1 only under the mutex, so that nobody runs before BLAS is held, and nobody gives it back too early.
-std::atomic<int> holders{0};
 std::mutex holders_mutex;
+int holders = 0;
 ProcessThreads process_found;
 
 thread_local int local_holders = 0;
@@ -86,30 +75,20 @@ thread_local LocalThreads local_found;
 }  // namespace
 
 BlasSerial::BlasSerial() noexcept {
-  if (local_holders++ == 0) local_found = hold_local();
-  int count = holders.load(std::memory_order_relaxed);
-  while (count > 0) {
-    if (holders.compare_exchange_weak(count, count + 1, std::memory_order_acquire, std::memory_order_relaxed)) return;
-  }
+  if (local_holders++ == 0) local_found = set_local({});
   const std::lock_guard lock(holders_mutex);
-  if (holders.load(std::memory_order_relaxed) == 0) process_found = hold_process();
-  holders.fetch_add(1, std::memory_order_release);
+  if (holders++ == 0) process_found = set_process({});
 }
 
 BlasSerial::~BlasSerial() {
-  int count = holders.load(std::memory_order_relaxed);
-  bool left = false;
-  while (count > 1 && !left) {
-    left = holders.compare_exchange_weak(count, count - 1, std::memory_order_release, std::memory_order_relaxed);
-  }
-  if (!left) {
+  {
     const std::lock_guard lock(holders_mutex);
-    if (holders.fetch_sub(1, std::memory_order_acq_rel) == 1) release_process(process_found);
+    if (--holders == 0) set_process(process_found);
   }
-  if (--local_holders == 0) release_local(local_found);
+  if (--local_holders == 0) set_local(local_found);
 }
 
-void keep_blas_serial_on_this_thread() noexcept { hold_local(); }
+void keep_blas_serial_on_this_thread() noexcept { set_local({}); }
 
 }  // namespace onestep::cpu
 

@@ -1,83 +1,83 @@
-// Matrix products. Row-major to BLAS means transposed: a row-major m x n matrix is a column-major n
-// x m one, and a lower triangle an upper one, so nothing is ever copied for the order's sake.
+// Matrix products. Row-major to BLAS means transposed: a row-major m x n matrix is a column-major n x m one, so nothing is
+// ever copied for the order's sake.
 #include "backend/cpu/dense.h"
 
-#include <algorithm>
-
 #include "backend/cpu/blas.h"
-#include "backend/cpu/cut.h"
 #include "backend/cpu/pool.h"
+#include "backend/cpu/tile_kernels.h"
 
 namespace onestep::cpu {
 namespace {
 
-using blas::Trans;
-
-Trans trans(bool t) { return t ? Trans::yes : Trans::no; }
-
-/// Partial results of a product are kept below this many doubles, 8 MB.
-constexpr std::size_t most_partial_doubles = std::size_t{1} << 20;
-
-void add_to(std::size_t n, const double* __restrict x, double* __restrict y) {
-  for (std::size_t i = 0; i < n; ++i) y[i] += x[i];
-}
-
-void serial_gemm(bool ta, bool tb, std::size_t m, std::size_t n, std::size_t k, double alpha, const double* a,
-                 std::size_t lda, const double* b, std::size_t ldb, double beta, double* c, std::size_t ldc) {
-  blas::gemm(trans(tb), trans(ta), n, m, k, alpha, b, ldb, a, lda, beta, c, ldc);
-}
+constexpr size_t most_partial_doubles = size_t{1} << 20;  // partial results of a product are kept below 8 MB
 
 /// The output in tiles, or, where it is too small for that, the inner dimension in pieces (inner.count > 1).
 struct ProductCut {
   Cut rows, columns, inner;
 };
 
-ProductCut cut_product(std::size_t m, std::size_t n, std::size_t k) {
+ProductCut cut_product(size_t m, size_t n, size_t k) {
   constexpr double piece_work = 1 << 20;
-  constexpr std::size_t most_pieces = 32, least_side = 256, least_inner = 1024;
-  ProductCut cut{whole(m), whole(n), whole(k)};
+  constexpr size_t most_pieces = 32, side = 256, least_inner = 1024;
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  if (work < 2 * piece_work) return cut;
-  const std::size_t wanted = std::min(most_pieces, static_cast<std::size_t>(work / piece_work));
-  for (;;) {
-    Cut& longer = cut.rows.size >= cut.columns.size ? cut.rows : cut.columns;
-    if (cut.rows.count * cut.columns.count >= wanted || longer.size < 2 * least_side) break;
-    const std::size_t total = &longer == &cut.rows ? m : n;
-    longer = cut_into(total, 2 * longer.count, 8);
-  }
-  if (cut.rows.count * cut.columns.count < 4 && k >= 2 * least_inner) {
-    const std::size_t most_partials = 1 + most_partial_doubles / (m * n);
-    cut = {whole(m), whole(n), cut_into(k, std::min({wanted, k / least_inner, most_partials}), 8)};
-  }
-  return cut;
+  const bool small = work < 2 * piece_work;
+  const Cut rows = cut_into(m, small ? 1 : m / side), columns = cut_into(n, small ? 1 : n / side);
+  if (small || rows.count * columns.count >= 4) return {rows, columns, cut_into(k, 1)};
+  const size_t pieces = std::min({most_pieces, k / least_inner, 1 + most_partial_doubles / (m * n)});
+  if (pieces < 2) return {rows, columns, cut_into(k, 1)};
+  return {cut_into(m, 1), cut_into(n, 1), cut_into(k, pieces)};
 }
 
 }  // namespace
 
-std::size_t gemm_scratch(std::size_t m, std::size_t n, std::size_t k) {
-  return (cut_product(m, n, k).inner.count - 1) * m * n;
+size_t gemm_scratch(size_t m, size_t n, size_t k) { return (cut_product(m, n, k).inner.count - 1) * m * n; }
+
+void gemm(bool ta, bool tb, size_t m, size_t n, size_t k, const double* a, const double* b, double* c, double* scratch) {
+  const ProductCut cut = cut_product(m, n, k);
+  const size_t lda = ta ? m : k, ldb = tb ? k : n, tiles = cut.rows.count * cut.columns.count;
+  const auto trans = [](bool t) { return t ? blas::Trans::yes : blas::Trans::no; };
+  parallel_for(tiles * cut.inner.count, [&](size_t p) {
+    const size_t i = p % tiles / cut.columns.count, j = p % cut.columns.count, l = p / tiles;
+    const size_t i0 = cut.rows.begin(i), j0 = cut.columns.begin(j), k0 = cut.inner.begin(l);
+    double* const out = l == 0 ? c : scratch + (l - 1) * m * n;
+    blas::dgemm_(trans(tb), trans(ta), cut.columns.length(j), cut.rows.length(i), cut.inner.length(l), 1.0,
+                 b + (tb ? j0 * ldb + k0 : k0 * ldb + j0), ldb, a + (ta ? k0 * lda + i0 : i0 * lda + k0), lda, 0.0,
+                 out + i0 * n + j0, n);
+  });
+  for (size_t l = 1; l < cut.inner.count; ++l) tile_kernels().axpy(1.0, scratch + (l - 1) * m * n, c, m * n);
 }
 
-void gemm(bool ta, bool tb, std::size_t m, std::size_t n, std::size_t k, double alpha, const double* a, std::size_t lda,
-          const double* b, std::size_t ldb, double beta, double* c, std::size_t ldc, double* scratch) {
-  const ProductCut cut = cut_product(m, n, k);
-  if (cut.inner.count > 1) {
-    parallel_for(cut.inner.count, [&](std::size_t p) {
-      const std::size_t k0 = cut.inner.begin(p);
-      double* out = p == 0 ? c : scratch + (p - 1) * m * n;
-      serial_gemm(ta, tb, m, n, cut.inner.length(p), alpha, a + (ta ? k0 * lda : k0), lda, b + (tb ? k0 : k0 * ldb), ldb,
-                  p == 0 ? beta : 0, out, p == 0 ? ldc : n);
-    });
-    for (std::size_t i = 0; i < m; ++i) {
-      for (std::size_t p = 0; p + 1 < cut.inner.count; ++p) add_to(n, scratch + (p * m + i) * n, c + i * ldc);
+RowCut row_cut(size_t rows, size_t n) {
+  // A strip of the packed block fills most of a first-level cache.
+  constexpr size_t tiled_from = 400, block_rows = 192, most_chunks = 64, least_rows = 512, chunk_work = size_t{1} << 21;
+  const size_t square = std::max<size_t>(n * n, 1);
+  const size_t chunks =
+      std::min({most_chunks, 1 + most_partial_doubles / square, rows / std::max({least_rows, 4 * n, chunk_work / square})});
+  const Cut cut = cut_into(rows, n >= tiled_from ? 1 : chunks);
+  return {cut, std::min(cut.size, block_rows), n >= tiled_from};
+}
+
+void gram(size_t rows, size_t n, const double* a, const double* d, double* c, double* scratch) {
+  constexpr size_t piece_doubles = size_t{1} << 14, side = 5 * gram_tile_columns;
+  const Cut pieces = cut_into(rows, n < side ? 1 : rows * n / piece_doubles);
+  parallel_for(pieces.count, [&](size_t p) { tile_kernels().pack(pieces.begin(p), pieces.end(p), rows, n, a, d, scratch); });
+  const size_t positive = rows - count_negative(rows, d);
+  const Cut sides{n, side, (n + side - 1) / side};
+  parallel_for(sides.count * (sides.count + 1) / 2, [&](size_t t) {
+    const auto [i, j] = triangle_tile(t, sides.count);
+    tile_kernels().panels_gram(rows, positive, n, scratch, sides.begin(i), sides.end(i), sides.begin(j), sides.end(j), c);
+  });
+}
+
+void mirror_lower(size_t n, double* c) {
+  constexpr size_t side = 32, parallel_from = 512;
+  const Cut cut{n, side, (n + side - 1) / side};
+  parallel_for(cut.count, n < parallel_from ? 1 : any_worker, [&](size_t band) {
+    for (size_t j0 = 0; j0 < cut.end(band); j0 += side) {
+      for (size_t i = cut.begin(band); i < cut.end(band); ++i) {
+        for (size_t j = j0; j < std::min(j0 + side, i); ++j) c[j * n + i] = c[i * n + j];
+      }
     }
-    return;
-  }
-  parallel_for(cut.rows.count * cut.columns.count, [&](std::size_t p) {
-    const std::size_t i = p / cut.columns.count, j = p % cut.columns.count;
-    const std::size_t i0 = cut.rows.begin(i), j0 = cut.columns.begin(j);
-    serial_gemm(ta, tb, cut.rows.length(i), cut.columns.length(j), k, alpha, a + (ta ? i0 : i0 * lda), lda,
-                b + (tb ? j0 * ldb : j0), ldb, beta, c + i0 * ldc + j0, ldc);
   });
 }
 

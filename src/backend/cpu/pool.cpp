@@ -7,16 +7,15 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "backend/cpu/blas.h"
+#include "hwy/cache_control.h"
 #include "onestep/array.h"
 
 namespace onestep::cpu {
@@ -24,25 +23,18 @@ namespace {
 
 constexpr int most_threads = 0xffff;
 
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-/// Spins until `ready`, for about as long as a sleep and a wake would cost.
-template <class Ready> bool spin_until(Ready ready) {
+/// Returns once `ready`, which `gate` going from one value to another makes true: spins for about as long as a sleep and a
+/// wake would cost, then sleeps.
+template <class Ready> void wait_until(const std::atomic<std::uint32_t>& gate, Ready ready) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + std::chrono::microseconds(30);
   do {
     for (int i = 0; i < 32; ++i) {
-      if (ready()) return true;
-      relax();
+      if (ready(gate.load())) return;
+      hwy::Pause();
     }
   } while (Clock::now() < end);
-  return ready();
+  for (std::uint32_t seen = gate.load(); !ready(seen); seen = gate.load()) gate.wait(seen);
 }
 
 int default_threads() {
@@ -62,10 +54,7 @@ class Pool {
   Pool() : wanted_(default_threads()) {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
-  ~Pool() {
-    wanted_.store(1, std::memory_order_relaxed);
-    resize(1);
-  }
+  ~Pool() { resize(1); }
 
   int wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
@@ -81,9 +70,9 @@ class Pool {
     busy_.store(false, std::memory_order_release);
   }
 
-  void run(std::size_t count, std::size_t most_workers, Piece piece, void* context) {
+  void run(size_t count, size_t most_workers, Piece piece, const void* context) {
     if (count <= 1 || wanted() <= 1 || most_workers <= 1 || busy_.exchange(true, std::memory_order_acquire)) {
-      for (std::size_t i = 0; i < count; ++i) piece(context, i, 0);
+      for (size_t i = 0; i < count; ++i) piece(context, i, 0);
       return;
     }
     if (const int n = wanted(); static_cast<int>(workers_.size()) + 1 != n) resize(n);
@@ -92,74 +81,46 @@ class Pool {
     count_ = count;
     most_workers_ = most_workers;
     next_.store(0, std::memory_order_relaxed);
-    // seq_cst here and in sleep(): either the worker sees the gate open or we see that it sleeps.
-    gate_.fetch_add(one_loop | open, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) > 0) wake(work_);
+    gate_.fetch_add(one_loop | open);
+    gate_.notify_all();
     take_pieces(0);
-    gate_.fetch_and(~open, std::memory_order_acq_rel);
-    const auto left = [this] { return (gate_.load(std::memory_order_acquire) & inside) == 0; };
-    if (!spin_until(left)) {
-      std::unique_lock lock(mutex_);
-      caller_sleeps_.store(true, std::memory_order_seq_cst);
-      done_.wait(lock, [this] { return (gate_.load(std::memory_order_seq_cst) & inside) == 0; });
-      caller_sleeps_.store(false, std::memory_order_relaxed);
-    }
+    gate_.fetch_and(~open);
+    wait_until(gate_, [](std::uint32_t gate) { return (gate & inside) == 0; });
     busy_.store(false, std::memory_order_release);
   }
 
  private:
-  // gate_: the workers inside, whether more may enter, and above that the number of the loop.
-  static constexpr std::uint64_t inside = 0xffff;
-  static constexpr std::uint64_t open = 0x10000;
-  static constexpr std::uint64_t one_loop = 0x20000;
+  // gate_: the workers inside, whether more may enter, and above that the number of the loop, which may begin again.
+  static constexpr std::uint32_t inside = 0xffff, open = 0x10000, one_loop = 0x20000;
 
-  void take_pieces(std::size_t worker) {
-    for (;;) {
-      const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
-      if (i >= count_) return;
-      piece_(context_, i, worker);
-    }
+  void take_pieces(size_t worker) {
+    for (size_t i = 0; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) piece_(context_, i, worker);
   }
 
-  void wake(std::condition_variable& sleeping) {
-    { const std::lock_guard lock(mutex_); }
-    sleeping.notify_all();
-  }
-
-  bool stopped(std::size_t worker) const { return worker > allowed_.load(std::memory_order_seq_cst); }
-
-  void work(std::size_t worker) {
+  void work(size_t worker) {
     keep_blas_serial_on_this_thread();
-    std::uint64_t last = 0;
-    const auto called = [&] {
-      const std::uint64_t gate = gate_.load(std::memory_order_seq_cst);
-      return stopped(worker) || ((gate & open) != 0 && gate / one_loop != last);
-    };
+    std::uint32_t last = 0;
+    const auto stopped = [&] { return worker > allowed_.load(); };
     for (;;) {
-      if (!spin_until(called)) {
-        std::unique_lock lock(mutex_);
-        sleepers_.fetch_add(1, std::memory_order_seq_cst);
-        work_.wait(lock, called);
-        sleepers_.fetch_sub(1, std::memory_order_relaxed);
-      }
-      if (stopped(worker)) return;
-      std::uint64_t gate = gate_.load(std::memory_order_relaxed);
-      while ((gate & open) != 0 && !gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) {}
+      wait_until(gate_, [&](std::uint32_t gate) { return stopped() || ((gate & open) != 0 && gate / one_loop != last); });
+      if (stopped()) return;
+      std::uint32_t gate = gate_.load();
+      while ((gate & open) != 0 && !gate_.compare_exchange_weak(gate, gate + 1)) {}
       if ((gate & open) == 0) continue;
       last = gate / one_loop;
       if (worker < most_workers_) take_pieces(worker);
-      const std::uint64_t before = gate_.fetch_sub(1, std::memory_order_seq_cst);
-      if ((before & (inside | open)) == 1 && caller_sleeps_.load(std::memory_order_seq_cst)) wake(done_);
+      if ((gate_.fetch_sub(1) & (inside | open)) == 1) gate_.notify_all();
     }
   }
 
   /// Only while busy_ is ours. Where the system refuses more threads we go on with those there are.
   void resize(int n) {
-    const std::size_t workers = static_cast<std::size_t>(n - 1);
-    allowed_.store(workers, std::memory_order_seq_cst);
+    const size_t workers = static_cast<size_t>(n - 1);
+    allowed_.store(workers);
     if (workers < workers_.size()) {
-      wake(work_);
-      for (std::size_t i = workers; i < workers_.size(); ++i) workers_[i].join();
+      gate_.fetch_add(one_loop);
+      gate_.notify_all();
+      for (size_t i = workers; i < workers_.size(); ++i) workers_[i].join();
       workers_.resize(workers);
     }
     try {
@@ -167,24 +128,19 @@ class Pool {
       while (workers_.size() < workers) workers_.emplace_back(&Pool::work, this, workers_.size() + 1);
     } catch (const std::exception&) {
       wanted_.store(static_cast<int>(workers_.size()) + 1, std::memory_order_relaxed);
-      allowed_.store(workers_.size(), std::memory_order_seq_cst);
+      allowed_.store(workers_.size());
     }
   }
 
   std::atomic<int> wanted_;
   alignas(64) std::atomic<bool> busy_{false};
-  alignas(64) std::atomic<std::uint64_t> gate_{0};
-  alignas(64) std::atomic<std::size_t> next_{0};
+  alignas(64) std::atomic<std::uint32_t> gate_{0};
+  alignas(64) std::atomic<size_t> next_{0};
   alignas(64) Piece piece_ = nullptr;
-  void* context_ = nullptr;
-  std::size_t count_ = 0;
-  std::size_t most_workers_ = 0;
-  std::atomic<std::size_t> allowed_{0};
-  std::atomic<int> sleepers_{0};
-  std::atomic<bool> caller_sleeps_{false};
-  std::mutex mutex_;
-  std::condition_variable work_;
-  std::condition_variable done_;
+  const void* context_ = nullptr;
+  size_t count_ = 0;
+  size_t most_workers_ = 0;
+  std::atomic<size_t> allowed_{0};
   std::vector<std::thread> workers_;
 };
 
@@ -195,7 +151,7 @@ Pool& pool() {
 
 }  // namespace
 
-void run_pieces(std::size_t count, std::size_t most_workers, Piece piece, void* context) noexcept {
+void run_pieces(size_t count, size_t most_workers, Piece piece, const void* context) noexcept {
   pool().run(count, most_workers, piece, context);
 }
 

@@ -6,65 +6,64 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "backend/cpu/blas.h"
-#include "backend/cpu/cut.h"
 #include "backend/cpu/dense.h"
 #include "backend/cpu/pool.h"
 #include "backend/cpu/tile_kernels.h"
-#include "backend/cpu/vector_math.h"
 
 namespace onestep::cpu {
 namespace {
 
+using blas::Trans;
 using detail::accumulates;
 using detail::Frame;
 using detail::RowLoop;
 using detail::RowOp;
 using detail::RowOperand;
 using Kind = RowOp::Kind;
+using In = RowOperand::Kind;
 
-constexpr std::size_t cache_line = 8;        // doubles
-constexpr std::size_t small_product = 1024;  // multiply-adds up to which a BLAS call costs more than it does
-
-std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-std::size_t padded(std::size_t n) { return (n + cache_line - 1) / cache_line * cache_line; }
+constexpr size_t small_product = 1024;  // multiply-adds up to which a BLAS call costs more than it does
+constexpr size_t pieces_of_block = 8;   // that threads share, in a tiled loop
 
 // Where an operand is for the block that begins at row r: offset + r * scale entries into a buffer, or into the worker's
 // scratch.
 struct Place {
   std::int32_t buffer = -1;  // -1: the worker's scratch
-  std::size_t offset = 0;
-  std::size_t scale = 0;
-  bool number = false;  // one entry for all
+  bool number = false;       // one entry for all
+  size_t offset = 0;
+  size_t scale = 0;
 };
 
 struct Step {
-  TileKernel kernel = nullptr;
-  std::size_t arg_count = 0;
+  RowOp op;
   Place args[3], out;
-  std::size_t entries = 0;   // of what it adds up
-  std::size_t partials = 0;  // where the partial sums of parts 1, 2, … begin in the shared scratch
-  std::size_t weights = 0;   // shared scratch: the weights of a block of a shared gram
-  bool shared = false;       // a large gram: all threads update tiles of it, block after block
+  size_t arg_count = 0;
+  size_t columns = 0, width = 0;  // of the first argument and of the result
+  TileKernel kernel = nullptr;    // elementwise: the operation; accumulating: what joins two partial results
+  bool is_max = false;
+  size_t entries = 0;   // of what it adds up
+  size_t partials = 0;  // shared scratch: the partial sums of parts 1, 2, …
+  size_t panels = 0;    // gram: scratch for a block, the worker's or, when shared, the shared one
+  size_t weights = 0;   // shared scratch: the weights of a block of a shared gram
+  bool shared = false;  // a large gram: all threads update tiles of it, block after block
 };
 
 struct RowPlan final : detail::BackendPlan {
-  std::size_t rows = 0;
+  size_t rows = 0;
   Cut chunks{};
-  std::size_t block_rows = 0;
+  size_t block_rows = 0;
   bool tiled = false;
-  std::size_t scaled = 0;          // worker's scratch: a scaled copy of a block
-  std::size_t shared_scaled = 0;   // shared scratch: the same for a shared gram
-  std::vector<std::size_t> tiles;  // worker's scratch
+  size_t parts = 0;  // of each sum: one for each chunk, or for each piece of a block that threads share
   std::vector<Step> steps;
-  std::vector<std::size_t> sums;  // the steps that add up
+  std::vector<size_t> sums;  // the steps that add up
+  const TileKernels& tiles = tile_kernels();
 };
 
-std::size_t sum_entries(const RowOp& op) {
+size_t entries_of_sum(const RowOp& op) {
   switch (op.kind) {
     case Kind::sum_down:
     case Kind::max_down: return size(op.args[0].columns);
@@ -75,7 +74,7 @@ std::size_t sum_entries(const RowOp& op) {
 }
 
 // Rough cost of one row, in multiply-adds.
-std::size_t row_work(const RowOp& op) {
+size_t row_work(const RowOp& op) {
   switch (op.kind) {
     case Kind::product: return size(op.args[0].columns * op.out.columns);
     case Kind::transposed_product: return size(op.args[0].columns * op.args[1].columns);
@@ -87,219 +86,192 @@ std::size_t row_work(const RowOp& op) {
 
 // By shape alone: how many rows at a time, and how many chunks.
 void cut_rows(const RowLoop& loop, RowPlan& plan) {
-  constexpr std::size_t chunk_work = std::size_t{1} << 18, most_chunks = 64, most_partials = std::size_t{1} << 20;
-  constexpr std::size_t block_entries = std::size_t{1} << 16;
-  std::size_t work = 0, partial_entries = 0, widest = 1, gram_columns = 0;
+  constexpr size_t chunk_work = size_t{1} << 18, most_chunks = 64, most_partials = size_t{1} << 20;
+  constexpr size_t block_entries = size_t{1} << 14, most_rows = 256;
+  size_t work = 0, partials = 1, widest = 1, gram_columns = 0;
   bool gram_of_buffer = false;
   for (const RowOp& op : loop.ops) {
     work += row_work(op);
-    if (accumulates(op.kind)) partial_entries += sum_entries(op);
-    widest = std::max({widest, size(op.args[0].columns),
-                       op.out.kind == RowOperand::Kind::rows && accumulates(op.kind) ? 1 : size(op.out.columns)});
-    if (op.kind == Kind::gram && op.args[0].kind != RowOperand::Kind::columns) {
+    if (accumulates(op.kind)) partials += entries_of_sum(op);
+    widest = std::max({widest, size(op.args[0].columns), accumulates(op.kind) ? 1 : size(op.out.columns)});
+    if (op.kind == Kind::gram && op.args[0].kind != In::columns) {
       gram_columns = std::max(gram_columns, size(op.args[0].columns));
-      gram_of_buffer = gram_of_buffer || op.args[0].kind == RowOperand::Kind::rows;
+      gram_of_buffer = gram_of_buffer || op.args[0].kind == In::rows;
     }
   }
   if (gram_columns > 0) {
     const RowCut cut = row_cut(plan.rows, gram_columns);
     plan.tiled = cut.tiled && gram_of_buffer;
     plan.block_rows = cut.block_rows;
-    plan.chunks = cut.tiled ? whole(plan.rows) : Cut{plan.rows, cut.chunk_rows, cut.chunks};
+    plan.chunks = cut.chunks;
     return;
   }
-  plan.block_rows = std::clamp<std::size_t>(block_entries / 4 / widest / cache_line * cache_line, cache_line, 256);
-  const std::size_t pieces =
-      std::min({most_chunks, plan.rows * work / chunk_work, 1 + most_partials / std::max<std::size_t>(partial_entries, 1)});
+  plan.block_rows = std::clamp(block_entries / widest / cache_line * cache_line, cache_line, most_rows);
+  const size_t pieces = std::min({most_chunks, plan.rows * work / chunk_work, 1 + most_partials / partials});
   plan.chunks = cut_into(plan.rows, pieces, plan.block_rows);
 }
 
-// In a tiled loop a block is cut once more, so that all threads share its other operations.
-constexpr std::size_t pieces_of_block = 8;
-Cut cut_block(std::size_t rows) { return cut_into(rows, pieces_of_block, cache_line); }
-
-std::size_t partial_count(const RowPlan& plan) { return plan.tiled ? pieces_of_block : plan.chunks.count; }
-
 class Run {
  public:
-  Run(const RowLoop& loop, const RowPlan& plan, const Frame& frame) : loop_(loop), plan_(plan), frame_(frame) {}
+  Run(const RowPlan& plan, const Frame& frame)
+      : plan_(plan),
+        frame_(frame),
+        tiles_(plan.tiles),
+        stride_(size(detail::column_stride(static_cast<std::int64_t>(plan.rows)))) {}
 
   void all() const {
-    if (plan_.tiled) {
+    if (plan_.tiled)
       tiled();
-    } else if (plan_.chunks.count == 1) {
-      chunk(0, 0);
-    } else {
-      parallel_for(plan_.chunks.count, frame_.workers, [this](std::size_t c, std::size_t worker) { chunk(c, worker); });
-    }
-    for (const std::size_t k : plan_.sums) combine(loop_.ops[k], plan_.steps[k]);
+    else
+      parallel_for(plan_.chunks.count, frame_.workers, [this](size_t c, size_t worker) { chunk(c, worker); });
+    for (const size_t k : plan_.sums) combine(plan_.steps[k]);
   }
 
  private:
-  double* address(const RowOperand& o) const { return frame_.address[static_cast<std::size_t>(o.index)]; }
-  double* scratch(std::size_t worker) const { return frame_.worker_scratch + worker * frame_.worker_stride; }
+  double* worker_scratch(size_t worker) const { return frame_.worker_scratch + worker * frame_.worker_stride; }
 
-  // The first chunk adds up where the result is wanted.
-  double* sums(const RowOp& op, const Step& step, std::size_t part) const {
-    return part == 0 ? address(op.out) : frame_.shared_scratch + step.partials + (part - 1) * step.entries;
-  }
-
-  double* at(const Place& p, std::size_t begin, double* mine) const {
+  double* at(const Place& p, size_t begin, double* mine) const {
     return (p.buffer < 0 ? mine : frame_.address[p.buffer]) + p.offset + begin * p.scale;
   }
 
-  void chunk(std::size_t c, std::size_t worker) const {
+  // The first part adds up where the result is wanted.
+  double* sums(const Step& step, size_t part) const {
+    return part == 0 ? at(step.out, 0, nullptr) : frame_.shared_scratch + step.partials + (part - 1) * step.entries;
+  }
+
+  static void join(const Step& step, const double* from, double* to, size_t n) {
+    const Operand operands[] = {{to, false}, {from, false}};
+    step.kernel(operands, to, n);
+  }
+
+  void chunk(size_t c, size_t worker) const {
     start(c);
-    const std::size_t begin = plan_.chunks.begin(c), end = begin + plan_.chunks.length(c);
-    for (std::size_t r = begin; r < end; r += plan_.block_rows)
-      block(r, std::min(plan_.block_rows, end - r), 0, c, scratch(worker));
+    for (size_t r = plan_.chunks.begin(c); r < plan_.chunks.end(c); r += plan_.block_rows)
+      block(r, std::min(plan_.block_rows, plan_.chunks.end(c) - r), 0, c, worker_scratch(worker));
   }
 
   void tiled() const {
-    for (std::size_t part = 0; part < pieces_of_block; ++part) start(part);
-    for (std::size_t r = 0; r < plan_.rows; r += plan_.block_rows) {
-      const std::size_t count = std::min(plan_.block_rows, plan_.rows - r);
-      const Cut cut = cut_block(count);
-      parallel_for(cut.count, frame_.workers, [&](std::size_t piece, std::size_t worker) {
-        block(r + cut.begin(piece), cut.length(piece), cut.begin(piece), piece, scratch(worker));
+    for (size_t part = 0; part < plan_.parts; ++part) start(part);
+    for (size_t r = 0; r < plan_.rows; r += plan_.block_rows) {
+      const Cut cut = cut_into(std::min(plan_.block_rows, plan_.rows - r), pieces_of_block);
+      parallel_for(cut.count, frame_.workers, [&](size_t piece, size_t worker) {
+        block(r + cut.begin(piece), cut.length(piece), cut.begin(piece), piece, worker_scratch(worker));
       });
-      for (std::size_t k = 0; k < loop_.ops.size(); ++k)
-        if (plan_.steps[k].shared) update_tiles(loop_.ops[k], plan_.steps[k], r, count);
+      for (const Step& step : plan_.steps)
+        if (step.shared)
+          gram(cut.total, step.columns, at(step.args[0], r, nullptr),
+               step.arg_count < 2 ? nullptr : frame_.shared_scratch + step.weights, sums(step, 0),
+               frame_.shared_scratch + step.panels);
     }
   }
 
-  // Zero, or minus infinity for a maximum.
-  void start(std::size_t part) const {
-    for (const std::size_t k : plan_.sums) {
-      const RowOp& op = loop_.ops[k];
-      if (plan_.steps[k].shared && part > 0) continue;
-      const bool is_max = op.kind == Kind::max_all || op.kind == Kind::max_down;
-      std::fill_n(sums(op, plan_.steps[k], part), plan_.steps[k].entries,
-                  is_max ? -std::numeric_limits<double>::infinity() : 0.0);
-    }
+  void start(size_t part) const {
+    for (const size_t k : plan_.sums)
+      if (const Step& step = plan_.steps[k]; !step.shared || part == 0)
+        std::fill_n(sums(step, part), step.entries, step.is_max ? -std::numeric_limits<double>::infinity() : 0.0);
   }
 
   // All operations on `count` rows from `begin` on, which are those from `in_block` on of a block that threads share.
-  void block(std::size_t begin, std::size_t count, std::size_t in_block, std::size_t part, double* mine) const {
-    for (std::size_t k = 0; k < loop_.ops.size(); ++k) {
-      const RowOp& op = loop_.ops[k];
-      const Step& step = plan_.steps[k];
-      const std::size_t width = size(op.out.columns);
-      if (op.kind == Kind::elementwise) {
+  void block(size_t begin, size_t count, size_t in_block, size_t part, double* mine) const {
+    for (const Step& step : plan_.steps) {
+      const size_t columns = step.columns, width = step.width;
+      if (step.op.kind == Kind::elementwise) {
         Operand operands[3];
-        for (std::size_t i = 0; i < step.arg_count; ++i) operands[i] = {at(step.args[i], begin, mine), step.args[i].number};
+        for (size_t i = 0; i < step.arg_count; ++i) operands[i] = {at(step.args[i], begin, mine), step.args[i].number};
         step.kernel(operands, at(step.out, begin, mine), count * width);
         continue;
       }
       const double* const a = at(step.args[0], begin, mine);
-      const std::size_t columns = size(op.args[0].columns);
-      double* const out = accumulates(op.kind) ? sums(op, step, part) : at(step.out, begin, mine);
-      switch (op.kind) {
+      const double* const b = step.arg_count < 2 ? nullptr : at(step.args[1], begin, mine);
+      double* const out = accumulates(step.op.kind) ? sums(step, part) : at(step.out, begin, mine);
+      switch (step.op.kind) {
         case Kind::elementwise: break;  // above
         case Kind::fill: std::fill_n(out, count * width, *a); break;
         case Kind::expand_row:
-          for (std::size_t i = 0; i < count; ++i) std::copy_n(a, width, out + i * width);
+          for (size_t i = 0; i < count; ++i) std::copy_n(a, width, out + i * width);
           break;
         case Kind::expand_column:
-          for (std::size_t i = 0; i < count; ++i) std::fill_n(out + i * width, width, a[i]);
+          for (size_t i = 0; i < count; ++i) std::fill_n(out + i * width, width, a[i]);
           break;
-        case Kind::product: product(op, a, columns, count, out); break;
+        case Kind::product: product(step, a, count, b, out); break;
         case Kind::sum_rows:
-          for (std::size_t i = 0; i < count; ++i) out[i] = tile_sum(a + i * columns, columns);
-          break;
         case Kind::max_rows:
-          for (std::size_t i = 0; i < count; ++i) out[i] = tile_max(a + i * columns, columns);
+          for (size_t i = 0; i < count; ++i) out[i] = (step.is_max ? tiles_.max : tiles_.sum)(a + i * columns, columns);
           break;
-        case Kind::sum_all: *out += tile_sum(a, count * columns); break;
-        case Kind::dot: *out += tile_dot(a, at(step.args[1], begin, mine), count * columns); break;
-        case Kind::sum_down:
-          for (std::size_t i = 0; i < count; ++i) tile_axpy(1.0, a + i * columns, out, columns);
-          break;
-        case Kind::max_all: *out = larger(*out, tile_max(a, count * columns)); break;
-        case Kind::max_down:
-          for (std::size_t i = 0; i < count; ++i)
-            for (std::size_t j = 0; j < columns; ++j) out[j] = larger(out[j], a[i * columns + j]);
-          break;
-        case Kind::transposed_product: transposed_product(op, a, columns, count, at(step.args[1], begin, mine), out); break;
-        case Kind::gram: {
-          const double* const d = step.arg_count < 2 ? nullptr : at(step.args[1], begin, mine);
-          if (step.shared) {
-            if (d != nullptr) std::copy_n(d, count, frame_.shared_scratch + step.weights + in_block);
-          } else if (op.args[0].kind == RowOperand::Kind::columns) {
-            packed_gram(a, stride(), count, columns, d, out, columns);
-          } else {
-            gram_block(count, columns, a, columns, d, 1.0, out, columns, mine + plan_.scaled);
-          }
+        case Kind::sum_all: *out += tiles_.sum(a, count * columns); break;
+        case Kind::dot: *out += tiles_.dot(a, b, count * columns); break;
+        case Kind::max_all: {
+          const double largest = tiles_.max(a, count * columns);
+          join(step, &largest, out, 1);
           break;
         }
+        case Kind::sum_down:
+        case Kind::max_down:
+          for (size_t i = 0; i < count; ++i) join(step, a + i * columns, out, columns);
+          break;
+        case Kind::transposed_product: transposed_product(step, a, count, b, out); break;
+        case Kind::gram:
+          if (!step.shared && step.op.args[0].kind == In::columns)
+            tiles_.gram(a, stride_, count, columns, b, out);
+          else if (!step.shared)
+            gram(count, columns, a, b, out, mine + step.panels);
+          else if (b != nullptr)
+            std::copy_n(b, count, frame_.shared_scratch + step.weights + in_block);
+          break;
       }
     }
   }
 
-  std::size_t stride() const { return size(detail::column_stride(loop_.rows)); }
-
-  static double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }
-
-  void product(const RowOp& op, const double* a, std::size_t k, std::size_t count, double* out) const {
-    const double* const x = address(op.args[1]);
-    const std::size_t columns = size(op.out.columns);
+  void product(const Step& step, const double* a, size_t count, const double* x, double* out) const {
+    const size_t k = step.columns, width = step.width;
     if (k == 0)
-      std::fill_n(out, count * columns, 0.0);
-    else if (op.args[0].kind == RowOperand::Kind::columns)
-      packed_matvec(a, stride(), count, k, x, out);
-    else if (columns != 1)  // column-major: outᵀ = op(W)ᵀ aᵀ
-      blas::gemm(op.flag ? blas::Trans::yes : blas::Trans::no, blas::Trans::no, columns, count, k, 1.0, x,
-                 op.flag ? k : columns, a, k, 0.0, out, columns);
+      std::fill_n(out, count * width, 0.0);
+    else if (step.op.args[0].kind == In::columns)
+      tiles_.matvec(a, stride_, count, k, x, out);
+    else if (width != 1)  // column-major: outᵀ = op(x)ᵀ aᵀ
+      blas::dgemm_(step.op.flag ? Trans::yes : Trans::no, Trans::no, width, count, k, 1.0, x, step.op.flag ? k : width, a, k,
+                   0.0, out, width);
     else if (count * k <= small_product)
-      for (std::size_t i = 0; i < count; ++i) out[i] = tile_dot(a + i * k, x, k);
+      for (size_t i = 0; i < count; ++i) out[i] = tiles_.dot(a + i * k, x, k);
     else
-      blas::gemv(blas::Trans::yes, k, count, 1.0, a, k, x, 0.0, out);
+      blas::dgemv_(Trans::yes, k, count, 1.0, a, k, x, 1, 0.0, out, 1);
   }
 
-  void transposed_product(const RowOp& op, const double* a, std::size_t k, std::size_t count, const double* r,
-                          double* out) const {
-    const std::size_t columns = size(op.args[1].columns);
-    if (k == 0 || columns == 0) return;
-    if (op.args[0].kind == RowOperand::Kind::columns)
-      packed_tmatvec(a, stride(), count, k, r, out);
-    else if (columns != 1)
-      blas::gemm(blas::Trans::no, blas::Trans::yes, columns, k, count, 1.0, r, columns, a, k, 1.0, out, columns);
+  void transposed_product(const Step& step, const double* a, size_t count, const double* r, double* out) const {
+    const size_t k = step.columns, width = size(step.op.args[1].columns);
+    if (k == 0 || width == 0) return;
+    if (step.op.args[0].kind == In::columns)
+      tiles_.tmatvec(a, stride_, count, k, r, out);
+    else if (width != 1)
+      blas::dgemm_(Trans::no, Trans::yes, width, k, count, 1.0, r, width, a, k, 1.0, out, width);
     else if (count * k <= small_product)
-      for (std::size_t i = 0; i < count; ++i) tile_axpy(r[i], a + i * k, out, k);
+      for (size_t i = 0; i < count; ++i) tiles_.axpy(r[i], a + i * k, out, k);
     else
-      blas::gemv(blas::Trans::no, k, count, 1.0, a, k, r, 1.0, out);
+      blas::dgemv_(Trans::no, k, count, 1.0, a, k, r, 1, 1.0, out, 1);
   }
 
-  void update_tiles(const RowOp& op, const Step& step, std::size_t begin, std::size_t count) const {
-    const std::size_t n = size(op.args[0].columns);
-    const double* const d = op.args[1].kind == RowOperand::Kind::none ? nullptr : frame_.shared_scratch + step.weights;
-    parallel_gram_block(count, n, address(op.args[0]) + begin * n, n, d, begin == 0 ? 0.0 : 1.0, address(op.out), n,
-                        frame_.shared_scratch + plan_.shared_scaled);
+  // Adds the partial sums, in the order of the parts.
+  void combine(const Step& step) const {
+    constexpr size_t piece_doubles = size_t{1} << 15;
+    const size_t parts = step.shared ? 1 : plan_.parts;
+    const Cut cut = cut_into(step.entries, (parts - 1) * step.entries / piece_doubles);
+    parallel_for(cut.count, [&](size_t p) {
+      for (size_t part = 1; part < parts; ++part)
+        join(step, sums(step, part) + cut.begin(p), sums(step, 0) + cut.begin(p), cut.length(p));
+    });
+    if (step.op.kind == Kind::gram && step.op.flag) mirror_lower(step.columns, sums(step, 0));
   }
 
-  // Adds the partial sums, in the order of the chunks.
-  void combine(const RowOp& op, const Step& step) const {
-    double* const out = address(op.out);
-    const std::size_t parts = partial_count(plan_);
-    const std::size_t n = size(op.args[0].columns);
-    if (op.kind == Kind::gram) {
-      if (!step.shared) add_partials(parts - 1, n, frame_.shared_scratch + step.partials, out, n);
-      if (op.flag) mirror_lower(n, out, n);
-      return;
-    }
-    for (std::size_t part = 1; part < parts; ++part) {
-      const double* const more = sums(op, step, part);
-      if (op.kind == Kind::max_all || op.kind == Kind::max_down)
-        for (std::size_t i = 0; i < step.entries; ++i) out[i] = larger(out[i], more[i]);
-      else
-        tile_axpy(1.0, more, out, step.entries);
-    }
-  }
-
-  const RowLoop& loop_;
   const RowPlan& plan_;
   const Frame& frame_;
+  const TileKernels& tiles_;
+  size_t stride_;  // of matrices kept transposed
 };
+
+size_t take(size_t& total, size_t entries) {
+  total += padded(entries);
+  return total - padded(entries);
+}
 
 }  // namespace
 
@@ -307,60 +279,49 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
   auto plan = std::make_shared<RowPlan>();
   plan->rows = size(loop.rows);
   cut_rows(loop, *plan);
-  plan->most_workers = plan->tiled ? pieces_of_block : plan->chunks.count;
-  const std::size_t block = plan->tiled ? cut_block(plan->block_rows).size : plan->block_rows;
-  const auto take = [](std::size_t& total, std::size_t entries) {
-    const std::size_t at = total;
-    total += padded(entries);
-    return at;
-  };
+  plan->parts = plan->most_workers = plan->tiled ? pieces_of_block : plan->chunks.count;
+  const size_t rows_at_once = plan->tiled ? cut_into(plan->block_rows, pieces_of_block).size : plan->block_rows;
+  std::vector<size_t> tiles;
   for (const std::int64_t columns : loop.tile_columns)
-    plan->tiles.push_back(take(plan->worker_scratch, block * size(columns)));
+    tiles.push_back(take(plan->worker_scratch, rows_at_once * size(columns)));
   const auto place = [&](const RowOperand& o) -> Place {
-    switch (o.kind) {
-      case RowOperand::Kind::tile: return {-1, plan->tiles[static_cast<std::size_t>(o.index)], 0, false};
-      case RowOperand::Kind::rows: return {o.index, 0, size(o.columns), false};
-      case RowOperand::Kind::columns: return {o.index, 0, 1, false};
-      default: return {o.index, 0, 0, o.kind == RowOperand::Kind::number};
-    }
+    if (o.kind == In::tile) return {-1, false, tiles[static_cast<size_t>(o.index)], 0};
+    return {o.index, o.kind == In::number, 0, o.kind == In::rows ? size(o.columns) : size_t{o.kind == In::columns}};
   };
-  std::size_t entries = 0, shared_entries = 0;  // of scaled copies
-  plan->steps.resize(loop.ops.size());
-  for (std::size_t k = 0; k < loop.ops.size(); ++k) {
-    const RowOp& op = loop.ops[k];
-    Step& step = plan->steps[k];
-    for (const RowOperand& a : op.args)
+  for (const RowOp& op : loop.ops) {
+    Step& step = plan->steps.emplace_back();
+    step.op = op;
+    for (const RowOperand& a : op.args) {
       if (!fits_blas(size(a.columns))) throw Error(fmt::format("[Plan] {} columns are more than BLAS can count", a.columns));
-    if (op.kind == Kind::elementwise) step.kernel = tile_kernel(op.op);
-    while (step.arg_count < 3 && op.args[step.arg_count].kind != RowOperand::Kind::none) {
-      step.args[step.arg_count] = place(op.args[step.arg_count]);
-      ++step.arg_count;
+      if (a.kind != In::none) step.args[step.arg_count++] = place(a);
     }
+    step.columns = size(op.args[0].columns);
+    step.width = size(op.out.columns);
     step.out = place(op.out);
-    const bool by_row = op.args[0].kind != RowOperand::Kind::columns;
-    if ((op.kind == Kind::product || op.kind == Kind::transposed_product) && by_row &&
-        ((op.kind == Kind::product ? op.out : op.args[1]).columns != 1 ||
-         plan->block_rows * size(op.args[0].columns) > small_product))
+    step.is_max = op.kind == Kind::max_rows || op.kind == Kind::max_all || op.kind == Kind::max_down;
+    step.kernel = plan->tiles.elementwise(op.kind == Kind::elementwise ? op.op : step.is_max ? Op::maximum : Op::add);
+    const bool is_product = op.kind == Kind::product, by_row = op.args[0].kind != In::columns;
+    if ((is_product || op.kind == Kind::transposed_product) && by_row &&
+        ((is_product ? op.out : op.args[1]).columns != 1 || plan->block_rows * step.columns > small_product))
       plan->calls_blas = true;
     if (!accumulates(op.kind)) continue;
-    plan->sums.push_back(k);
-    step.entries = sum_entries(op);
-    step.shared = op.kind == Kind::gram && plan->tiled && op.args[0].kind == RowOperand::Kind::rows;
+    plan->sums.push_back(plan->steps.size() - 1);
+    step.out.scale = 0;
+    step.entries = entries_of_sum(op);
+    step.shared = op.kind == Kind::gram && plan->tiled && op.args[0].kind == In::rows;
     if (step.shared)
       step.weights = take(plan->shared_scratch, plan->block_rows);
     else
-      step.partials = take(plan->shared_scratch, (partial_count(*plan) - 1) * step.entries);
-    if (op.kind == Kind::gram && op.args[0].kind != RowOperand::Kind::columns)
-      (step.shared ? shared_entries : entries) =
-          std::max(step.shared ? shared_entries : entries, plan->block_rows * size(op.args[0].columns));
+      step.partials = take(plan->shared_scratch, (plan->parts - 1) * step.entries);
+    if (op.kind == Kind::gram && by_row)
+      step.panels = step.shared ? take(plan->shared_scratch, panels_size(plan->block_rows, step.columns))
+                                : take(plan->worker_scratch, panels_size(rows_at_once, step.columns));
   }
-  plan->scaled = take(plan->worker_scratch, entries);
-  plan->shared_scaled = take(plan->shared_scratch, shared_entries);
   return plan;
 }
 
-void run_row_loop(const RowLoop& loop, const detail::BackendPlan& plan, const Frame& frame) {
-  Run(loop, static_cast<const RowPlan&>(plan), frame).all();
+void run_row_loop(const detail::BackendPlan& plan, const Frame& frame) {
+  Run(static_cast<const RowPlan&>(plan), frame).all();
 }
 
 }  // namespace onestep::cpu

@@ -9,6 +9,6 @@
 namespace onestep::cpu {
 
 std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const detail::RowLoop& loop);
-void run_row_loop(const detail::RowLoop& loop, const detail::BackendPlan& plan, const detail::Frame& frame);
+void run_row_loop(const detail::BackendPlan& plan, const detail::Frame& frame);
 
 }  // namespace onestep::cpu

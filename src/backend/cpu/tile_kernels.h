@@ -1,36 +1,75 @@
-// Products of a tile of rows of a tall matrix with few columns, and factorisations of the small matrices that come out of
-// them: n up to about 24, where the overhead of a BLAS call is most of its time.
-//
-// A tile is packed first: column j of the tile is contiguous at packed + j * stride, stride >= rows. Sizes may be anything,
-// zero included; pointers need no alignment. Fastest: packed 64-byte aligned, stride a multiple of 8 but not of 256, where
-// the columns compete for the same lines of the cache (packing 256 x 24 takes twice as long with stride 256 as with 264).
+// What is done with a tile, a run of rows short enough to stay in cache: elementwise operations, reductions, products; and
+// factorisations of the small matrices that come out of them. Compiled for several instruction sets and chosen for the CPU
+// at run time. Sizes may be anything, zero included, and pointers need no alignment.
 #pragma once
 
-#include <cstddef>
+#include "backend/cpu/sizes.h"
+#include "graph/op.h"
 
 namespace onestep::cpu {
 
-// packed[j * stride + i] = a[i * lda + j]
-void pack_rows(const double* a, std::size_t lda, std::size_t rows, std::size_t n, double* packed, std::size_t stride);
+/// An argument of a tile kernel: n entries, or one that stands for all of them.
+struct Operand {
+  const double* data;
+  bool scalar;
+};
 
-// out_i = sum_j a_ij x_j; out has `rows` entries and is overwritten (with zeros when n == 0).
-void packed_matvec(const double* packed, std::size_t stride, std::size_t rows, std::size_t n, const double* x, double* out);
+/// out[i] = op(args[0][i], ...). `out` may be one of the non-scalar arguments itself; any other overlap is an error. NaN and
+/// infinities come out as the table's scalar value gives them.
+using TileKernel = void (*)(const Operand* args, double* out, size_t n);
 
-// out_j += sum_i a_ij r_i
-void packed_tmatvec(const double* packed, std::size_t stride, std::size_t rows, std::size_t n, const double* r, double* out);
+/// Columns of a product of panels are cut at multiples of this.
+inline constexpr size_t gram_tile_columns = 24;
+constexpr size_t panels_size(size_t rows, size_t n) { return rows * padded(n); }
+/// How many of d[0], ..., d[rows - 1] are < 0; d may be null (ones).
+inline size_t count_negative(size_t rows, const double* d) {
+  return d == nullptr ? 0 : static_cast<size_t>(std::count_if(d, d + rows, [](double x) { return x < 0; }));
+}
 
-// c[j * ldc + k] += sum_i d_i a_ij a_ik for k <= j; the rest of c is left alone. d == nullptr stands for ones.
-void packed_gram(const double* packed, std::size_t stride, std::size_t rows, std::size_t n, const double* d, double* c,
-                 std::size_t ldc);
+/// The largest n of the small factorisations: up to here they are faster than LAPACK.
+inline constexpr size_t max_small_n = 24;
 
-// The largest n of the two functions below. Above about 24 BLAS is the better choice.
-inline constexpr std::size_t max_small_n = 32;
+struct TileKernels {
+  /// The kernel of an elementwise operation; nullptr for any other operation.
+  TileKernel (*elementwise)(Op op);
 
-// Cholesky factor of the lower triangle of a row-major matrix, in place; the upper triangle is neither read nor written.
-// False when the matrix is not positive definite or holds a NaN or an infinity; the lower triangle is then unspecified.
-bool small_cholesky(double* a, std::size_t n, std::size_t lda);
+  /// The order of addition depends on n and the CPU alone, so that the same tile gives the same bits.
+  double (*sum)(const double* x, size_t n);
+  double (*dot)(const double* x, const double* y, size_t n);
+  /// The largest entry; NaN if any is, -inf when there is none.
+  double (*max)(const double* x, size_t n);
+  /// y += alpha x
+  void (*axpy)(double alpha, const double* x, double* y, size_t n);
 
-// b = (L Lᵀ)⁻¹ b, L as small_cholesky left it.
-void small_cholesky_solve(const double* l, std::size_t n, std::size_t lda, double* b);
+  // Products with a tile of few columns, each contiguous: column j at a + j * stride. Fastest: stride a multiple of 8 but
+  // not of 256, where the columns compete for the same lines of the cache.
+
+  /// out_i = sum_j a_ij x_j
+  void (*matvec)(const double* a, size_t stride, size_t rows, size_t n, const double* x, double* out);
+  /// out_j += sum_i a_ij r_i
+  void (*tmatvec)(const double* a, size_t stride, size_t rows, size_t n, const double* r, double* out);
+  /// Lower triangle of c (n x n) += aᵀ diag(d) a; d == nullptr stands for ones.
+  void (*gram)(const double* a, size_t stride, size_t rows, size_t n, const double* d, double* c);
+
+  // The same product for any number of columns. The tile, row-major, is first packed into panels of a few columns, the last
+  // filled up with zeros; its rows are scaled by sqrt|d|, and those with d < 0 come last. OpenBLAS would pack for every part
+  // of c.
+
+  /// Packs rows [begin, end) of a tile of `rows` x n.
+  void (*pack)(size_t begin, size_t end, size_t rows, size_t n, const double* a, const double* d, double* panels);
+  /// The part of the lower triangle of c (n x n) += aᵀ diag(d) a in rows [i0, i1) and columns [j0, j1) of c, which begin and
+  /// end at multiples of gram_tile_columns or at n. The first `positive` packed rows count as +, the others as -.
+  void (*panels_gram)(size_t rows, size_t positive, size_t n, const double* panels, size_t i0, size_t i1, size_t j0,
+                      size_t j1, double* c);
+
+  /// Cholesky factor of the lower triangle of a row-major matrix, in place; the upper triangle is neither read nor written.
+  /// False when the matrix is not positive definite or holds a NaN or an infinity; the lower triangle is then unspecified.
+  bool (*cholesky)(double* a, size_t n);
+  /// b = (L Lᵀ)⁻¹ b, L as cholesky left it.
+  void (*cholesky_solve)(const double* l, size_t n, double* b);
+};
+
+/// Those for this CPU. Ask once, when planning.
+const TileKernels& tile_kernels();
 
 }  // namespace onestep::cpu

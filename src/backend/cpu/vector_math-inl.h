@@ -27,31 +27,45 @@ HWY_BEFORE_NAMESPACE();
 namespace onestep::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<double>;
+using V = hn::Vec<D>;
+using Bits = hn::RebindToUnsigned<D>;
 
-// The first `count` lanes of a vector, 0 < count < Lanes(d), without touching memory past them; the others load as `rest`.
-template <class D> HWY_INLINE hn::Vec<D> load_tail(D d, const double* p, std::size_t count, double rest = 0.0) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  const auto mask = hn::FirstN(d, count);
-  return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), hn::Set(d, rest));
-#else
-  static_assert(hn::MaxLanes(D()) <= 2);
-  return hn::IfThenElse(hn::FirstN(d, count), hn::Set(d, *p), hn::Set(d, rest));
-#endif
-}
+inline constexpr std::size_t lanes = hn::MaxLanes(D());
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
-template <class D, class V> HWY_INLINE void store_tail([[maybe_unused]] D d, V v, double* p, std::size_t count) {
+HWY_INLINE V set(double x) { return hn::Set(D(), x); }
+HWY_INLINE V zero() { return hn::Zero(D()); }
+
+// What of a vector is in memory: all of it, or at the end of an array only the first `count` lanes, 0 < count < lanes. The
+// others load as `rest`, and nothing past the end is touched.
+struct Whole {
+  HWY_INLINE V load(const double* p, double = 0) const { return hn::LoadU(D(), p); }
+  HWY_INLINE void store(V v, double* p) const { hn::StoreU(v, D(), p); }
+};
+struct First {
+  std::size_t count;
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  hn::BlendedStore(v, hn::FirstN(d, count), d, p);
+  HWY_INLINE V load(const double* p, double rest = 0) const {
+    return hn::IfThenElse(hn::FirstN(D(), count), hn::MaskedLoad(hn::FirstN(D(), count), D(), p), set(rest));
+  }
+  HWY_INLINE void store(V v, double* p) const { hn::BlendedStore(v, hn::FirstN(D(), count), D(), p); }
 #else
-  static_assert(hn::MaxLanes(D()) <= 2);
-  if (count == 1) *p = hn::GetLane(v);
+  static_assert(lanes <= 2);
+  HWY_INLINE V load(const double* p, double rest = 0) const {
+    return hn::IfThenElse(hn::FirstN(D(), 1), set(*p), set(rest));
+  }
+  HWY_INLINE void store(V v, double* p) const { *p = hn::GetLane(v); }
 #endif
+};
+
+// Calls body(i, Whole or First) for the vectors that begin at entries i of [begin, end).
+template <class Body> HWY_INLINE void each_vector(std::size_t begin, std::size_t end, Body body) {
+  for (; begin + lanes <= end; begin += lanes) body(begin, Whole{});
+  if (begin < end) body(begin, First{end - begin});
 }
 
 namespace kernel {
-
-inline constexpr double infinity = std::numeric_limits<double>::infinity();
-inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // log 2 in two parts; the first has 32 bits, so that its product with any exponent is exact.
 inline constexpr double log2_high = 0x1.62e42feep-1;
@@ -98,278 +112,216 @@ inline constexpr double erfc_coefficients[] = {
     0x1.2c6993a2593edp-14, -0x1.b04031c94d402p-18, -0x1.b989b1978ecb0p-18};
 
 // c[0] + c[1] x + ... by Estrin's scheme, which keeps the chain of dependent operations short.
-template <std::size_t First, std::size_t Count, class D, class V, std::size_t N>
-HWY_INLINE V polynomial_part(D d, const double (&c)[N], V x, V x2, V x4, V x8) {
-  static_assert(N <= 16);
+template <std::size_t From, std::size_t Count, std::size_t N>
+HWY_INLINE V polynomial_part(const double (&c)[N], V x, V x2, V x4, V x8) {
   if constexpr (Count == 1) {
-    return hn::Set(d, c[First]);
+    return set(c[From]);
   } else {
     constexpr std::size_t half = std::bit_floor(Count - 1);
     const V power = half == 1 ? x : half == 2 ? x2 : half == 4 ? x4 : x8;
-    return hn::MulAdd(power, polynomial_part<First + half, Count - half>(d, c, x, x2, x4, x8),
-                      polynomial_part<First, half>(d, c, x, x2, x4, x8));
+    return hn::MulAdd(power, polynomial_part<From + half, Count - half>(c, x, x2, x4, x8),
+                      polynomial_part<From, half>(c, x, x2, x4, x8));
   }
 }
-template <class D, class V, std::size_t N> HWY_INLINE V polynomial(D d, const double (&c)[N], V x) {
-  const V x2 = x * x;
-  const V x4 = x2 * x2;
-  return polynomial_part<0, N>(d, c, x, x2, x4, x4 * x4);
+template <std::size_t N> HWY_INLINE V polynomial(const double (&c)[N], V x) {
+  static_assert(N <= 16);
+  const V x2 = x * x, x4 = x2 * x2;
+  return polynomial_part<0, N>(c, x, x2, x4, x4 * x4);
 }
 
 // x where it is within the limit or NaN. Highway's Min and Max lose a NaN on some targets; x86 returns its second operand.
-template <class D, class V> HWY_INLINE V at_most(D d, double limit, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
-  return hn::Min(hn::Set(d, limit), x);
+HWY_INLINE V at_most(double limit, V x) { return hn::Min(set(limit), x); }
+HWY_INLINE V at_least(double limit, V x) { return hn::Max(set(limit), x); }
 #else
-  return hn::IfThenElse(hn::Gt(x, hn::Set(d, limit)), hn::Set(d, limit), x);
+HWY_INLINE V at_most(double limit, V x) { return hn::IfThenElse(hn::Gt(x, set(limit)), set(limit), x); }
+HWY_INLINE V at_least(double limit, V x) { return hn::IfThenElse(hn::Lt(x, set(limit)), set(limit), x); }
 #endif
-}
-template <class D, class V> HWY_INLINE V at_least(D d, double limit, V x) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4
-  return hn::Max(hn::Set(d, limit), x);
-#else
-  return hn::IfThenElse(hn::Lt(x, hn::Set(d, limit)), hn::Set(d, limit), x);
-#endif
+
+// f(a, b), entry by entry.
+template <class F> HWY_INLINE V by_entry(V a, V b, F f) {
+  HWY_ALIGN double x[lanes];
+  HWY_ALIGN double y[lanes];
+  hn::Store(a, D(), x);
+  hn::Store(b, D(), y);
+  for (std::size_t i = 0; i < lanes; ++i) x[i] = f(x[i], y[i]);
+  return hn::Load(D(), x);
 }
 
+// The bits of e as the exponent of a number: 2^(e - 1023).
+HWY_INLINE V power_of_two(hn::Vec<Bits> e) { return hn::BitCast(D(), hn::ShiftLeft<52>(e)); }
+
 // x = n log 2 + r with |r| <= log(2)/2, and exp(r) = 1 + r + r² q. The lowest bits of `shifted` hold n + bias. |x| < 2^20.
-template <class V> struct ReducedExp { V shifted, r, r2, q; };
-template <class D, class V> HWY_INLINE ReducedExp<V> reduce_exp(D d, V x, double bias) {
-  const V shift = hn::Set(d, 0x1.8p52 + bias);  // adding it rounds to an integer
-  const V shifted = hn::MulAdd(x, hn::Set(d, 0x1.71547652b82fep+0), shift);
-  const V n = shifted - shift;
-  const V r = hn::NegMulAdd(n, hn::Set(d, log2_low), hn::NegMulAdd(n, hn::Set(d, log2_high), x));
-  return {shifted, r, r * r, polynomial(d, exp_coefficients, r)};
+struct ReducedExp {
+  hn::Vec<Bits> shifted;
+  V r, r2, q;
+};
+HWY_INLINE ReducedExp reduce_exp(V x, double bias) {
+  const V shift = set(0x1.8p52 + bias);  // adding it rounds to an integer
+  const V shifted = hn::MulAdd(x, set(0x1.71547652b82fep+0), shift), n = shifted - shift;
+  const V r = hn::NegMulAdd(n, set(log2_low), hn::NegMulAdd(n, set(log2_high), x));
+  return {hn::BitCast(Bits(), shifted), r, r * r, polynomial(exp_coefficients, r)};
 }
 
 // exp(x) for -746 <= x <= 710, beyond which it is 0 or infinity. Scaling by 2^n in two halves passes through both ends and
 // rounds once.
-template <class D, class V> HWY_INLINE V exp_within(D d, V x) {
-  const hn::RebindToUnsigned<D> di;
-  const auto e = reduce_exp(d, x, 2046.0);
-  const auto exponents = hn::BitCast(di, e.shifted);
-  const auto first = hn::ShiftRight<1>(exponents);
-  const V scale1 = hn::BitCast(d, hn::ShiftLeft<52>(first));
-  const V scale2 = hn::BitCast(d, hn::ShiftLeft<52>(exponents - first));
-  return (hn::Set(d, 1.0) + hn::MulAdd(e.r2, e.q, e.r)) * scale1 * scale2;
+HWY_INLINE V exp_within(V x) {
+  const auto e = reduce_exp(x, 2046.0);
+  const auto half = hn::ShiftRight<1>(e.shifted);
+  return (set(1.0) + hn::MulAdd(e.r2, e.q, e.r)) * power_of_two(half) * power_of_two(e.shifted - half);
 }
-template <class D, class V> HWY_INLINE V exp_of_minus_abs(D d, V a) {
-  return exp_within(d, at_least(d, -746.0, hn::Neg(hn::Abs(a))));
-}
+HWY_INLINE V exp_of_minus_abs(V a) { return exp_within(at_least(-746.0, hn::Neg(hn::Abs(a)))); }
 
 // exp(x) - 1 for -40 <= x <= 710. The largest parts are added first: their sum is exact where they cancel.
-template <class D, class V> HWY_INLINE V expm1_within(D d, V x) {
-  const hn::RebindToUnsigned<D> di;
-  const auto e = reduce_exp(d, x, 1022.0);
-  const V half = hn::BitCast(d, hn::ShiftLeft<52>(hn::BitCast(di, e.shifted)));  // 2^n / 2: 2^1024 would overflow
-  const V y = hn::MulAdd(half, e.r2 * e.q, hn::MulAdd(half, e.r, half - hn::Set(d, 0.5)));
-  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-54)), x, y + y);
+HWY_INLINE V expm1_within(V x) {
+  const auto e = reduce_exp(x, 1022.0);
+  const V half = power_of_two(e.shifted);  // 2^n / 2: 2^1024 would overflow
+  const V y = hn::MulAdd(half, e.r2 * e.q, hn::MulAdd(half, e.r, half - set(0.5)));
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), set(0x1p-54)), x, y + y);
 }
 
 // k log 2 + log(1 + f) + correction for 1/√2 <= 1 + f <= √2.
-template <class D, class V> HWY_INLINE V log_of_parts(D d, V k, V f, V correction) {
-  const V s = f / (hn::Set(d, 2.0) + f);
-  const V z = s * s;
-  const V tail = s * hn::NegMulAdd(z, polynomial(d, log_coefficients, z), f);  // f - log(1 + f)
-  const V low = tail - hn::MulAdd(k, hn::Set(d, log2_low), correction);
-  return hn::MulAdd(k, hn::Set(d, log2_high), f - low);
+HWY_INLINE V log_of_parts(V k, V f, V correction) {
+  const V s = f / (set(2.0) + f), z = s * s;
+  const V tail = s * hn::NegMulAdd(z, polynomial(log_coefficients, z), f);  // f - log(1 + f)
+  return hn::MulAdd(k, set(log2_high), f - (tail - hn::MulAdd(k, set(log2_low), correction)));
+}
+
+// What the logarithm of u is where u is zero, negative, infinite or not a number; y elsewhere.
+HWY_INLINE V log_special(V u, V y) {
+  y = hn::IfThenElse(hn::Lt(u, set(infinity)), y, u);
+  y = hn::IfThenElse(hn::Eq(u, zero()), set(-infinity), y);
+  return hn::IfThenElse(hn::Lt(u, zero()), set(std::numeric_limits<double>::quiet_NaN()), y);
+}
+
+// u = 2^k m with 1/√2 <= m < √2 for normal u > 0; `exponent` holds k + 1023 as an integer.
+struct Binary {
+  V m;
+  hn::Vec<Bits> exponent;
+  // The exponent as a floating point number, less `bias`, which includes 2^52.
+  HWY_INLINE V value_less(V bias) const {
+    return hn::BitCast(D(), hn::Or(exponent, hn::Set(Bits(), std::bit_cast<std::uint64_t>(0x1p52)))) - bias;
+  }
+};
+HWY_INLINE Binary split_binary(V u) {
+  const auto half_root = hn::Set(Bits(), std::bit_cast<std::uint64_t>(0x1.6a09e667f3bcdp-1));
+  const auto one = hn::Set(Bits(), std::bit_cast<std::uint64_t>(1.0));
+  const auto bits = hn::BitCast(Bits(), u) + (one - half_root);
+  const auto mantissa = hn::And(bits, hn::Set(Bits(), (std::uint64_t{1} << 52) - 1));
+  return {hn::BitCast(D(), mantissa + half_root), hn::ShiftRight<52>(bits)};
 }
 
 // sin(a), or cos(a) = sin(a + π/2). a = n π/2 + r with π/2 in three parts, the first two of 33 bits, so that their products
 // with n are exact. Entries beyond 10^6 go to the C library one by one.
-template <bool Cosine, class D, class V> HWY_INLINE V sine_or_cosine(D d, V a) {
-  const hn::RebindToUnsigned<D> di;
-  const V one = hn::Set(d, 1.0);
-  const V shift = hn::Set(d, 0x1.8p52);  // adding it rounds to an integer
-  const V shifted = hn::MulAdd(a, hn::Set(d, 0x1.45f306dc9c883p-1), shift);
-  const V n = shifted - shift;
-  const V first = hn::NegMulAdd(n, hn::Set(d, 0x1.921fb544p+0), a);
-  const V second = n * hn::Set(d, 0x1.0b4611a6p-34);
-  const V high = first - second;
-  const V low = hn::MulSub(n, hn::Set(d, 0x1.3198a2e037073p-69), (first - high) - second);
-  const V r = high - low;
-  const V lost = (high - r) - low;  // the angle is r + lost
-  const V z = r * r;
-  const V half_z = hn::Set(d, 0.5) * z;
-  const V about = one - half_z;
-  const V cosine = about + (((one - about) - half_z) + hn::NegMulAdd(r, lost, z * z * polynomial(d, cos_coefficients, z)));
-  const V sine = r + hn::MulAdd(lost, cosine, r * z * polynomial(d, sin_coefficients, z));
-  auto quadrant = hn::BitCast(di, shifted);
-  if constexpr (Cosine) quadrant = quadrant + hn::Set(di, 1);
-  const auto odd = hn::RebindMask(d, hn::TestBit(quadrant, hn::Set(di, 1)));
-  const V sign = hn::And(hn::BitCast(d, hn::ShiftLeft<62>(quadrant)), hn::SignBit(d));
+template <bool Cosine> HWY_INLINE V sine_or_cosine(V a) {
+  const V shift = set(0x1.8p52);  // adding it rounds to an integer
+  const V shifted = hn::MulAdd(a, set(0x1.45f306dc9c883p-1), shift), n = shifted - shift;
+  const V first = hn::NegMulAdd(n, set(0x1.921fb544p+0), a), second = n * set(0x1.0b4611a6p-34), high = first - second;
+  const V low = hn::MulSub(n, set(0x1.3198a2e037073p-69), (first - high) - second);
+  const V r = high - low, lost = (high - r) - low;  // the angle is r + lost
+  const V z = r * r, half_z = set(0.5) * z, about = set(1.0) - half_z;
+  const V cosine = about + (((set(1.0) - about) - half_z) + hn::NegMulAdd(r, lost, z * z * polynomial(cos_coefficients, z)));
+  const V sine = r + hn::MulAdd(lost, cosine, r * z * polynomial(sin_coefficients, z));
+  auto quadrant = hn::BitCast(Bits(), shifted);
+  if constexpr (Cosine) quadrant = quadrant + hn::Set(Bits(), 1);
+  const auto odd = hn::RebindMask(D(), hn::TestBit(quadrant, hn::Set(Bits(), 1)));
+  const V sign = hn::And(hn::BitCast(D(), hn::ShiftLeft<62>(quadrant)), hn::SignBit(D()));
   V y = hn::Xor(hn::IfThenElse(odd, cosine, sine), sign);
-  if constexpr (!Cosine) y = hn::IfThenElse(hn::Lt(hn::Abs(a), hn::Set(d, 0x1p-27)), a, y);
-  const auto large = hn::Gt(hn::Abs(a), hn::Set(d, 1e6));
-  if (!hn::AllFalse(d, large)) {
-    HWY_ALIGN double in[hn::MaxLanes(D())];
-    HWY_ALIGN double out[hn::MaxLanes(D())];
-    hn::Store(a, d, in);
-    hn::Store(y, d, out);
-    for (std::size_t i = 0; i < hn::Lanes(d); ++i) {
-      if (std::fabs(in[i]) > 1e6) out[i] = Cosine ? std::cos(in[i]) : std::sin(in[i]);
-    }
-    y = hn::Load(d, out);
-  }
-  return y;
+  if constexpr (!Cosine) y = hn::IfThenElse(hn::Lt(hn::Abs(a), set(0x1p-27)), a, y);
+  if (hn::AllFalse(D(), hn::Gt(hn::Abs(a), set(1e6)))) return y;
+  return by_entry(a, y, [](double x, double near) {
+    return !(std::fabs(x) > 1e6) ? near : Cosine ? std::cos(x) : std::sin(x);
+  });
 }
 
-// What the logarithm of u is where u is zero, negative, infinite or not a number; y elsewhere.
-template <class D, class V> HWY_INLINE V log_special(D d, V u, V y) {
-  y = hn::IfThenElse(hn::Lt(u, hn::Set(d, infinity)), y, u);
-  y = hn::IfThenElse(hn::Eq(u, hn::Zero(d)), hn::Set(d, -infinity), y);
-  return hn::IfThenElse(hn::Lt(u, hn::Zero(d)), hn::Set(d, not_a_number), y);
+HWY_INLINE V one_where(hn::Mask<D> mask) { return hn::IfThenElseZero(mask, set(1.0)); }
+
+// ---- the rows of the table ----
+
+HWY_INLINE V add(V a, V b) { return a + b; }
+HWY_INLINE V sub(V a, V b) { return a - b; }
+HWY_INLINE V mul(V a, V b) { return a * b; }
+HWY_INLINE V div(V a, V b) { return a / b; }
+HWY_INLINE V pow(V a, V b) {
+  return by_entry(a, b, [](double x, double y) { return std::pow(x, y); });
+}
+HWY_INLINE V maximum(V a, V b) { return hn::IfThenElse(hn::Or(hn::Ge(a, b), hn::IsNaN(a)), a, b); }
+HWY_INLINE V minimum(V a, V b) { return hn::IfThenElse(hn::Or(hn::Le(a, b), hn::IsNaN(a)), a, b); }
+HWY_INLINE V less(V a, V b) { return one_where(hn::Lt(a, b)); }
+HWY_INLINE V less_equal(V a, V b) { return one_where(hn::Le(a, b)); }
+HWY_INLINE V greater(V a, V b) { return one_where(hn::Gt(a, b)); }
+HWY_INLINE V greater_equal(V a, V b) { return one_where(hn::Ge(a, b)); }
+HWY_INLINE V equal(V a, V b) { return one_where(hn::Eq(a, b)); }
+HWY_INLINE V not_equal(V a, V b) { return hn::IfThenZeroElse(hn::Eq(a, b), set(1.0)); }  // Ne is false for NaN on AVX
+HWY_INLINE V where(V a, V b, V c) { return hn::IfThenElse(hn::Eq(a, zero()), c, b); }
+
+HWY_INLINE V stop_gradient(V a) { return a; }
+HWY_INLINE V neg(V a) { return hn::Neg(a); }
+HWY_INLINE V sqrt(V a) { return hn::Sqrt(a); }
+HWY_INLINE V square(V a) { return a * a; }
+HWY_INLINE V abs(V a) { return hn::Abs(a); }
+HWY_INLINE V sign(V a) { return hn::IfThenElse(hn::Or(hn::Gt(a, zero()), hn::Lt(a, zero())), hn::CopySign(set(1.0), a), a); }
+HWY_INLINE V exp(V a) { return exp_within(at_least(-746.0, at_most(710.0, a))); }
+HWY_INLINE V expm1(V a) { return expm1_within(at_least(-40.0, at_most(710.0, a))); }
+HWY_INLINE V sin(V a) { return sine_or_cosine<false>(a); }
+HWY_INLINE V cos(V a) { return sine_or_cosine<true>(a); }
+
+HWY_INLINE V log(V a) {
+  const auto subnormal = hn::Lt(a, set(0x1p-1022));
+  const auto parts = split_binary(hn::IfThenElse(subnormal, a * set(0x1p54), a));
+  const V k = parts.value_less(hn::IfThenElse(subnormal, set(0x1p52 + 1023 + 54), set(0x1p52 + 1023)));
+  return log_special(a, log_of_parts(k, parts.m - set(1.0), zero()));
 }
 
-// u = 2^k m with 1/√2 <= m < √2 for normal u > 0; `exponent` holds k + 1023 as an integer.
-template <class V, class VI> struct Binary {
-  V m;
-  VI exponent;
-};
-template <class D, class V, class DI = hn::RebindToUnsigned<D>> HWY_INLINE Binary<V, hn::Vec<DI>> split_binary(D d, V u) {
-  const DI di;
-  const auto half_root = hn::Set(di, std::bit_cast<std::uint64_t>(0x1.6a09e667f3bcdp-1));
-  const auto one = hn::Set(di, std::bit_cast<std::uint64_t>(1.0));
-  const auto bits = hn::BitCast(di, u) + (one - half_root);
-  const auto mantissa = hn::And(bits, hn::Set(di, (std::uint64_t{1} << 52) - 1));
-  return {hn::BitCast(d, mantissa + half_root), hn::ShiftRight<52>(bits)};
-}
-// The exponent as a floating point number, less `bias`, which includes 2^52.
-template <class D, class VI> HWY_INLINE hn::Vec<D> exponent_value(D d, VI exponent, hn::Vec<D> bias) {
-  const hn::RebindToUnsigned<D> di;
-  return hn::BitCast(d, hn::Or(exponent, hn::Set(di, std::bit_cast<std::uint64_t>(0x1p52)))) - bias;
-}
-
-template <class D> HWY_INLINE hn::Vec<D> one_where(D d, hn::Mask<D> mask) {
-  return hn::IfThenElseZero(mask, hn::Set(d, 1.0));
-}
-
-// ---- binary ----
-
-template <class D, class V> HWY_INLINE V add(D, V a, V b) { return a + b; }
-template <class D, class V> HWY_INLINE V sub(D, V a, V b) { return a - b; }
-template <class D, class V> HWY_INLINE V mul(D, V a, V b) { return a * b; }
-template <class D, class V> HWY_INLINE V div(D, V a, V b) { return a / b; }
-template <class D, class V> HWY_INLINE V pow(D d, V a, V b) {
-  HWY_ALIGN double x[hn::MaxLanes(D())];
-  HWY_ALIGN double y[hn::MaxLanes(D())];
-  hn::Store(a, d, x);
-  hn::Store(b, d, y);
-  for (std::size_t i = 0; i < hn::Lanes(d); ++i) x[i] = std::pow(x[i], y[i]);
-  return hn::Load(d, x);
-}
-template <class D, class V> HWY_INLINE V maximum(D, V a, V b) {
-  return hn::IfThenElse(hn::Or(hn::Ge(a, b), hn::IsNaN(a)), a, b);
-}
-template <class D, class V> HWY_INLINE V minimum(D, V a, V b) {
-  return hn::IfThenElse(hn::Or(hn::Le(a, b), hn::IsNaN(a)), a, b);
-}
-template <class D, class V> HWY_INLINE V less(D d, V a, V b) { return one_where(d, hn::Lt(a, b)); }
-template <class D, class V> HWY_INLINE V less_equal(D d, V a, V b) { return one_where(d, hn::Le(a, b)); }
-template <class D, class V> HWY_INLINE V greater(D d, V a, V b) { return one_where(d, hn::Gt(a, b)); }
-template <class D, class V> HWY_INLINE V greater_equal(D d, V a, V b) { return one_where(d, hn::Ge(a, b)); }
-template <class D, class V> HWY_INLINE V equal(D d, V a, V b) { return one_where(d, hn::Eq(a, b)); }
-template <class D, class V> HWY_INLINE V not_equal(D d, V a, V b) {
-  return hn::IfThenZeroElse(hn::Eq(a, b), hn::Set(d, 1.0));  // Ne is false for NaN on AVX
-}
-
-// ---- ternary ----
-
-template <class D, class V> HWY_INLINE V where(D d, V a, V b, V c) { return hn::IfThenElse(hn::Eq(a, hn::Zero(d)), c, b); }
-
-// ---- unary ----
-
-template <class D, class V> HWY_INLINE V neg(D, V a) { return hn::Neg(a); }
-
-template <class D, class V> HWY_INLINE V exp(D d, V a) { return exp_within(d, at_least(d, -746.0, at_most(d, 710.0, a))); }
-template <class D, class V> HWY_INLINE V expm1(D d, V a) {
-  return expm1_within(d, at_least(d, -40.0, at_most(d, 710.0, a)));
-}
-
-template <class D, class V> HWY_INLINE V log(D d, V a) {
-  const auto subnormal = hn::Lt(a, hn::Set(d, 0x1p-1022));
-  const auto parts = split_binary(d, hn::IfThenElse(subnormal, a * hn::Set(d, 0x1p54), a));
-  const V bias = hn::IfThenElse(subnormal, hn::Set(d, 0x1p52 + 1023 + 54), hn::Set(d, 0x1p52 + 1023));
-  const V k = exponent_value(d, parts.exponent, bias);
-  return log_special(d, a, log_of_parts(d, k, parts.m - hn::Set(d, 1.0), hn::Zero(d)));
-}
-
-template <class D, class V> HWY_INLINE V log1p(D d, V a) {
-  const hn::RebindToUnsigned<D> di;
-  const V one = hn::Set(d, 1.0);
-  const V u = one + a;
-  const V rounded = u - one;
+HWY_INLINE V log1p(V a) {
+  const V one = set(1.0), u = one + a, rounded = u - one;
   const V lost = (one - (u - rounded)) + (a - rounded);  // 1 + a = u + lost
-  const auto parts = split_binary(d, u);
-  const V k = exponent_value(d, parts.exponent, hn::Set(d, 0x1p52 + 1023));
-  const auto near_one = hn::Eq(k, hn::Zero(d));
+  const auto parts = split_binary(u);
+  const V k = parts.value_less(set(0x1p52 + 1023));
+  const auto near_one = hn::Eq(k, zero());
   const V f = hn::IfThenElse(near_one, a, parts.m - one);
   // log(u + lost) = log(u) + lost 2^-k / m, where 1 / m need only be good to 6 %; above 2^1000 `lost` does not count.
-  const V inverse = hn::BitCast(d, hn::ShiftLeft<52>(hn::Set(di, 2046) - parts.exponent));
-  const V correction = lost * inverse * (hn::Set(d, 1.0607) - f);
-  const auto ignore = hn::Or(near_one, hn::Gt(k, hn::Set(d, 1000.0)));
-  const V y = log_of_parts(d, k, f, hn::IfThenZeroElse(ignore, correction));
-  return hn::CopySign(log_special(d, u, y), a);
-}
-
-template <class D, class V> HWY_INLINE V sqrt(D, V a) { return hn::Sqrt(a); }
-template <class D, class V> HWY_INLINE V square(D, V a) { return a * a; }
-template <class D, class V> HWY_INLINE V abs(D, V a) { return hn::Abs(a); }
-template <class D, class V> HWY_INLINE V sign(D d, V a) {
-  const V one = hn::Set(d, 1.0);
-  return hn::IfThenElse(hn::Or(hn::Gt(a, hn::Zero(d)), hn::Lt(a, hn::Zero(d))), hn::CopySign(one, a), a);
+  const V correction = lost * power_of_two(hn::Set(Bits(), 2046) - parts.exponent) * (set(1.0607) - f);
+  const auto ignore = hn::Or(near_one, hn::Gt(k, set(1000.0)));
+  return hn::CopySign(log_special(u, log_of_parts(k, f, hn::IfThenZeroElse(ignore, correction))), a);
 }
 
 // expm1(2a) / (expm1(2a) + 2)
-template <class D, class V> HWY_INLINE V tanh(D d, V a) {
-  const V e = expm1_within(d, at_most(d, 40.0, hn::Abs(a + a)));
-  return hn::CopySign(e / (e + hn::Set(d, 2.0)), a);
+HWY_INLINE V tanh(V a) {
+  const V e = expm1_within(at_most(40.0, hn::Abs(a + a)));
+  return hn::CopySign(e / (e + set(2.0)), a);
 }
 
-template <class D, class V> HWY_INLINE V sigmoid(D d, V a) {
-  const V one = hn::Set(d, 1.0);
-  const V e = exp_of_minus_abs(d, a);
-  return hn::IfThenElse(hn::Ge(a, hn::Zero(d)), one, e) / (one + e);
+HWY_INLINE V sigmoid(V a) {
+  const V e = exp_of_minus_abs(a);
+  return hn::IfThenElse(hn::Ge(a, zero()), set(1.0), e) / (set(1.0) + e);
 }
 
 // max(a, 0) + log(1 + e) with e = exp(-|a|) <= 1, which needs no reduction of 1 + e.
-template <class D, class V> HWY_INLINE V softplus(D d, V a) {
-  const V e = exp_of_minus_abs(d, a);
-  const V s = e / (hn::Set(d, 2.0) + e);
-  const V z = s * s;
-  const V log1p_e = hn::NegMulAdd(s, hn::NegMulAdd(z, polynomial(d, log_1_to_2_coefficients, z), e), e);
-  return hn::IfThenElseZero(hn::Gt(a, hn::Zero(d)), a) + log1p_e;
+HWY_INLINE V softplus(V a) {
+  const V e = exp_of_minus_abs(a), s = e / (set(2.0) + e), z = s * s;
+  const V log1p_e = hn::NegMulAdd(s, hn::NegMulAdd(z, polynomial(log_1_to_2_coefficients, z), e), e);
+  return hn::IfThenElseZero(hn::Gt(a, zero()), a) + log1p_e;
 }
 
 // x + x P(x²) to 1, 1 - erfc(x) beyond; from 6 on it is 1.
-template <class D, class V> HWY_INLINE V erf(D d, V a) {
-  const V one = hn::Set(d, 1.0);
-  const V three = hn::Set(d, 3.0);
-  const V x = at_most(d, 6.0, hn::Abs(a));
-  const V z = x * x;
-  const V near = hn::MulAdd(x, polynomial(d, erf_coefficients, z), x);
-  const V far = hn::NegMulAdd(exp_within(d, hn::Neg(z)), polynomial(d, erfc_coefficients, (x - three) / (x + three)), one);
-  return hn::CopySign(hn::IfThenElse(hn::Lt(x, one), near, far), a);
+HWY_INLINE V erf(V a) {
+  const V x = at_most(6.0, hn::Abs(a)), z = x * x, t = (x - set(3.0)) / (x + set(3.0));
+  const V near = hn::MulAdd(x, polynomial(erf_coefficients, z), x);
+  const V far = hn::NegMulAdd(exp_within(hn::Neg(z)), polynomial(erfc_coefficients, t), set(1.0));
+  return hn::CopySign(hn::IfThenElse(hn::Lt(x, set(1.0)), near, far), a);
 }
-
-template <class D, class V> HWY_INLINE V sin(D d, V a) { return sine_or_cosine<false>(d, a); }
-template <class D, class V> HWY_INLINE V cos(D d, V a) { return sine_or_cosine<true>(d, a); }
 
 // With x = |a|: atan(x) to tan(π/8), π/4 + atan((x-1)/(x+1)) about 1, π/2 - atan(1/x) from tan(3π/8) on.
-template <class D, class V> HWY_INLINE V atan(D d, V a) {
-  const V one = hn::Set(d, 1.0);
-  const V x = hn::Abs(a);
-  const auto middle = hn::Gt(x, hn::Set(d, 0.41421356237309503));
-  const auto far = hn::Gt(x, hn::Set(d, 2.414213562373095));
-  const V numerator = hn::IfThenElse(far, hn::Set(d, -1.0), hn::IfThenElse(middle, x - one, x));
-  const V t = numerator / hn::IfThenElse(far, x, hn::IfThenElse(middle, x + one, one));
-  const V z = t * t;
-  const V eighths = hn::IfThenElse(far, hn::Set(d, 2.0), hn::IfThenElseZero(middle, one));  // of a turn
-  const V low = hn::MulAdd(t * z, polynomial(d, atan_coefficients, z), eighths * hn::Set(d, 0x1.1a62633145c07p-55));
-  return hn::CopySign(hn::MulAdd(eighths, hn::Set(d, 0x1.921fb54442d18p-1), t + low), a);
+HWY_INLINE V atan(V a) {
+  const V one = set(1.0), x = hn::Abs(a);
+  const auto middle = hn::Gt(x, set(0.41421356237309503)), far = hn::Gt(x, set(2.414213562373095));
+  const V numerator = hn::IfThenElse(far, set(-1.0), hn::IfThenElse(middle, x - one, x));
+  const V t = numerator / hn::IfThenElse(far, x, hn::IfThenElse(middle, x + one, one)), z = t * t;
+  const V eighths = hn::IfThenElse(far, set(2.0), hn::IfThenElseZero(middle, one));  // of a turn
+  const V low = hn::MulAdd(t * z, polynomial(atan_coefficients, z), eighths * set(0x1.1a62633145c07p-55));
+  return hn::CopySign(hn::MulAdd(eighths, set(0x1.921fb54442d18p-1), t + low), a);
 }
-
-template <class D, class V> HWY_INLINE V stop_gradient(D, V a) { return a; }
 
 }  // namespace kernel
 }  // namespace onestep::cpu::HWY_NAMESPACE
