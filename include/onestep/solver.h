@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "onestep/function.h"
+#include "onestep/quadratic_program.h"
 #include "onestep/status.h"
 
 namespace onestep {
@@ -258,5 +259,56 @@ template <class F> Solver newton(F objective, SolveOptions options = {}) {
 template <class F> Solver newton_root(F residual, SolveOptions options = {}) {
   return detail::make_newton_root(detail::body_of(std::move(residual)), std::move(options));
 }
+
+/// A quadratic program whose data are traced functions of the parameters: the expressions beside QuadraticProgram, with the
+/// same meaning and the same defaults.
+///
+///     TracedProgram p{.Q = eye(3), .q = -1.0 * x, .lo = 0.0};
+struct TracedProgram {
+  Expr Q = {}, q = {}, A = {}, b = {}, G = {};
+  Expr l = -std::numeric_limits<double>::infinity(), u = std::numeric_limits<double>::infinity();
+  Expr lo = -std::numeric_limits<double>::infinity(), hi = std::numeric_limits<double>::infinity();
+};
+
+namespace detail {
+struct ProgramBody {
+  std::function<TracedProgram(std::span<const Expr>)> call;
+  std::size_t arguments = 0;
+};
+Solver make_quadratic_program(ProgramBody program, SolveOptions options);
+}  // namespace detail
+
+/// The tolerance of a quadratic program is that of its residuals and of its gap, each relative to the largest of its terms.
+inline SolveOptions quadratic_program_options() { return {.tolerance = 1e-9, .max_iterations = 200}; }
+
+/// Solves quadratic programs by a primal-dual interior point method. The lambda takes the parameters and returns the
+/// program; the state has four parts: x, the multipliers y of the equalities, z of the rows, and those of the bounds, signed
+/// so that Qx + q + Aᵀy + Gᵀz + bounds = 0. It needs no start.
+///
+///     Solver project = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(3), .q = -c, .lo = 0.0, .hi = 1.0}; });
+///     Array on_box = solve(project, Array{2.0, 0.5, -1.0}).x();
+template <class F>
+requires(!std::is_convertible_v<F, SolveOptions>) Solver
+    quadratic_program(F program, SolveOptions options = quadratic_program_options()) {
+  constexpr std::size_t k = detail::arity<F>();
+  return detail::make_quadratic_program({[program = std::move(program)](std::span<const Expr> in) {
+                                           return [&]<std::size_t... i>(std::index_sequence<i...>)->TracedProgram {
+                                             return program(in[i]...);
+                                           }
+                                           (std::make_index_sequence<k>());
+                                         },
+                                         k},
+                                        std::move(options));
+}
+/// The same with all data as parameters, in the order of QuadraticProgram: Q, q, A, b, G, l, u, lo, hi.
+///
+///     Solution s = solve(quadratic_program(), parts_of(p), Implicit{});
+///     Array of_b = s.vjp(s.x())[3];
+Solver quadratic_program(SolveOptions options = quadratic_program_options());
+
+/// The nine arrays of a program, each in its full shape.
+///
+///     Parts data = parts_of(p);
+Parts parts_of(const QuadraticProgram& program);
 
 }  // namespace onestep

@@ -144,6 +144,10 @@ class Certifier {
       refuse(fmt::format("the solve ended with status {}", to_string(s_.run.status)));
       return false;
     }
+    if (std::string why = s_.loop->degeneracy(); !why.empty()) {
+      refuse(std::move(why));
+      return false;
+    }
     const Map& map = *s_.method->step;
     if (!(for_vjp ? map.no_vjp : map.no_jvp).empty()) {
       refuse("the step lacks the derivative the bound is made of");

@@ -33,6 +33,7 @@ class ImplicitDifferentiator final : public Differentiator {
     point(s).vjp_theta(u_, out);
     ++s.report.products;
     s.report.flops += map.costs.vjp_theta;
+    note_residual(s);
   }
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
@@ -42,12 +43,19 @@ class ImplicitDifferentiator final : public Differentiator {
     point(s).jvp_theta(v, u_);
     ++s.report.products;
     s.report.flops += map.costs.jvp_theta;
+    note_residual(s);
     if (!on_step(s))
       for (double& e : u_) e = -e;
     solve(s, false, u_, out);
   }
 
  private:
+  // An equation may solve a linear system of its own.
+  void note_residual(SolutionState& s) const {
+    s.report.residual = std::max(s.report.residual, point(s).residual());
+    if (s.report.residual > how_.tolerance && s.report.status == Status::converged)
+      s.report.status = Status::rounding_reached;
+  }
   bool on_step(const SolutionState& s) const { return how_.on_step || !s.method->equation; }
   Point& point(SolutionState& s) const { return on_step(s) ? s.here() : s.equation(); }
 

@@ -2,7 +2,6 @@
 // paper: the solve itself has no derivative, and the steps behind it are ordinary nodes, so that derivatives of any order
 // are taken through them (K Newton steps give those up to order 2^K - 1). Otherwise the node's jvp and vjp are the
 // estimator's.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <mutex>
@@ -123,14 +122,14 @@ class SolveNode final : public Foreign {
 }  // namespace
 
 Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
-  if (!recipe.x0) throw Error("[solve] a solver inside a traced function needs a start: fit.from(x0)(theta)");
   std::vector<Shape> shapes, state;
   for (const Expr& t : theta) shapes.push_back(t.shape());
-  for (const Array& a : *recipe.x0) state.push_back(a.shape());
+  const Parts x0 = recipe.start_for(shapes);
+  for (const Array& a : x0) state.push_back(a.shape());
   const Estimator estimator = recipe.estimator ? *recipe.estimator : Estimator(OneStep{});
   const auto* k = std::get_if<KStep>(&estimator.kind());
   const bool by_steps = recipe.undamped && (k != nullptr || std::holds_alternative<OneStep>(estimator.kind()));
-  auto node = std::make_shared<SolveNode>(recipe, *recipe.x0, shapes, estimator);
+  auto node = std::make_shared<SolveNode>(recipe, x0, shapes, estimator);
   if (!by_steps) {
     const Expr x = call(std::move(node), theta);
     return state.size() == 1 ? reshape(x, state[0]) : x;

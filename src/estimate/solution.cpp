@@ -39,7 +39,7 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
   } else {
     flatten(x0, run.start);
   }
-  const int bad_theta = first_not_finite(theta);
+  const int bad_theta = method->step->infinite_parameters ? -1 : first_not_finite(theta);
   if (bad_theta >= 0 || !all_finite(run.start)) {
     run.x = run.previous = run.start;
     run.status = Status::not_finite;
@@ -62,6 +62,7 @@ Point& SolutionState::last() {
 }
 
 Point& SolutionState::here() {
+  if (Point* const of_loop = loop->here()) return *of_loop;
   if (!here_) here_ = method->step->point(true);
   if (!here_ready_) {
     scratch_.resize(size());
@@ -73,6 +74,7 @@ Point& SolutionState::here() {
 }
 
 Point& SolutionState::equation() {
+  if (Point* const of_loop = loop->equation()) return *of_loop;
   if (!equation_) equation_ = method->equation->point(true);
   if (!equation_ready_) {
     scratch_.resize(size());
@@ -208,16 +210,9 @@ Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const 
 }
 
 Solution solve(const Solver& solver, const Parts& theta, const Estimator& estimator) {
-  const detail::Recipe& recipe = solver.recipe();
-  if (recipe.x0) return solve(solver, *recipe.x0, theta, estimator);
-  if (!recipe.start.call) throw Error("[solve] no start: give one in the call, or to the solver with from(x0)");
-  // The shape of x₀(θ) is found by tracing it.
-  std::vector<Input> inputs;
-  for (const Array& t : theta) inputs.push_back(t.shape());
-  const Function start(inputs, recipe.start.call);
-  std::vector<Array> x0;
-  for (const Expr& e : start.outputs()) x0.push_back(zeros(e.shape()));
-  return solve(solver, Parts(std::move(x0)), theta, estimator);
+  std::vector<Shape> shapes;
+  for (const Array& t : theta) shapes.push_back(t.shape());
+  return solve(solver, solver.recipe().start_for(shapes), theta, estimator);
 }
 
 Array Solution::x(std::size_t part) const { return state()[part]; }

@@ -40,6 +40,8 @@ class Point {
   virtual ConstVector extra(std::size_t) const { return {}; }
   /// Where the last apply was; empty before the first.
   virtual ConstVector where() const = 0;
+  /// Of a linear system that the last derivative solved inside, relative; 0 where there is none.
+  virtual double residual() const { return 0; }
   /// Factorisations so far.
   virtual int factorisations() const { return 0; }
 };
@@ -58,9 +60,10 @@ class Map {
   std::vector<Input> parameters;
   std::string no_jvp, no_vjp;  ///< why there is none; empty: there is
   bool preconditions = false;
-  bool symmetric = false;   ///< A = Aᵀ
-  bool affine = false;      ///< A does not depend on x
-  bool constant_b = false;  ///< B does not depend on x
+  bool infinite_parameters = false;  ///< bounds may be infinite
+  bool symmetric = false;            ///< A = Aᵀ
+  bool affine = false;               ///< A does not depend on x
+  bool constant_b = false;           ///< B does not depend on x
   Costs costs;
 
   std::size_t size() const;  ///< of the flat state

@@ -70,6 +70,23 @@ std::shared_ptr<const Method> Recipe::method(std::span<const Array> x_parts, std
   return made;
 }
 
+Parts Recipe::start_for(std::span<const Shape> theta) const {
+  if (x0) return *x0;
+  const std::vector<Input> inputs(theta.begin(), theta.end());
+  std::vector<Shape> state;
+  if (state_of) {
+    state = state_of(inputs);
+  } else if (start.call) {
+    const Function traced(inputs, start.call);
+    for (const Expr& e : traced.outputs()) state.push_back(e.shape());
+  } else {
+    throw Error("[solve] no start: give one in the call, or to the solver with from(x0)");
+  }
+  std::vector<Array> zero;
+  for (const Shape& s : state) zero.push_back(zeros(s));
+  return zero;
+}
+
 Recipe Recipe::changed() const {
   Recipe copy = *this;
   copy.cache = std::make_shared<Cache>();

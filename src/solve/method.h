@@ -57,6 +57,11 @@ class Loop {
   virtual void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) = 0;
   /// Where the last step was made, with what it computed. The map differentiated is Method::step.
   virtual Point& last() = 0;
+  /// The step and the equation at x_k, where the loop has them; otherwise the estimators make a point of their own.
+  virtual Point* here() { return nullptr; }
+  virtual Point* equation() { return nullptr; }
+  /// Why the solution has no derivative, or is none of several; empty where it has one as far as is known.
+  virtual std::string degeneracy() { return ""; }
 };
 
 /// A solver prepared for the shapes of its state and parameters.
@@ -78,6 +83,7 @@ struct Recipe {
   Make make;
   SolveOptions options;
   std::optional<Parts> x0;
+  std::function<std::vector<Shape>(const std::vector<Input>&)> state_of;  ///< where the parameters tell the state's shapes
   Body start, equation;
   Constants known;
   std::shared_ptr<const Estimator> estimator;
@@ -87,6 +93,9 @@ struct Recipe {
   /// The prepared method; made once for each combination of shapes.
   std::shared_ptr<const Method> method(std::span<const Array> x0, std::span<const Array> theta) const;
   Recipe changed() const;  ///< a copy with a cache of its own
+  /// The start it was given, or zeros in the shape of the state where parameters of these shapes tell it. Throws Error
+  /// otherwise.
+  Parts start_for(std::span<const Shape> theta) const;
 
   struct Cache {
     std::mutex mutex;
@@ -103,6 +112,9 @@ std::vector<Expr> call_body(const char* who, const Body& body, const Expr& x, st
 Expr call_objective(const char* who, const Body& body, const Expr& x, std::span<const Shape> parts,
                     std::span<const Expr> theta);
 
+/// Writes an iteration to the log and calls the callback. True when it wants to stop.
+bool tell(const SolveOptions& options, const Iteration& iteration);
+
 /// Throws Error for options out of range.
 void check(const SolveOptions& options);
 
@@ -114,7 +126,7 @@ class Monitor {
   bool is_small(double step, double size) const { return step <= options_.tolerance * scale(step, size); }
   /// After each step. True when the loop is to end, with run.status set.
   bool ends(double step, double size, double value, double length);
-  /// Ends for a reason of the solver's own.
+  /// Ends for a reason of the solver's own, or because a solver within says so.
   void end(Status status, std::string about = {});
 
  private:

@@ -29,6 +29,13 @@ void check(const SolveOptions& options) {
     throw Error(fmt::format("[solve] time_limit = {}: it must be positive", options.time_limit));
 }
 
+bool tell(const SolveOptions& options, const Iteration& i) {
+  if (options.log != nullptr)
+    fmt::print(*options.log, "{:5d}  step {:.3e}  scale {:.3e}  value {:.10e}  length {:.3g}\n", i.number, i.step, i.scale,
+               i.value, i.length);
+  return options.callback && !options.callback(i);
+}
+
 Monitor::Monitor(const SolveOptions& options, Run& run)
     : options_(options), run_(run), begin_(now()), first_size_(norm(run.start)) {
   run.status = Status::iteration_limit;
@@ -58,9 +65,6 @@ bool Monitor::ends(double step, double size, double value, double length) {
     return true;
   }
   const double problem_scale = scale(step, size);
-  if (options_.log != nullptr)
-    fmt::print(*options_.log, "{:5d}  step {:.3e}  scale {:.3e}  value {:.10e}  length {:.3g}\n", k, step, problem_scale,
-               value, length);
   largest_ = std::max(largest_, step);
   if (step <= options_.tolerance * problem_scale) {
     end(Status::converged);
@@ -79,7 +83,7 @@ bool Monitor::ends(double step, double size, double value, double length) {
     end(Status::diverged, fmt::format("after {} iterations |x| is {:.1e}", k, size));
     return true;
   }
-  if (options_.callback && !options_.callback({k, step, problem_scale, value, length, seconds()})) {
+  if (tell(options_, {k, step, problem_scale, value, length, seconds()})) {
     end(Status::cancelled, fmt::format("in iteration {}", k));
     return true;
   }

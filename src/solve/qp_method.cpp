@@ -1,0 +1,376 @@
+// Quadratic programs as a solver: data that are traced functions of θ, the interior point method, and its derivatives. The
+// state is x, the multipliers of the equalities, of the rows and of the bounds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "onestep/diff.h"
+#include "solve/interior_point.h"
+#include "solve/method.h"
+#include "solve/qp_derivative.h"
+#include "solve/traced_map.h"
+
+namespace onestep::detail {
+namespace {
+
+constexpr std::size_t blocks = 9;  // Q, q, A, b, G, l, u, lo, hi
+constexpr std::array<const char*, blocks> block_names{"Q", "q", "A", "b", "G", "l", "u", "lo", "hi"};
+
+struct Sizes {
+  std::int64_t n = 0, m = 0, p = 0;
+};
+
+std::array<Expr, blocks> blocks_of(const TracedProgram& t) { return {t.Q, t.q, t.A, t.b, t.G, t.l, t.u, t.lo, t.hi}; }
+
+Sizes sizes_of(const TracedProgram& t) {
+  Sizes s;
+  const std::array<std::pair<const Expr*, int>, 6> tell_n{
+      {{&t.Q, 2}, {&t.A, 2}, {&t.G, 2}, {&t.q, 1}, {&t.lo, 1}, {&t.hi, 1}}};
+  for (const auto& [e, rank] : tell_n)
+    if (s.n == 0 && e->shape().rank() == rank) s.n = e->shape()[rank - 1];
+  if (s.n == 0)
+    throw Error(
+        "[quadratic_program] nothing says how many variables there are: give Q, A or G as a matrix, or q as a vector");
+  if (t.A.shape().rank() == 2) s.m = t.A.shape()[0];
+  if (t.G.shape().rank() == 2) s.p = t.G.shape()[0];
+  return s;
+}
+
+std::array<Shape, blocks> shapes_of(const Sizes& s) {
+  return {Shape{s.n, s.n}, Shape{s.n}, Shape{s.m, s.n}, Shape{s.m}, Shape{s.p, s.n},
+          Shape{s.p},      Shape{s.p}, Shape{s.n},      Shape{s.n}};
+}
+
+// Every block in its full shape; what is not there as zeros, a number repeated.
+std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s) {
+  const std::array<Shape, blocks> shapes = shapes_of(s);
+  const std::array<Expr, blocks> given = blocks_of(t);
+  std::vector<Expr> result;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    if (given[i].shape() != shapes[i] && given[i].shape().rank() != 0)
+      throw Error(
+          fmt::format("[quadratic_program] {} has shape {}, {} is needed for {} variables, {} equalities and {} rows",
+                      block_names[i], to_string(given[i].shape()), to_string(shapes[i]), s.n, s.m, s.p));
+    result.push_back(broadcast(given[i], shapes[i]));
+  }
+  return result;
+}
+
+class QpMap final : public Map {
+ public:
+  std::unique_ptr<Point> point(bool) const override {
+    throw Error(
+        "[quadratic_program] a step of the interior point method stands only where the solve made it: OneStep, "
+        "Implicit and Auto differentiate it, KStep{1} too");
+  }
+};
+
+class QpMethod final : public Method {
+ public:
+  std::unique_ptr<Loop> loop(bool derivatives) const override;
+
+  Sizes sizes;
+  std::optional<Plan> data;  // θ to the blocks, and its derivatives
+};
+
+constexpr int theta_level = 1, pull_back_branch = 3, push_forward_branch = 4;
+
+/// The data for a θ, and derivatives with respect to data as derivatives with respect to θ.
+class QpDataAt {
+ public:
+  explicit QpDataAt(const QpMethod& method) : plan_(*method.data), workspace_(plan_.workspace()) {
+    const std::array<Shape, blocks> shapes = shapes_of(method.sizes);
+    for (const Input& p : method.step->parameters) inputs_.push_back(zeros(p.shape));
+    thetas_ = inputs_.size();
+    for (std::size_t i = 0; i < blocks; ++i) {
+      values_.emplace_back(static_cast<std::size_t>(shapes[i].size()));
+      bars_.emplace_back(static_cast<std::size_t>(shapes[i].size()));
+      tangents_.emplace_back(static_cast<std::size_t>(shapes[i].size()));
+      inputs_.push_back(shapes[i].rank() == 2
+                            ? Array::view(MatrixView{bars_[i].data(), shapes[i][0], shapes[i][1], shapes[i][1], 1})
+                            : Array::view(bars_[i]));
+    }
+    inputs_.insert(inputs_.end(), inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(thetas_));
+    outputs_.resize(blocks + thetas_ + blocks);
+    data_.n = static_cast<std::size_t>(method.sizes.n);
+    data_.m = static_cast<std::size_t>(method.sizes.m);
+    data_.p = static_cast<std::size_t>(method.sizes.p);
+    data_ = view(values_);
+  }
+
+  const QpData& bind(std::span<const Array> theta) {
+    std::ranges::copy(theta, inputs_.begin());
+    std::ranges::copy(values_, outputs_.begin());
+    plan_.run(workspace_, inputs_, outputs_, theta_level, theta_level);
+    std::fill_n(outputs_.begin(), blocks, Vector{});
+    return data_;
+  }
+  const QpData& data() const { return data_; }
+
+  /// θ̄ from what was added to cotangents(), which are then zero again.
+  QpCotangents cotangents() {
+    for (auto& b : bars_) std::ranges::fill(b, 0.0);
+    const auto at = [&](std::size_t i) { return bars_[i].empty() ? nullptr : bars_[i].data(); };
+    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8)};
+  }
+  void pull_back(std::span<const Vector> out) {
+    std::ranges::copy(out, outputs_.begin() + blocks);
+    plan_.run(workspace_, inputs_, outputs_, pull_back_branch, pull_back_branch);
+    std::fill_n(outputs_.begin() + blocks, thetas_, Vector{});
+  }
+  QpData push_forward(std::span<const Array> dtheta) {
+    std::ranges::copy(dtheta, inputs_.begin() + static_cast<std::ptrdiff_t>(thetas_ + blocks));
+    std::ranges::copy(tangents_, outputs_.begin() + static_cast<std::ptrdiff_t>(blocks + thetas_));
+    plan_.run(workspace_, inputs_, outputs_, push_forward_branch, push_forward_branch);
+    std::fill_n(outputs_.begin() + static_cast<std::ptrdiff_t>(blocks + thetas_), blocks, Vector{});
+    return view(tangents_);
+  }
+
+ private:
+  QpData view(const std::vector<std::vector<double>>& memory) const {
+    QpData d = data_;
+    const auto at = [&](std::size_t i) { return memory[i].empty() ? nullptr : memory[i].data(); };
+    d.Q = at(0), d.q = at(1), d.A = at(2), d.b = at(3), d.G = at(4), d.l = at(5), d.u = at(6), d.lo = at(7), d.hi = at(8);
+    return d;
+  }
+
+  const Plan& plan_;
+  Workspace workspace_;
+  std::vector<std::vector<double>> values_, bars_, tangents_;
+  std::vector<Array> inputs_;
+  std::vector<Vector> outputs_;
+  std::size_t thetas_ = 0;
+  QpData data_;
+};
+
+/// The derivative of the solved program: of the last step, or of its solution. As an equation it reads w - S(θ) = 0, with
+/// the linear solve inside S: its derivative by w is the identity.
+class QpPoint final : public Point {
+ public:
+  QpPoint(QpDerivative& derivative, QpDerivativeAt at, QpDataAt& data, const Sizes& sizes, double sign)
+      : derivative_(derivative), at_(at), data_(data), sizes_(sizes), sign_(sign) {}
+
+  void bind(std::span<const Array>) override {}
+  bool apply(ConstVector, ConstVector, Vector) override { return true; }
+  bool control(ConstVector, Vector) override { return true; }
+  ConstVector where() const override { return {}; }
+  void jvp_x(ConstVector dx, Vector out) override { identity(dx, out); }
+  void vjp_x(ConstVector c, Vector out) override { identity(c, out); }
+  void jvp_theta(std::span<const Array> dtheta, Vector out) override {
+    derivative_.linearise(at_);
+    const auto n = static_cast<std::size_t>(sizes_.n), m = static_cast<std::size_t>(sizes_.m),
+               p = static_cast<std::size_t>(sizes_.p);
+    residual_ = derivative_.jvp(data_.push_forward(dtheta), out.first(n), out.subspan(n, m), out.subspan(n + m, p),
+                                out.subspan(n + m + p, n));
+    for (double& e : out) e *= sign_;
+  }
+  void vjp_theta(ConstVector c, std::span<const Vector> out) override {
+    derivative_.linearise(at_);
+    const auto n = static_cast<std::size_t>(sizes_.n), m = static_cast<std::size_t>(sizes_.m),
+               p = static_cast<std::size_t>(sizes_.p);
+    residual_ =
+        derivative_.vjp(c.first(n), c.subspan(n, m), c.subspan(n + m, p), c.subspan(n + m + p, n), data_.cotangents());
+    data_.pull_back(out);
+    for (const Vector o : out)
+      for (double& e : o) e *= sign_;
+  }
+  double residual() const override { return residual_; }
+
+ private:
+  // Of the step (sign 1) A is zero at the solution; of the equation (sign -1) it is the identity.
+  void identity(ConstVector v, Vector out) const {
+    if (sign_ < 0)
+      std::ranges::copy(v, out.begin());
+    else
+      std::ranges::fill(out, 0.0);
+  }
+
+  QpDerivative& derivative_;
+  QpDerivativeAt at_;
+  QpDataAt& data_;
+  const Sizes& sizes_;
+  double sign_;
+  double residual_ = 0;
+};
+
+class QpLoop final : public Loop {
+ public:
+  explicit QpLoop(const QpMethod& method)
+      : method_(method),
+        data_(method),
+        solver_(data_.data().n, data_.data().m, data_.data().p),
+        derivative_(solver_),
+        last_(derivative_, QpDerivativeAt::previous_iterate, data_, method.sizes, 1),
+        here_(derivative_, QpDerivativeAt::solution, data_, method.sizes, 1),
+        equation_(derivative_, QpDerivativeAt::solution, data_, method.sizes, -1) {}
+
+  void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
+    Monitor monitor(options, run);
+    run.controls.clear();
+    options_.relative = options.tolerance;
+    options_.absolute = 0;
+    options_.iteration_limit = options.max_iterations;
+    options_.time_limit = options.time_limit;
+    if (options.callback || options.log != nullptr || options.history)
+      options_.callback = [&](const QpProgress& p) {
+        const double error = std::max({p.primal.relative, p.dual.relative, p.gap.relative});
+        if (options.history) run.statistics.history.push_back(error);
+        return tell(options, {p.iteration, error, 1, p.objective, std::min(p.primal_step, p.dual_step), 0});
+      };
+    else
+      options_.callback = {};
+    const auto n = data_.data().n, m = data_.data().m, p = data_.data().p;
+    const ConstVector start = run.start;
+    const bool warm = std::ranges::any_of(start, [](double e) { return e != 0; });
+    const QpStart from =
+        warm ? QpStart{start.first(n), start.subspan(n, m), start.subspan(n + m, p), start.subspan(n + m + p, n)}
+             : QpStart{};
+    const QpSolution& found = solver_.solve(data_.bind(theta), options_, from);
+    auto to = run.x.begin();
+    for (const ConstVector part : {found.x, found.y, found.z, found.bound_multipliers}) to = std::ranges::copy(part, to).out;
+    run.previous = run.x;
+    run.last_step = 0;
+    run.trajectory.record(run.x, run.controls);
+    run.statistics.iterations = found.iterations;
+    run.statistics.evaluations = found.iterations;
+    run.statistics.factorisations = found.factorisations;
+    std::string about;
+    if (found.culprit != nullptr) about = fmt::format("{}, entry {}", found.culprit, found.culprit_index);
+    monitor.end(found.status, std::move(about));
+  }
+  Point& last() override { return last_; }
+  Point* here() override { return &here_; }
+  Point* equation() override { return &equation_; }
+  std::string degeneracy() override {
+    derivative_.linearise(QpDerivativeAt::solution);
+    const QpDegeneracy found = derivative_.degeneracy();
+    if (found.none()) return "";
+    std::string text;
+    const auto list = [&](const char* what, const std::vector<std::size_t>& which) {
+      if (which.empty()) return;
+      text += text.empty() ? "" : "; ";
+      text += what;
+      for (std::size_t i = 0; i < std::min<std::size_t>(which.size(), 8); ++i)
+        text += (i == 0 ? " " : ", ") + constraint(which[i]);
+      if (which.size() > 8) text += fmt::format(" and {} more", which.size() - 8);
+    };
+    list("strict complementarity fails at", found.undecided);
+    list("active constraints are dependent:", found.dependent);
+    std::vector<std::size_t> variables;
+    for (const std::size_t j : found.not_unique) variables.push_back(data_.data().m + data_.data().p + j);
+    list("the solution is not unique in", variables);
+    return text;
+  }
+
+ private:
+  std::string constraint(std::size_t i) const {
+    const auto m = data_.data().m, p = data_.data().p;
+    if (i < m) return fmt::format("equality {}", i);
+    return i < m + p ? fmt::format("row {}", i - m) : fmt::format("variable {}", i - m - p);
+  }
+
+  const QpMethod& method_;
+  QpDataAt data_;
+  InteriorPoint solver_;
+  QpDerivative derivative_;
+  QpPoint last_, here_, equation_;
+  InteriorPointOptions options_;
+};
+
+std::unique_ptr<Loop> QpMethod::loop(bool) const { return std::make_unique<QpLoop>(*this); }
+
+}  // namespace
+
+Solver make_quadratic_program(ProgramBody program, SolveOptions options) {
+  check(options);
+  Recipe recipe;
+  recipe.options = std::move(options);
+  const auto trace_program = [program](std::span<const Expr> theta) {
+    if (program.arguments != theta.size())
+      throw Error(
+          fmt::format("[quadratic_program] the lambda takes {} parameters, {} were given", program.arguments, theta.size()));
+    return program.call(theta);
+  };
+  recipe.state_of = [trace_program](const std::vector<Input>& parameters) {
+    Sizes s;
+    const Function once(parameters, [&](std::span<const Expr> theta) {
+      s = sizes_of(trace_program(theta));
+      return std::vector<Expr>{};
+    });
+    return std::vector<Shape>{{s.n}, {s.m}, {s.p}, {s.n}};
+  };
+  recipe.make = [trace_program](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+    auto method = std::make_shared<QpMethod>();
+    const std::size_t thetas = parameters.size();
+    const Function sizes(parameters, [&](std::span<const Expr> theta) {
+      method->sizes = sizes_of(trace_program(theta));
+      return std::vector<Expr>{};
+    });
+    const Sizes& s = method->sizes;
+    const std::array<Shape, blocks> shapes = shapes_of(s);
+    std::vector<Input> inputs = parameters;
+    for (std::size_t i = 0; i < blocks; ++i) inputs.emplace_back(fmt::format("{}_bar", block_names[i]), shapes[i]);
+    for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
+    std::vector<int> levels(thetas, theta_level);
+    levels.resize(thetas + blocks, pull_back_branch);
+    levels.resize(thetas + blocks + thetas, push_forward_branch);
+    const Function family(inputs, [&](std::span<const Expr> in) {
+      const std::span<const Expr> theta = in.first(thetas), bars = in.subspan(thetas, blocks), dtheta = in.last(thetas);
+      const std::vector<Expr> full = full_blocks(trace_program(theta), s);
+      std::vector<Expr> results = full;
+      const auto append = [&](const std::vector<Expr>& more) { results.insert(results.end(), more.begin(), more.end()); };
+      append(vjp(full, theta, bars));
+      append(jvp(full, theta, dtheta));
+      return results;
+    });
+    method->data.emplace(family, PlanOptions{.levels = levels, .loop = theta_level, .branches = pull_back_branch});
+    auto step = std::make_shared<QpMap>(), equation = std::make_shared<QpMap>();
+    for (QpMap* map : {step.get(), equation.get()}) {
+      map->state = {{s.n}, {s.m}, {s.p}, {s.n}};
+      map->parameters = parameters;
+      map->infinite_parameters = true;
+    }
+    equation->symmetric = true;
+    if (state != step->state)
+      throw Error(
+          fmt::format("[quadratic_program] a start has four parts, x ({}), y ({}), z ({}) and bound multipliers ({})", s.n,
+                      s.m, s.p, s.n));
+    method->step = step;
+    method->equation = equation;
+    method->superlinear = true;
+    return method;
+  };
+  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+}
+
+}  // namespace onestep::detail
+
+namespace onestep {
+
+Solver quadratic_program(SolveOptions options) {
+  return quadratic_program([](Expr Q, Expr q, Expr A, Expr b, Expr G, Expr l, Expr u, Expr lo,
+                              Expr hi) { return TracedProgram{Q, q, A, b, G, l, u, lo, hi}; },
+                           std::move(options));
+}
+
+Parts parts_of(const QuadraticProgram& program) {
+  const QuadraticProgramSizes s = sizes_of(program);
+  const std::array<std::pair<const Array*, Shape>, 9> all{{{&program.Q, {s.variables, s.variables}},
+                                                           {&program.q, {s.variables}},
+                                                           {&program.A, {s.equalities, s.variables}},
+                                                           {&program.b, {s.equalities}},
+                                                           {&program.G, {s.inequalities, s.variables}},
+                                                           {&program.l, {s.inequalities}},
+                                                           {&program.u, {s.inequalities}},
+                                                           {&program.lo, {s.variables}},
+                                                           {&program.hi, {s.variables}}}};
+  std::vector<Array> parts;
+  for (const auto& [array, shape] : all)
+    parts.push_back(array->shape() == shape      ? *array
+                    : array->shape().rank() == 0 ? full(shape, array->item())
+                                                 : zeros(shape));
+  return parts;
+}
+
+}  // namespace onestep

@@ -1,0 +1,167 @@
+// Quadratic programs as solvers: closed forms, every estimator that applies, and where there is no derivative.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "onestep/onestep.h"
+
+namespace onestep {
+namespace {
+
+double distance(const Array& a, const Array& b) {
+  double sum = 0, size = 0;
+  for (std::size_t i = 0; i < a.values().size(); ++i) {
+    sum += (a.values()[i] - b.values()[i]) * (a.values()[i] - b.values()[i]);
+    size += b.values()[i] * b.values()[i];
+  }
+  return std::sqrt(sum) / std::max(std::sqrt(size), 1.0);
+}
+
+const Estimator estimators[] = {OneStep{}, Implicit{}, Auto{}, KStep{1}};
+// The derivative of the last step has the error of the iterate before it.
+const SolveOptions tight{.tolerance = 1e-12, .max_iterations = 200};
+
+TEST(QuadraticProgram, ProjectionOnABoxPassesWhatIsInside) {
+  const Solver project =
+      quadratic_program([](Expr c) { return TracedProgram{.Q = eye(4), .q = -c, .lo = 0.0, .hi = 1.0}; }, tight);
+  const Array c{2.0, 0.5, -1.0, 0.25}, v{1.0, 2.0, 3.0, 4.0};
+  for (const Estimator& e : estimators) {
+    const Solution s = solve(project, c, e);
+    ASSERT_EQ(s.status(), Status::converged) << s.message();
+    EXPECT_LT(distance(s.x(), Array{1.0, 0.5, 0.0, 0.25}), 1e-8);
+    EXPECT_LT(distance(s.vjp(v), Array{0.0, 2.0, 0.0, 4.0}), 1e-6);
+    EXPECT_LT(distance(s.jvp(v)[0], Array{0.0, 2.0, 0.0, 4.0}), 1e-6);
+  }
+}
+
+// Onto {x ≥ 0, Σx = 1}: x = max(c - t, 0), and on the support S the derivative is I - 11ᵀ/|S|.
+TEST(QuadraticProgram, ProjectionOnTheSimplexIsCentredOnItsSupport) {
+  const Solver project = quadratic_program(
+      [](Expr c) {
+        return TracedProgram{.Q = eye(4), .q = -c, .A = ones({1, 4}), .b = ones({1}), .lo = 0.0};
+      },
+      tight);
+  const Array c{0.7, 0.5, -1.0, 0.4}, v{1.0, 2.0, 3.0, 6.0};
+  for (const Estimator& e : estimators) {
+    const Solution s = solve(project, c, e);
+    EXPECT_LT(distance(s.x(), Array{0.5, 0.3, 0.0, 0.2}), 1e-8);
+    EXPECT_LT(distance(s.vjp(v), Array{-2.0, -1.0, 0.0, 3.0}), 1e-6);
+  }
+}
+
+// min ½xᵀQx + qᵀx, Ax = b, in closed form by its KKT matrix.
+TEST(QuadraticProgram, WithEqualitiesIsALinearSystem) {
+  const Array Q{{4.0, 1.0}, {1.0, 3.0}}, A{{1.0, 2.0}};
+  const Solver solver = quadratic_program([&](Expr b) {
+    return TracedProgram{.Q = Q, .q = Array{1.0, -1.0}, .A = A, .b = b};
+  });
+  const Solution s = solve(solver, Array{1.0}, Implicit{});
+  // [Q Aᵀ; A 0] (dx, dy) = (0, db): by hand, dx = Q⁻¹Aᵀ (A Q⁻¹ Aᵀ)⁻¹ db.
+  const double det = 11, u = (3.0 * 1 - 1.0 * 2) / det, w = (-1.0 * 1 + 4.0 * 2) / det, schur = u + 2 * w;
+  EXPECT_LT(distance(s.jvp(Array{1.0})[0], Array{u / schur, w / schur}), 1e-9);
+  EXPECT_NEAR(s.jvp(Array{1.0})[1](0), -1 / schur, 1e-9 / schur);
+}
+
+// A whole program: derivatives with respect to all data agree between the estimators and with differences.
+TEST(QuadraticProgram, DerivativesByAllDataAgreeWithDifferences) {
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal;
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
+    std::vector<double> v(static_cast<std::size_t>(rows * columns));
+    for (double& e : v) e = normal(random);
+    return Array({rows, columns}, v);
+  };
+  const auto vector = [&](std::int64_t n) {
+    std::vector<double> v(static_cast<std::size_t>(n));
+    for (double& e : v) e = normal(random);
+    return Array({n}, v);
+  };
+  const Array root = matrix(6, 6);
+  QuadraticProgram p;
+  p.Q = evaluate(trace([](Expr m) { return matmul(transpose(m), m) + eye(6); }, Shape{6, 6}), {root}).front();
+  p.q = vector(6);
+  p.A = matrix(2, 6);
+  p.b = full({2}, 0.1);
+  p.G = matrix(4, 6);
+  p.l = full({4}, -0.3);
+  p.u = full({4}, 0.3);
+  p.lo = full({6}, -0.5);
+  p.hi = full({6}, 0.6);
+  const Parts data = parts_of(p);
+  const Array c = vector(6);
+  std::vector<Array> direction;
+  for (const Array& a : data) {
+    Array d = a.shape().rank() == 2 ? matrix(a.shape()[0], a.shape()[1]) : vector(a.shape()[0]);
+    if (a.shape() == Shape{6, 6}) d = evaluate(trace([](Expr m) { return m + transpose(m); }, Shape{6, 6}), {d}).front();
+    direction.push_back(d);
+  }
+  const auto moved = [&](double t) {
+    std::vector<Array> all;
+    for (std::size_t i = 0; i < data.size(); ++i)
+      all.push_back(evaluate(trace([t](Expr a, Expr d) { return a + t * d; }, data[i].shape(), data[i].shape()),
+                             {data[i], direction[i]})
+                        .front());
+    return solve(quadratic_program(tight), Parts(all), Implicit{}).x();
+  };
+  const double h = 1e-5;
+  const Array plus = moved(h), minus = moved(-h);
+  double expected = 0;
+  for (std::int64_t i = 0; i < 6; ++i) expected += c(i) * (plus(i) - minus(i)) / (2 * h);
+  for (const Estimator& e : estimators) {
+    const Solution s = solve(quadratic_program(tight), data, e);
+    ASSERT_TRUE(is_solution(s.status())) << s.message();
+    const Parts bars = s.vjp(c);
+    double found = 0;
+    for (std::size_t i = 0; i < data.size(); ++i)
+      for (std::size_t k = 0; k < bars[i].values().size(); ++k) found += bars[i].values()[k] * direction[i].values()[k];
+    EXPECT_NEAR(found, expected, 1e-6 * std::fabs(expected));
+    const Array forward = s.jvp(Parts(direction))[0];
+    double other = 0;
+    for (std::int64_t i = 0; i < 6; ++i) other += c(i) * forward(i);
+    EXPECT_NEAR(other, found, 1e-8 * std::fabs(found));
+    const Certificate certificate = s.certificate(c);
+    EXPECT_NE(certificate.basis, Certificate::Basis::refused) << certificate.reason;
+  }
+}
+
+TEST(QuadraticProgram, WithoutStrictComplementarityHasNoBound) {
+  // The unconstrained minimum lies on the bound.
+  const Solver solver = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c, .lo = 0.0}; });
+  const Solution s = solve(solver, Array{0.0, 1.0}, OneStep{});
+  const Array g = s.vjp(Array{1.0, 1.0});
+  EXPECT_TRUE(std::isfinite(g(0)) && std::isfinite(g(1)));
+  const Certificate c = s.certificate(Array{1.0, 1.0});
+  EXPECT_EQ(c.basis, Certificate::Basis::refused);
+  EXPECT_NE(c.reason.find("variable 0"), std::string::npos) << c.reason;
+}
+
+TEST(QuadraticProgram, InfeasibleIsAStatus) {
+  const Solver solver = quadratic_program([](Expr b) {
+    return TracedProgram{.Q = eye(1), .q = zeros({1}), .A = Array({1, 1}, {1.0}), .b = b, .lo = 0.0};
+  });
+  const Solution s = solve(solver, Array{-1.0});
+  EXPECT_EQ(s.status(), Status::infeasible);
+  EXPECT_THROW((void)s.vjp(Array{1.0}), Error);
+}
+
+// x ↦ the projection of Mx + t on a box, inside a fixed point.
+TEST(QuadraticProgram, NestsInAFixedPoint) {
+  const Array M{{0.3, 0.1}, {-0.2, 0.2}};
+  const Solver project =
+      quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c, .lo = -10.0, .hi = 10.0}; },
+                        {.tolerance = 1e-12, .max_iterations = 200})
+          .from({zeros({2}), zeros({0}), zeros({0}), zeros({2})})
+          .with(Implicit{});
+  const Solver outer = fixed_point([&](Expr x, Expr t) { return slice(project(matmul(M, x) + t), 0, 2); });
+  const Array t{1.0, 2.0}, v{1.0, -1.0};
+  const Solution s = solve(outer, zeros({2}), t, Implicit{});
+  ASSERT_EQ(s.status(), Status::converged) << s.message();
+  const Solver linear = fixed_point([&](Expr x, Expr tt) { return matmul(M, x) + tt; });
+  const Solution plain = solve(linear, zeros({2}), t, Implicit{});
+  EXPECT_LT(distance(s.x(), plain.x()), 1e-8);
+  EXPECT_LT(distance(s.vjp(v), plain.vjp(v)), 1e-7);
+}
+
+}  // namespace
+}  // namespace onestep
