@@ -1,9 +1,12 @@
-# `cmake --install`: the library, its headers, and the package that find_package(onestep) reads.
+# `cmake --install`: the library, its headers, the command, and the package that find_package(onestep) reads.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/onestep)
 install(TARGETS onestep EXPORT onestepTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TARGET onestep_command)
+  install(TARGETS onestep_command)
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/onestep TYPE INCLUDE)
 install(EXPORT onestepTargets NAMESPACE onestep:: DESTINATION ${package_dir})
 

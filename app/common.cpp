@@ -1,0 +1,100 @@
+#include "common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "onestep/threads.h"
+
+namespace onestep::app {
+
+namespace {
+
+// Before the work, not after it.
+void make_folder(const CommonOptions& options) {
+  if (options.out.empty()) return;
+  std::error_code problem;
+  std::filesystem::create_directories(options.out, problem);
+  if (problem) throw Misuse(fmt::format("--out {}: the folder cannot be made: {}", options.out, problem.message()));
+}
+
+}  // namespace
+
+CLI::App* add_verb(Command& command, const std::string& name, const std::string& job, const std::string& example,
+                   CommonOptions& options, std::function<int()> work) {
+  CLI::App* verb = command.line.add_subcommand(name, job);
+  verb->group("Verbs");
+  verb->footer("Example: " + example);
+  verb->add_flag("--json", options.json, "print one JSON document on standard output, nothing else");
+  verb->add_option("--out", options.out, "write files into this folder, which is made if needed")->type_name("DIR");
+  verb->add_option("--seed", options.seed, "seed of everything random")->type_name("N");
+  verb->add_option("--threads", options.threads, "use up to so many threads (default: one a core)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65535).description(""));
+  verb->add_flag("--quiet", options.quiet, "show no progress");
+  verb->final_callback([&command, &options, work = std::move(work)] {
+    command.work = [&options, work] {
+      if (options.threads > 0) set_threads(options.threads);
+      make_folder(options);
+      return work();
+    };
+  });
+  return verb;
+}
+
+std::string to_text(const Json& document) {
+  // Names in files may be any bytes; what is not UTF-8 is replaced.
+  const auto line = [](const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  std::string text = "{";
+  for (const auto& [key, value] : document.items())
+    text += fmt::format("{}\n  {}: {}", text.size() > 1 ? "," : "", line(key), line(value));
+  return text + "\n}\n";
+}
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw std::runtime_error("standard output could not be written");
+}
+
+void write_file(const CommonOptions& options, const std::string& name, std::string_view text) {
+  const std::filesystem::path path = std::filesystem::path(options.out) / name;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("{} could not be written", path.string()));
+}
+
+namespace {
+volatile std::sig_atomic_t caught_signal = 0;
+}
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { caught_signal = signal; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
+int stop_signal() { return caught_signal; }
+
+Progress::Progress(const CommonOptions& options)
+    : wanted_(!options.quiet && isatty(STDERR_FILENO) != 0), next_(Clock::now() + std::chrono::seconds(2)) {}
+
+Progress::~Progress() {
+  if (shown_) std::fputs("\r\x1b[K", stderr);
+}
+
+void Progress::show(const std::function<std::string()>& text) {
+  if (!wanted_ || Clock::now() < next_) return;
+  shown_ = true;
+  next_ = Clock::now() + std::chrono::milliseconds(200);
+  std::fputs(("\r" + text() + "\x1b[K").c_str(), stderr);
+}
+
+}  // namespace onestep::app

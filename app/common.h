@@ -1,0 +1,80 @@
+// What all verbs of the command share: options, exit statuses, JSON, progress, signals.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace onestep::app {
+
+/// What the command ends with; 128 + signal when it was stopped.
+enum Exit : int { done = 0, failed = 1, misused = 2 };
+
+/// Misuse or bad input: main prints the message as one line and ends with `misused`.
+class Misuse : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Options every verb has.
+struct CommonOptions {
+  bool json = false;   ///< one JSON document on standard output, nothing else there
+  bool quiet = false;  ///< no progress
+  std::string out;     ///< the folder files are written to; none when empty
+  std::uint64_t seed = 0;
+  int threads = 0;  ///< 0: as the library chooses
+};
+
+/// The command line, and the work of the verb that it names; the work returns the exit status.
+struct Command {
+  CLI::App line;
+  std::function<int()> work;
+};
+
+/// Adds a verb with the common options; `example` is the last line of its help. The caller adds the verb's own options.
+CLI::App* add_verb(Command& command, const std::string& name, const std::string& job, const std::string& example,
+                   CommonOptions& options, std::function<int()> work);
+
+using Json = nlohmann::ordered_json;
+
+/// The document with one line for each key of the outermost object.
+std::string to_text(const Json& document);
+
+/// Writes a text to standard output. Throws std::runtime_error when that fails: a result that is lost is not silently so.
+void print(std::string_view text);
+
+/// Writes a file into the folder of --out, which is there when the work begins. Throws std::runtime_error when that fails.
+void write_file(const CommonOptions& options, const std::string& name, std::string_view text);
+
+/// From here on an interrupt (Ctrl-C) or a request to end only sets a flag, which long work looks at; a second one ends the
+/// program at once.
+void catch_signals();
+/// The signal that came, or 0.
+int stop_signal();
+
+/// One line on standard error that is written over again and again, for work that takes longer than two seconds. Only on a
+/// terminal, and not when it shall be quiet.
+class Progress {
+ public:
+  explicit Progress(const CommonOptions& options);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Calls `text` for the line when it is time to show one.
+  void show(const std::function<std::string()>& text);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool wanted_;
+  bool shown_ = false;
+  Clock::time_point next_;
+};
+
+}  // namespace onestep::app

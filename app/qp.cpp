@@ -1,0 +1,299 @@
+// onestep qp FILE: solves a quadratic program in a QPS or MPS file, and says how its data move the solution.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "onestep/qps.h"
+#include "solve/interior_point.h"
+#include "solve/program_data.h"
+#include "solve/qp_derivative.h"
+#include "verbs.h"
+
+namespace onestep::app {
+
+namespace {
+
+struct QpOptions : CommonOptions {
+  std::string file;
+  double tolerance = 1e-9;
+  bool solution = false;
+  std::string gradient_of;  // objective, half-norm, or empty
+};
+
+// The derivative of a number with respect to the data, in the file's terms. Q, A and G are row by row.
+struct Gradient {
+  explicit Gradient(const detail::QpData& d)
+      : Q(d.n * d.n), q(d.n), A(d.m * d.n), b(d.m), G(d.p * d.n), l(d.p), u(d.p), lo(d.n), hi(d.n) {}
+
+  std::vector<double> Q, q, A, b, G, l, u, lo, hi;
+  double residual = 0;  // of the linear system that was solved for it, relative
+  detail::QpDegeneracy degeneracy;
+};
+
+struct Solved {
+  QpsFile file;
+  detail::InteriorPoint solver;
+  detail::QpSolution solution;  // its spans are the solver's
+  std::optional<Gradient> gradient = {};
+
+  std::string name(const QpOptions& options) const {
+    return file.name.empty() ? std::filesystem::path(options.file).stem().string() : file.name;
+  }
+  /// As the file counts: a file that maximises has the opposite of what was minimised.
+  double objective() const { return file.maximise ? -solution.objective : solution.objective; }
+};
+
+void scale(std::initializer_list<std::vector<double>*> parts, double factor) {
+  for (std::vector<double>* part : parts)
+    for (double& e : *part) e *= factor;
+}
+
+// Of the optimal value, by the envelope theorem: the derivative of the Lagrangian with x and the multipliers held constant.
+void differentiate_objective(const detail::QpSolution& s, Gradient& g) {
+  const std::size_t n = s.x.size();
+  const auto outer = [n](double factor, std::span<const double> u, std::span<const double> v, std::vector<double>& to) {
+    for (std::size_t i = 0; i < u.size(); ++i)
+      for (std::size_t j = 0; j < n; ++j) to[i * n + j] = factor * u[i] * v[j];
+  };
+  const auto sides = [](std::span<const double> multipliers, std::vector<double>& low, std::vector<double>& high) {
+    for (std::size_t i = 0; i < multipliers.size(); ++i) (multipliers[i] < 0 ? low : high)[i] = -multipliers[i];
+  };
+  outer(0.5, s.x, s.x, g.Q);
+  outer(1.0, s.y, s.x, g.A);
+  outer(1.0, s.z, s.x, g.G);
+  g.q.assign(s.x.begin(), s.x.end());
+  for (std::size_t i = 0; i < s.y.size(); ++i) g.b[i] = -s.y[i];
+  sides(s.z, g.l, g.u);
+  sides(s.bound_multipliers, g.lo, g.hi);
+}
+
+void differentiate(Solved& solved, const detail::QpData& data, const QpOptions& options) {
+  const double sign = solved.file.maximise ? -1.0 : 1.0;  // the solver has the opposite of a Q and q that are maximised
+  Gradient& g = solved.gradient.emplace(data);
+  detail::QpDerivative derivative(solved.solver);
+  derivative.linearise(detail::QpDerivativeAt::solution);
+  g.degeneracy = derivative.degeneracy();
+  if (options.gradient_of == "objective") {
+    differentiate_objective(solved.solution, g);
+    scale({&g.A, &g.b, &g.G, &g.l, &g.u, &g.lo, &g.hi}, sign);
+  } else {
+    const detail::QpCotangents to{g.Q.data(), g.q.data(), g.A.data(),  g.b.data(), g.G.data(),
+                                  g.l.data(), g.u.data(), g.lo.data(), g.hi.data()};
+    g.residual = derivative.vjp(solved.solution.x, {}, {}, {}, to);
+    scale({&g.Q, &g.q}, sign);
+  }
+}
+
+// Constraints are counted through: equalities, inequalities, bounds of variables.
+std::vector<std::string> names_of(const std::vector<std::size_t>& constraints, const QpsFile& file) {
+  std::vector<std::string> names;
+  for (const std::size_t i : constraints) {
+    const std::size_t rows = file.equalities.size() + file.inequalities.size();
+    names.push_back(i < file.equalities.size() ? file.equalities[i]
+                    : i < rows                 ? file.inequalities[i - file.equalities.size()]
+                                               : "bounds of " + file.columns[i - rows]);
+  }
+  return names;
+}
+
+std::vector<std::string> variables_of(const std::vector<std::size_t>& variables, const QpsFile& file) {
+  std::vector<std::string> names;
+  for (const std::size_t j : variables) names.push_back(file.columns[j]);
+  return names;
+}
+
+Json to_json(std::span<const double> numbers) { return std::vector<double>(numbers.begin(), numbers.end()); }
+
+Json rows_to_json(std::span<const double> entries, std::size_t rows, std::size_t columns) {
+  Json matrix = Json::array();
+  for (std::size_t i = 0; i < rows; ++i) matrix.push_back(to_json(entries.subspan(i * columns, columns)));
+  return matrix;
+}
+
+Json to_json(const Gradient& g, const QpsFile& file, const QpOptions& options) {
+  Json result = {{"of", options.gradient_of}, {"q", g.q}, {"b", g.b}, {"l", g.l}, {"u", g.u}, {"lo", g.lo}, {"hi", g.hi}};
+  const std::size_t n = g.q.size();
+  if (options.solution) {
+    result["Q"] = rows_to_json(g.Q, n, n);
+    result["A"] = rows_to_json(g.A, g.b.size(), n);
+    result["G"] = rows_to_json(g.G, g.l.size(), n);
+  }
+  result["residual"] = g.residual;
+  result["undecided"] = names_of(g.degeneracy.undecided, file);
+  result["dependent"] = names_of(g.degeneracy.dependent, file);
+  result["not_unique"] = variables_of(g.degeneracy.not_unique, file);
+  return result;
+}
+
+Json document_of(const Solved& solved, const QpOptions& options) {
+  const detail::QpSolution& s = solved.solution;
+  Json document = {
+      {"name", solved.name(options)},
+      {"n", solved.file.columns.size()},
+      {"equalities", solved.file.equalities.size()},
+      {"inequalities", solved.file.inequalities.size()},
+      {"status", to_string(s.status)},
+      {"iterations", s.iterations},
+      {"objective", solved.objective()},
+      {"primal_residual", s.primal.relative},
+      {"dual_residual", s.dual.relative},
+      {"gap", s.gap.relative},
+      {"absolute", {{"primal_residual", s.primal.absolute}, {"dual_residual", s.dual.absolute}, {"gap", s.gap.absolute}}},
+      {"seconds", s.seconds}};
+  if (options.solution) {
+    document["x"] = to_json(s.x);
+    document["y"] = to_json(s.y);
+    document["z"] = to_json(s.z);
+    document["bound_multipliers"] = to_json(s.bound_multipliers);
+  }
+  if (solved.gradient) document["gradient"] = to_json(*solved.gradient, solved.file, options);
+  return document;
+}
+
+std::string count(std::size_t n, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", n, n == 1 ? one : many);
+}
+
+// Names and two columns of numbers, aligned.
+std::string table(std::string_view title, const std::vector<std::string>& names, std::string_view first,
+                  std::span<const double> values, std::string_view second = "", std::span<const double> more = {}) {
+  if (names.empty()) return "";
+  std::size_t width = title.size();
+  for (const std::string& name : names) width = std::max(width, name.size());
+  std::string text =
+      fmt::format("\n{:<{}}  {:>17}{}\n", title, width, first, more.empty() ? "" : fmt::format("  {:>17}", second));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += fmt::format("{:<{}}  {:>17.10g}{}\n", names[i], width, values[i],
+                        more.empty() ? "" : fmt::format("  {:>17.10g}", more[i]));
+  return text;
+}
+
+// The largest derivatives with respect to vectors; the JSON has all.
+std::string text_of(const Gradient& g, const QpsFile& file, const QpOptions& options) {
+  struct Named {
+    double value;
+    std::string name;
+  };
+  std::vector<Named> all;
+  const auto add = [&](std::string_view part, const std::vector<double>& values, const std::vector<std::string>& names) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (values[i] != 0) all.push_back({values[i], fmt::format("{} of {}", part, names[i])});
+  };
+  add("q", g.q, file.columns);
+  add("b", g.b, file.equalities);
+  add("l", g.l, file.inequalities);
+  add("u", g.u, file.inequalities);
+  add("lo", g.lo, file.columns);
+  add("hi", g.hi, file.columns);
+  const std::size_t most = std::min<std::size_t>(all.size(), 10);
+  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(most), all.end(),
+                    [](const Named& a, const Named& b) { return std::fabs(a.value) > std::fabs(b.value); });
+  std::string text = fmt::format("\nderivative of the {} with respect to{}\n", options.gradient_of,
+                                 most < all.size() ? fmt::format(" (the {} largest of {})", most, all.size()) : "");
+  std::size_t width = 0;
+  for (std::size_t i = 0; i < most; ++i) width = std::max(width, all[i].name.size());
+  for (std::size_t i = 0; i < most; ++i) text += fmt::format("{:<{}}  {:>17.10g}\n", all[i].name, width, all[i].value);
+  const auto warn = [&](std::string_view what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    const std::size_t shown = std::min<std::size_t>(names.size(), 5);
+    text +=
+        fmt::format("{}: {}{}\n", what, fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                    shown < names.size() ? fmt::format(" and {} more", names.size() - shown) : "");
+  };
+  warn("not differentiable, slack and multiplier both vanish", names_of(g.degeneracy.undecided, file));
+  warn("multipliers are not unique, constraints depend on each other", names_of(g.degeneracy.dependent, file));
+  warn("the solution is not unique", variables_of(g.degeneracy.not_unique, file));
+  return text;
+}
+
+std::string text_of(const Solved& solved, const QpOptions& options) {
+  const detail::QpSolution& s = solved.solution;
+  std::string text =
+      fmt::format("{}: {}, {}, {}\n", solved.name(options), count(solved.file.columns.size(), "variable", "variables"),
+                  count(solved.file.equalities.size(), "equality", "equalities"),
+                  count(solved.file.inequalities.size(), "inequality", "inequalities"));
+  text += fmt::format("{} in {}, {:.3g} s\n", to_string(s.status),
+                      count(static_cast<std::size_t>(s.iterations), "iteration", "iterations"), s.seconds);
+  if (s.status != Status::converged) text += fmt::format("{}\n", explain(s.status));
+  text += fmt::format("\nobjective  {:.10g}\n\n", solved.objective());
+  text += fmt::format("{:<15}  {:>9}  {:>9}\n", "", "relative", "absolute");
+  const auto residual = [&](std::string_view name, const detail::QpResidual& r) {
+    text += fmt::format("{:<15}  {:>9.2g}  {:>9.2g}\n", name, r.relative, r.absolute);
+  };
+  residual("primal residual", s.primal);
+  residual("dual residual", s.dual);
+  residual("gap", s.gap);
+  if (options.solution) {
+    text += table("variable", solved.file.columns, "x", s.x, "bound multiplier", s.bound_multipliers);
+    text += table("equality", solved.file.equalities, "multiplier", s.y);
+    text += table("inequality", solved.file.inequalities, "multiplier", s.z);
+  }
+  if (solved.gradient) text += text_of(*solved.gradient, solved.file, options);
+  return text;
+}
+
+int solve_qp(const QpOptions& options) {
+  QpsFile file = read_qps(options.file);
+  const detail::ProgramData program(file.problem);
+  const detail::QpData& data = program.data();
+  Solved solved{std::move(file), detail::InteriorPoint(data.n, data.m, data.p), {}};
+  {
+    Progress progress(options);
+    detail::InteriorPointOptions settings;
+    settings.absolute = options.tolerance;
+    settings.callback = [&](const detail::QpProgress& p) {
+      progress.show([&] {
+        return fmt::format("{}: iteration {}, residuals {:.1e} {:.1e}, gap {:.1e}", solved.name(options), p.iteration,
+                           p.primal.absolute, p.dual.absolute, p.gap.absolute);
+      });
+      return stop_signal() != 0;
+    };
+    solved.solution = solved.solver.solve(data, settings);
+    if (!options.gradient_of.empty() && is_solution(solved.solution.status)) differentiate(solved, data, options);
+  }
+
+  const std::string document = to_text(document_of(solved, options));
+  print(options.json ? document : text_of(solved, options));
+  if (!options.out.empty()) write_file(options, std::filesystem::path(options.file).stem().string() + ".json", document);
+  if (stop_signal() != 0) return 128 + stop_signal();
+  return is_solution(solved.solution.status) ? done : failed;
+}
+
+}  // namespace
+
+void add_qp(Command& command) {
+  auto options = std::make_shared<QpOptions>();
+  CLI::App* verb =
+      add_verb(command, "qp", "Solve a quadratic program in a QPS or MPS file (plain, gz or bz2).",
+               "onestep qp QAFIRO.QPS --gradient-of objective --json", *options, [options] { return solve_qp(*options); });
+  verb->add_option("FILE", options->file, "the program")->required()->type_name("");
+  verb->add_option("--tol", options->tolerance,
+                   "the most that each residual and the gap may be, absolutely\n(default 1e-9); where rounding does not "
+                   "allow that, the\n"
+                   "status is rounding_reached")
+      ->type_name("T")
+      ->check([](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value);
+        return good ? "" : fmt::format("{} is not a positive number", text);
+      });
+  verb->add_option("--gradient-of", options->gradient_of,
+                   "also give the derivative of the optimal value (objective) or of\n|x|^2/2 (half-norm) with respect to "
+                   "q, b, l, u, lo and hi,\nwith --solution to Q, A and G too, and say where there is none")
+      ->type_name("NUMBER")
+      ->check(CLI::IsMember({"objective", "half-norm"}).description(""));
+  verb->add_flag("--solution", options->solution,
+                 "also give x and the multipliers y (equalities),\nz (inequalities) and bound_multipliers, in the file's\n"
+                 "order, with Qx + q + A'y + G'z + bound_multipliers = 0");
+}
+
+}  // namespace onestep::app
