@@ -106,7 +106,14 @@ class Array {
   /// The entries of a contiguous array, row by row. Throws Error for a strided view: call contiguous() first.
   std::span<const double> values() const;
   /// This array if it is contiguous, else a copy that is.
+  ///
+  ///     std::span<const double> entries = A.transposed().contiguous().values();
   Array contiguous() const;
+  /// Writes the entries, row by row. Throws Error when their number is another.
+  ///
+  ///     std::vector<double> memory(9);
+  ///     A.transposed().copy_to(memory);
+  void copy_to(std::span<double> to) const;
   /// The same entries with rows and columns exchanged; nothing is copied.
   Array transposed() const;
 

@@ -14,6 +14,7 @@
 #include <random>
 
 #include "backend/naive/interpret.h"
+#include "graph/graph.h"
 #include "onestep/diff.h"
 #include "onestep/plan.h"
 
@@ -173,7 +174,7 @@ Checker::Checker(const Function& f, std::span<const Array> inputs, const Gradien
   if (!options.differentiable.empty() && options.differentiable.size() != f.inputs().size())
     throw Error(fmt::format("[check_gradients] {} entries of differentiable for {} inputs", options.differentiable.size(),
                             f.inputs().size()));
-  naive::interpret(f, inputs);  // throws when the inputs do not fit
+  check_inputs("check_gradients", f.inputs(), inputs);
   std::vector<Shape> shapes;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (options.differentiable.empty() || options.differentiable[i]) {

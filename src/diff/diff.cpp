@@ -1,124 +1,88 @@
 // jvp is one loop forward over the graph, vjp one loop backward; gradient and Hessian products are made of them.
 #include "onestep/diff.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "diff/rules.h"
+#include "graph/fail.h"
 
 namespace onestep {
 namespace {
 
-// All expressions of a call in one graph, with what has to be visited.
+using Exprs = std::span<const Expr>;
+
+// All expressions of a call in one graph, with what has to be visited: the nodes on the way from an x to a y.
 struct Scene {
   std::vector<Expr> ys, xs, vs;
   std::shared_ptr<Graph> graph;
-  std::vector<bool> active;  // on the way from an x to a y
-  Id last = 0;
+  Indexed<bool> active;
 };
 
-Scene prepare(const char* operation, std::span<const Expr> ys, std::span<const Expr> xs, std::span<const Expr> vs,
-              bool forward) {
-  const std::span<const Expr> like = forward ? xs : ys;
-  if (like.size() != vs.size())
-    throw Error(fmt::format("[{}] {} {} but {} {}", operation, like.size(), forward ? "arguments" : "results", vs.size(),
-                            forward ? "tangents" : "cotangents"));
+Scene prepare(const char* operation, Exprs ys, Exprs xs, Exprs vs, bool forwards) {
+  const Exprs like = forwards ? xs : ys;
+  const char *value = forwards ? "argument" : "result", *direction = forwards ? "tangent" : "cotangent";
+  if (like.size() != vs.size()) fail(operation, "{} {}s but {} {}s", like.size(), value, vs.size(), direction);
   for (std::size_t i = 0; i < vs.size(); ++i)
     if (vs[i].shape() != like[i].shape())
-      throw Error(fmt::format("[{}] {} {} has shape {}, its {} has {}", operation, forward ? "tangent" : "cotangent", i,
-                              to_string(vs[i].shape()), forward ? "argument" : "result", to_string(like[i].shape())));
-  std::vector<Expr> all(ys.begin(), ys.end());
-  all.insert(all.end(), xs.begin(), xs.end());
-  all.insert(all.end(), vs.begin(), vs.end());
+      fail(operation, "{} {} has shape {}, its {} has {}", direction, i, vs[i].shape(), value, like[i].shape());
+  std::vector<Expr> all;
+  for (const Exprs part : {ys, xs, vs}) all.insert(all.end(), part.begin(), part.end());
   all = unify(operation, all);
-  Scene scene;
-  const auto at = [&](std::size_t from, std::size_t n) {
-    return std::vector<Expr>(all.begin() + static_cast<std::ptrdiff_t>(from),
-                             all.begin() + static_cast<std::ptrdiff_t>(from + n));
-  };
-  scene.ys = at(0, ys.size());
-  scene.xs = at(ys.size(), xs.size());
-  scene.vs = at(ys.size() + xs.size(), vs.size());
-  if (all.empty()) return scene;
-  scene.graph = all.front().graph();
-  std::vector<Id> from, to;
-  for (const Expr& e : scene.xs) from.push_back(e.id());
-  for (const Expr& e : scene.ys) to.push_back(e.id());
-  scene.last = to.empty() ? 0 : *std::ranges::max_element(to);
-  scene.active = scene.graph->dependents(from, scene.last);
-  const std::vector<bool> needed = scene.graph->reachable(to);
-  for (std::size_t i = 0; i < needed.size(); ++i) scene.active[i] = scene.active[i] && needed[i];
+  const auto x = all.begin() + std::ssize(ys), v = x + std::ssize(xs);
+  Scene scene{{all.begin(), x}, {x, v}, {v, all.end()}, all.empty() ? std::make_shared<Graph>() : all[0].graph(), {}};
+  scene.active = scene.graph->between(ids_of(scene.xs), ids_of(scene.ys));
   return scene;
 }
 
-std::size_t at(Id id) { return static_cast<std::size_t>(id); }
+std::vector<Expr> read(const Indexed<Maybe>& found, Exprs of) {
+  std::vector<Expr> result;
+  for (const Expr& e : of) result.push_back(or_zero(found[e.id()], e.shape()));
+  return result;
+}
+
+// The operation the user called is named in errors.
+std::vector<Expr> push_forward(const char* operation, Exprs ys, Exprs xs, Exprs vs) {
+  const Scene scene = prepare(operation, ys, xs, vs, true);
+  Indexed<Maybe> tangent(scene.active.size());
+  for (std::size_t i = 0; i < xs.size(); ++i) accumulate(tangent[scene.xs[i].id()], scene.vs[i]);
+  sweep(*scene.graph, scene.active, tangent, forward);
+  return read(tangent, scene.ys);
+}
+
+std::vector<Expr> pull_back(const char* operation, Exprs ys, Exprs xs, Exprs cs) {
+  const Scene scene = prepare(operation, ys, xs, cs, false);
+  Indexed<Maybe> cotangent(scene.active.size());
+  Indexed<bool> is_source(scene.active.size());
+  for (const Expr& x : scene.xs) is_source[x.id()] = true;
+  for (std::size_t i = 0; i < ys.size(); ++i) accumulate(cotangent[scene.ys[i].id()], scene.vs[i]);
+  for (Id id = static_cast<Id>(scene.active.size()) - 1; id >= 0; --id) {
+    if (!scene.active[id] || !cotangent[id] || is_source[id]) continue;
+    const Expr y = scene.graph->expr(id);
+    const Site site = site_of(y);
+    for (std::size_t i = 0; i < site.args.size(); ++i)
+      if (const Id a = site[i].id(); scene.active[a])
+        if (const Maybe term = backward(y, site, i, *cotangent[id])) accumulate(cotangent[a], *term);
+  }
+  return read(cotangent, scene.xs);
+}
+
+std::vector<Expr> gradient(const char* operation, const Expr& y, Exprs xs) {
+  if (y.shape().rank() != 0)
+    fail(operation, "the result has shape {}, not a number; use jacobian, or {} of its sum", y.shape(), operation);
+  const Expr one = 1.0;
+  return pull_back(operation, {&y, 1}, xs, {&one, 1});
+}
 
 }  // namespace
 
-std::vector<Expr> jvp(std::span<const Expr> ys, std::span<const Expr> xs, std::span<const Expr> vs) {
-  const Scene scene = prepare("jvp", ys, xs, vs, true);
-  std::vector<std::optional<Expr>> tangent(scene.active.size());
-  std::vector<bool> is_source(scene.active.size());
-  for (std::size_t i = 0; i < scene.xs.size(); ++i) {
-    accumulate(tangent[at(scene.xs[i].id())], scene.vs[i]);
-    is_source[at(scene.xs[i].id())] = true;
-  }
-  std::vector<std::optional<Expr>> of_args;
-  for (Id id = 0; id <= scene.last && !scene.ys.empty(); ++id) {
-    if (!scene.active[at(id)] || is_source[at(id)]) continue;
-    of_args.clear();
-    bool moves = false;
-    for (const Id a : scene.graph->args(id)) {
-      of_args.push_back(tangent[at(a)]);
-      moves = moves || tangent[at(a)];
-    }
-    const Expr y = scene.graph->expr(id);
-    if (moves) tangent[at(id)] = forward(y, site_of(y), of_args);
-  }
-  std::vector<Expr> result;
-  for (const Expr& y : scene.ys) result.push_back(tangent[at(y.id())] ? *tangent[at(y.id())] : broadcast(0.0, y.shape()));
-  return result;
-}
-
-std::vector<Expr> vjp(std::span<const Expr> ys, std::span<const Expr> xs, std::span<const Expr> cs) {
-  const Scene scene = prepare("vjp", ys, xs, cs, false);
-  std::vector<std::optional<Expr>> cotangent(scene.active.size());
-  std::vector<bool> is_source(scene.active.size());
-  for (const Expr& x : scene.xs) is_source[at(x.id())] = true;
-  for (std::size_t i = 0; i < scene.ys.size(); ++i) accumulate(cotangent[at(scene.ys[i].id())], scene.vs[i]);
-  std::vector<std::optional<Expr>> of_args;
-  std::vector<bool> wanted;
-  for (Id id = scene.last; id >= 0 && !scene.ys.empty(); --id) {
-    if (!scene.active[at(id)] || !cotangent[at(id)] || is_source[at(id)]) continue;
-    const Expr y = scene.graph->expr(id);
-    const Site site = site_of(y);
-    of_args.assign(site.args.size(), std::nullopt);
-    wanted.clear();
-    for (const Expr& a : site.args) wanted.push_back(scene.active[at(a.id())]);
-    backward(y, site, *cotangent[at(id)], wanted, of_args);
-    for (std::size_t i = 0; i < of_args.size(); ++i)
-      if (of_args[i]) accumulate(cotangent[at(site[i].id())], *of_args[i]);
-  }
-  std::vector<Expr> result;
-  for (const Expr& x : scene.xs)
-    result.push_back(cotangent[at(x.id())] ? *cotangent[at(x.id())] : broadcast(0.0, x.shape()));
-  return result;
-}
-
+std::vector<Expr> jvp(Exprs ys, Exprs xs, Exprs vs) { return push_forward("jvp", ys, xs, vs); }
+std::vector<Expr> vjp(Exprs ys, Exprs xs, Exprs cs) { return pull_back("vjp", ys, xs, cs); }
+std::vector<Expr> grad(const Expr& y, Exprs xs) { return gradient("grad", y, xs); }
 Expr jvp(const Expr& y, const Expr& x, const Expr& v) { return jvp({&y, 1}, {&x, 1}, {&v, 1}).front(); }
 Expr vjp(const Expr& y, const Expr& x, const Expr& c) { return vjp({&y, 1}, {&x, 1}, {&c, 1}).front(); }
-
-std::vector<Expr> grad(const Expr& y, std::span<const Expr> xs) {
-  if (y.shape().rank() != 0)
-    throw Error(
-        fmt::format("[grad] the result has shape {}, not a number; use jacobian, or grad of its sum", to_string(y.shape())));
-  const Expr one = 1.0;
-  return vjp({&y, 1}, xs, {&one, 1});
-}
 Expr grad(const Expr& y, const Expr& x) { return grad(y, {&x, 1}).front(); }
-
-Expr hvp(const Expr& y, const Expr& x, const Expr& v) { return jvp(grad(y, x), x, v); }
-Expr hessian(const Expr& y, const Expr& x) { return jacobian(grad(y, x), x); }
+Expr hessian(const Expr& y, const Expr& x) { return jacobian(gradient("hessian", y, {&x, 1}).front(), x); }
+Expr hvp(const Expr& y, const Expr& x, const Expr& v) {
+  const Expr g = gradient("hvp", y, {&x, 1}).front();
+  return push_forward("hvp", {&g, 1}, {&x, 1}, {&v, 1}).front();
+}
 
 }  // namespace onestep

@@ -2,31 +2,35 @@
 // transpose, and the few that are neither are in special.cpp.
 #pragma once
 
-#include <optional>
-#include <span>
+#include <functional>
 
 #include "graph/rules.h"
 
 namespace onestep {
 
-/// Σ of what is there.
-void accumulate(std::optional<Expr>& total, const Expr& term);
+/// Of the arguments of a node; none where zero.
+using Tangents = std::span<const Maybe>;
 
-/// Whether a derivative is a comparison: 1 on the side taken and 0 on the other.
-bool is_selection(const Expr& derivative);
+/// Σ of what is there.
+void accumulate(Maybe& total, const Expr& term);
+inline Expr or_zero(const Maybe& e, const Shape& shape) { return e ? *e : broadcast(0.0, shape); }
+/// The tangents of all arguments.
+std::vector<Expr> or_zeros(Tangents tangents, const Site& site);
 
 /// f′ · t, where a derivative that is a comparison selects instead of multiplying.
 Expr chain(const Expr& derivative, const Expr& t);
 
-/// The tangent of the node `y` from those of its arguments (absent: zero). A factor's tangent is its matrix's.
-std::optional<Expr> forward(const Expr& y, const Site& site, std::span<const std::optional<Expr>> tangents);
-
-/// Adds to the cotangents of the arguments for which `wanted`, from that of `y`.
-void backward(const Expr& y, const Site& site, const Expr& cotangent, const std::vector<bool>& wanted,
-              std::span<std::optional<Expr>> cotangents);
+/// The tangent of the node `y` from those of its arguments. A factor's tangent is its matrix's.
+Maybe forward(const Expr& y, const Site& site, Tangents tangents);
+/// The cotangent of argument `which` from that of `y`.
+Maybe backward(const Expr& y, const Site& site, std::size_t which, const Expr& cotangent);
 
 // Operations that are neither elementwise nor linear: gram in its matrix, max, factors, solve in its factor, logdet, call.
-std::optional<Expr> special_forward(const Expr& y, const Site& site, std::span<const std::optional<Expr>> tangents);
-std::optional<Expr> special_backward(const Expr& y, const Site& site, int which, const Expr& cotangent);
+Maybe special_forward(const Expr& y, const Site& site, Tangents tangents);
+Maybe special_backward(const Expr& y, const Site& site, std::size_t which, const Expr& cotangent);
+
+/// Tangents of all nodes that are `active`, by `rule` (forward, or one for many directions at once), from those given.
+void sweep(Graph& graph, const Indexed<bool>& active, Indexed<Maybe>& tangents,
+           const std::function<Maybe(const Expr&, const Site&, Tangents)>& rule);
 
 }  // namespace onestep

@@ -1,101 +1,74 @@
 // The operations that are neither elementwise nor linear.
-#include <fmt/format.h>
-
 #include "diff/rules.h"
+#include "graph/fail.h"
 
 namespace onestep {
 namespace {
 
-Expr rows(const Expr& d, const Shape& to) { return broadcast(reshape(d, {d.shape()[0], 1}), to); }
+// Along the axis of a reduction: repeated to its argument's shape, and summed.
+Expr along(const Site& s, const Expr& e) { return s.attr.i == 1 ? by_row(e, s[0].shape()) : broadcast(e, s[0].shape()); }
+Expr reduce(const Site& s, const Expr& e) { return build(Op::sum, {e}, s.attr); }
 
 // max along an axis: the entries that attain it share the derivative. 1 where they do, and one over how many there are.
 struct Ties {
-  Expr mask;
-  Expr weight;
+  Expr mask, weight;
+  Ties(const Expr& y, const Site& s) : mask(equal(s[0], along(s, y))), weight(1.0 / reduce(s, mask)) {}
 };
-Expr along(const Site& s, const Expr& e) {
-  return broadcast(s.attr.i == 1 ? reshape(e, {s[0].shape()[0], 1}) : e, s[0].shape());
-}
-Expr reduce(const Site& s, const Expr& e) { return build(Op::sum, {e}, s.attr); }
-Ties ties(const Expr& y, const Site& s) {
-  const Expr mask = equal(s[0], along(s, y));
-  return {mask, 1.0 / reduce(s, mask)};
-}
 
 Expr solve_like(const Site& s, const Expr& b, bool transposed) { return build(Op::solve, {s[0], b}, {.i = transposed}); }
-Expr inverse(const Site& s) { return build(Op::solve, {s[0], eye(s[0].shape()[0])}); }
+Expr inverse_transposed(const Site& s) { return transpose(solve_like(s, eye(s[0].shape()[0]), false)); }
 
-Expr call_node(const Site& s, std::vector<Expr> extra, std::int64_t kind, const Shape& shape) {
-  std::vector<Expr> args = s.args;
-  args.insert(args.end(), extra.begin(), extra.end());
-  return build(Op::call, args, {.i = s.attr.i, .j = kind}, shape);
-}
-const Foreign& foreign(const Site& s) { return *s[0].graph()->foreign(s.attr.i); }
-[[noreturn]] void no_second(const Site& s) {
-  throw Error(
-      fmt::format("[call] the derivative of {} cannot be differentiated again; write it with traced operations for that",
-                  foreign(s).name()));
+// A derivative of a foreign function: 1 the jvp, 2 + i the vjp for argument i.
+Expr derivative_call(const Site& s, std::vector<Expr> extra, std::int64_t kind, const Shape& shape) {
+  const Foreign& f = *s[0].graph()->foreign(s.attr.i);
+  if (s.attr.j != 0)
+    fail("call", "the derivative of {} cannot be differentiated again; write it with traced operations for that", f.name());
+  if (kind == 1 ? !f.has_jvp() : !f.has_vjp())
+    fail("call", "{0} has no {1}; override {1} and has_{1}, or differentiate {2}", f.name(), kind == 1 ? "jvp" : "vjp",
+         kind == 1 ? "in reverse" : "forward");
+  extra.insert(extra.begin(), s.args.begin(), s.args.end());
+  return build(Op::call, extra, {.i = s.attr.i, .j = kind}, shape);
 }
 
 }  // namespace
 
-std::optional<Expr> special_forward(const Expr& y, const Site& s, std::span<const std::optional<Expr>> t) {
+Maybe special_forward(const Expr& y, const Site& s, Tangents t) {
   switch (s.op) {
     case Op::gram: {  // ȦᵀDA + AᵀDȦ
-      const Expr half = matmul(transpose(*t[0]), rows(s[1], s[0].shape()) * s[0]);
+      const Expr half = matmul(transpose(*t[0]), by_row(s[1], s[0].shape()) * s[0]);
       // The transpose of a product would be rewritten to a second product.
       return half + (is(half, Op::matmul) ? build_as_is(Op::transpose, {half}) : transpose(half));
     }
     case Op::max: {
       if (s[0].shape().size() == 0) return std::nullopt;  // minus infinity, which does not move
-      const Ties tie = ties(y, s);
-      return tie.weight * reduce(s, where(tie.mask, *t[0], 0.0));
+      const Ties ties(y, s);
+      return ties.weight * reduce(s, where(ties.mask, *t[0], 0.0));
     }
-    case Op::cholesky:
-    case Op::lu:
-    case Op::ldlt: return t[0];
     case Op::solve: {  // ẋ = M⁻¹(ḃ - Ṁ x): one solve for both
       const Expr moved = matmul(s.attr.i != 0 ? transpose(*t[0]) : *t[0], y);
       return solve_like(s, t[1] ? *t[1] - moved : -moved, s.attr.i != 0);
     }
-    case Op::logdet: return sum(transpose(inverse(s)) * *t[0]);
-    case Op::call: {
-      if (s.attr.j != 0) no_second(s);
-      if (!foreign(s).has_jvp())
-        throw Error(
-            fmt::format("[call] {} has no jvp; override jvp and has_jvp, or differentiate in reverse", foreign(s).name()));
-      std::vector<Expr> tangents;
-      for (std::size_t i = 0; i < t.size(); ++i) tangents.push_back(t[i] ? *t[i] : broadcast(0.0, s[i].shape()));
-      return call_node(s, tangents, 1, y.shape());
-    }
-    default: return std::nullopt;  // input, constant, scalar, eye: nothing to differentiate
+    case Op::logdet: return sum(inverse_transposed(s) * *t[0]);
+    case Op::call: return derivative_call(s, or_zeros(t, s), 1, y.shape());
+    default: return t[0];  // a factor's is its matrix's
   }
 }
 
-std::optional<Expr> special_backward(const Expr& y, const Site& s, int which, const Expr& c) {
+Maybe special_backward(const Expr& y, const Site& s, std::size_t which, const Expr& c) {
   switch (s.op) {
-    case Op::gram: return rows(s[1], s[0].shape()) * matmul(s[0], c + transpose(c));
+    case Op::gram: return by_row(s[1], s[0].shape()) * matmul(s[0], c + transpose(c));
     case Op::max: {
-      const Ties tie = ties(y, s);
-      return along(s, tie.weight) * where(tie.mask, along(s, c), 0.0);  // a NaN has no ties: its weight is infinite
+      const Ties ties(y, s);
+      return along(s, ties.weight) * where(ties.mask, along(s, c), 0.0);  // a NaN has no ties: its weight is infinite
     }
-    case Op::cholesky:
-    case Op::lu:
-    case Op::ldlt: return c;
     case Op::solve: {  // M̄ = -w xᵀ with Mᵀ w = x̄, kept as an outer product
       const bool transposed = s.attr.i != 0;
-      const Expr w = solve_like(s, c, !transposed);
-      const Expr left = transposed ? y : w, right = transposed ? w : y;
+      const Expr w = solve_like(s, c, !transposed), left = transposed ? y : w, right = transposed ? w : y;
       return -(y.shape().rank() == 1 ? outer(left, right) : matmul(left, transpose(right)));
     }
-    case Op::logdet: return c * transpose(inverse(s));
-    case Op::call:
-      if (s.attr.j != 0) no_second(s);
-      if (!foreign(s).has_vjp())
-        throw Error(
-            fmt::format("[call] {} has no vjp; override vjp and has_vjp, or differentiate forward", foreign(s).name()));
-      return call_node(s, {c}, 2 + which, s[static_cast<std::size_t>(which)].shape());
-    default: return std::nullopt;
+    case Op::logdet: return c * inverse_transposed(s);
+    case Op::call: return derivative_call(s, {c}, 2 + static_cast<std::int64_t>(which), s[which].shape());
+    default: return c;  // a factor's is its matrix's
   }
 }
 

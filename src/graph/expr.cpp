@@ -1,9 +1,7 @@
-// The public operations: broadcasting and conveniences around build().
+// The public operations: broadcasting, axes and conveniences around build().
 #include "onestep/expr.h"
 
-#include <fmt/format.h>
-
-#include "graph/graph.h"
+#include "graph/fail.h"
 #include "graph/rules.h"
 
 namespace onestep {
@@ -29,47 +27,34 @@ Expr elementwise(Op op, std::initializer_list<Expr> args) {
     if (a.shape() != shape) shape = broadcast_shape(name(op), shape, a.shape());
   std::vector<Expr> same_shape = unify(name(op), {args.begin(), args.size()});
   for (Expr& a : same_shape) {
-    if (is_factor(node(a).op)) throw Error(fmt::format("[{}] takes arrays, not a factor; use solve or logdet", name(op)));
+    if (is_factor(node(a).op)) fail(name(op), "takes arrays, not a factor; use solve or logdet");
     if (a.shape() != shape) a = broadcast(a, shape);
   }
   return build(op, same_shape);
 }
 
-int checked_axis(const char* operation, const Expr& a, int axis) {
-  if (axis >= 0 && axis < a.shape().rank()) return axis;
-  throw Error(
-      fmt::format("[{}] axis {} of shape {}, which has rank {}", operation, axis, to_string(a.shape()), a.shape().rank()));
-}
-
-Shape resized(const Shape& shape, int axis, std::int64_t size) {
-  if (shape.rank() == 1) return {size};
-  return axis == 0 ? Shape{size, shape[1]} : Shape{shape[0], size};
+// Negative axes count from the end.
+int checked_axis(const char* operation, const Shape& shape, int axis) {
+  const int counted = axis < 0 ? axis + shape.rank() : axis;
+  if (counted >= 0 && counted < shape.rank()) return counted;
+  fail(operation, "axis {} of shape {}, which has rank {}", axis, shape, shape.rank());
 }
 
 }  // namespace
 
-#define ONESTEP_UNARY(name, flops, meaning, ...) \
+#define ONESTEP_UNARY(name, ...) \
   Expr name(const Expr& a) { return elementwise(Op::name, {a}); }
-#define ONESTEP_BINARY(name, flops, meaning, ...) \
+#define ONESTEP_BINARY(name, ...) \
   Expr name(const Expr& a, const Expr& b) { return elementwise(Op::name, {a, b}); }
-#define ONESTEP_TERNARY(name, flops, meaning, ...) \
+#define ONESTEP_TERNARY(name, ...) \
   Expr name(const Expr& a, const Expr& b, const Expr& c) { return elementwise(Op::name, {a, b, c}); }
 #include "onestep/operations.def"
 
 Expr matmul(const Expr& a, const Expr& b) {
-  if (a.shape().rank() == 1 && b.shape().rank() == 1) {
-    if (a.shape() != b.shape())
-      throw Error(fmt::format("[matmul] inner dimensions differ: {} and {}", to_string(a.shape()), to_string(b.shape())));
-    return sum(a * b);
-  }
-  if (a.shape().rank() == 1 && b.shape().rank() == 2) {
-    if (a.shape()[0] != b.shape()[0])
-      throw Error(fmt::format("[matmul] inner dimensions differ: {} and {}", to_string(a.shape()), to_string(b.shape())));
-    return build(Op::matmul, {b, a}, {.i = 1});
-  }
-  return build(Op::matmul, {a, b});
+  if (a.shape().rank() != 1 || b.shape().rank() == 0) return build(Op::matmul, {a, b});
+  if (a.shape()[0] != b.shape()[0]) fail("matmul", "inner dimensions differ: {} and {}", a.shape(), b.shape());
+  return b.shape().rank() == 1 ? sum(a * b) : build(Op::matmul, {b, a}, {.i = 1});
 }
-
 Expr gram(const Expr& a, const Expr& d) { return build(Op::gram, {a, d}); }
 Expr outer(const Expr& u, const Expr& v) { return build(Op::outer, {u, v}); }
 Expr transpose(const Expr& a) { return a.shape().rank() < 2 ? a : build(Op::transpose, {a}); }
@@ -82,32 +67,35 @@ Expr eye(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
   return build(Op::eye, std::span<const Expr>(), {.i = offset}, {rows, columns});
 }
 
-Expr concat(std::span<const Expr> parts, int axis) { return build(Op::concat, parts, {.i = axis}); }
+Expr concat(std::span<const Expr> parts, int axis) {
+  if (parts.empty()) fail("concat", "nothing to join");
+  return build(Op::concat, parts, {.i = checked_axis("concat", parts.front().shape(), axis)});
+}
 Expr concat(std::initializer_list<Expr> parts, int axis) { return concat({parts.begin(), parts.size()}, axis); }
 
 Expr slice(const Expr& a, std::int64_t begin, std::int64_t end, int axis) {
-  const std::int64_t n = a.shape()[checked_axis("slice", a, axis)];
+  axis = checked_axis("slice", a.shape(), axis);
+  const std::int64_t n = a.shape()[axis];
   if (begin < 0) begin += n;
   if (end < 0) end += n;
-  if (begin < 0 || begin > end || end > n)
-    throw Error(fmt::format("[slice] [{}, {}) is outside axis {} of {}", begin, end, axis, to_string(a.shape())));
+  if (begin < 0 || begin > end || end > n) fail("slice", "[{}, {}) is outside axis {} of {}", begin, end, axis, a.shape());
   return build(Op::slice, {a}, {.i = axis, .j = begin}, resized(a.shape(), axis, end - begin));
 }
-
 Expr pad(const Expr& a, std::int64_t begin, std::int64_t size, int axis) {
-  checked_axis("pad", a, axis);
+  axis = checked_axis("pad", a.shape(), axis);
+  if (begin < 0 || begin > size - a.shape()[axis])
+    fail("pad", "{} at {} does not fit in {} along axis {}", a.shape(), begin, size, axis);
   return build(Op::pad, {a}, {.i = axis, .j = begin}, resized(a.shape(), axis, size));
 }
 
 Expr sum(const Expr& a) { return build(Op::sum, {a}, {.i = -1}); }
-Expr sum(const Expr& a, int axis) { return build(Op::sum, {a}, {.i = checked_axis("sum", a, axis)}); }
+Expr sum(const Expr& a, int axis) { return build(Op::sum, {a}, {.i = checked_axis("sum", a.shape(), axis)}); }
 Expr max(const Expr& a) { return a.shape().rank() == 0 ? a : build(Op::max, {a}, {.i = -1}); }
-Expr max(const Expr& a, int axis) { return build(Op::max, {a}, {.i = checked_axis("max", a, axis)}); }
+Expr max(const Expr& a, int axis) { return build(Op::max, {a}, {.i = checked_axis("max", a.shape(), axis)}); }
 
 Factor::Factor(Expr node) : node_(std::move(node)) {
   if (!node_.graph() || !is_factor(onestep::node(node_).op))
-    throw Error(fmt::format("[Factor] needs a factorisation, not an array of shape {}; make one with cholesky, lu or ldlt",
-                            to_string(node_.shape())));
+    fail("Factor", "needs a factorisation, not an array of shape {}; make one with cholesky, lu or ldlt", node_.shape());
 }
 Factor cholesky(const Expr& h) { return Factor(build(Op::cholesky, {h})); }
 Factor lu(const Expr& m) { return Factor(build(Op::lu, {m})); }
@@ -118,15 +106,15 @@ Expr logdet(const Factor& factor) { return build(Op::logdet, {factor.node()}); }
 
 void Foreign::jvp(std::span<const std::span<const double>>, std::span<const std::span<const double>>,
                   std::span<double>) const {
-  throw Error(fmt::format("[call] {} has no jvp; override jvp and has_jvp, or differentiate in reverse", name()));
+  fail("call", "{} has no jvp; override jvp and has_jvp, or differentiate in reverse", name());
 }
 void Foreign::vjp(std::span<const std::span<const double>>, std::span<const double>, std::size_t, std::span<double>) const {
-  throw Error(fmt::format("[call] {} has no vjp; override vjp and has_vjp, or differentiate forward", name()));
+  fail("call", "{} has no vjp; override vjp and has_vjp, or differentiate forward", name());
 }
 
 Expr call(std::shared_ptr<const Foreign> function, std::span<const Expr> arguments) {
-  if (!function) throw Error("[call] no function was given");
-  if (arguments.empty()) throw Error(fmt::format("[call] {} needs at least one argument", function->name()));
+  if (!function) fail("call", "no function was given");
+  if (arguments.empty()) fail("call", "{} needs at least one argument", function->name());
   const std::vector<Expr> args = unify("call", arguments);
   std::vector<Shape> shapes;
   for (const Expr& a : args) shapes.push_back(a.shape());

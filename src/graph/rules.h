@@ -1,53 +1,42 @@
 // The table of operations as the library sees it: for each row of include/onestep/operations.def its shape rule, its
-// derivative or transpose, its flop count and its printing. Elementwise rows carry all of that in the row; for the others it
-// is Rules<Op::name> in rules.cpp. Rules that are neither elementwise nor linear have their derivative in
-// src/diff/special.cpp.
+// derivative or transpose, its flop count and its printing. Elementwise rows carry all of that in the row, the others are
+// Rules<Op::name> in rules.cpp. Derivatives of what is neither elementwise nor linear are in src/diff/special.cpp.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "graph/graph.h"
 
 namespace onestep {
 
-/// An operation with its arguments, before it is a node (or read back from one).
-struct Site {
-  Op op{};
-  std::vector<Expr> args;
-  Attr attr;
-  Shape shape;  ///< as asked for: by reshape, broadcast, slice, pad and eye; the others find theirs
-
-  const Expr& operator[](std::size_t i) const { return args[i]; }
-  Shape result_shape() const;
-  Expr make(const Shape& result) const;
-};
-Site site_of(const Expr& e);
-
 struct OpInfo {
   const char* name;
-  const char* meaning;
-  bool elementwise;
-  unsigned linear;     ///< bit i: linear in argument i
-  double entry_flops;  ///< of an elementwise operation, for one entry
+  unsigned linear;  ///< bit i: linear in argument i
   Shape (*shape)(const Site&);
-  double (*flops)(const Site&, const Shape&);
-  std::string (*attributes)(const Site&, const Shape&);
-  /// Elementwise: the derivative by each argument, from the arguments and the result y; none where it is zero.
-  std::optional<Expr> (*derivative)(const Site&, const Expr& y, int which);
+  double (*flops)(const Site&);
+  std::string (*attributes)(const Site&);
   /// Linear: the cotangent of argument `which`.
-  Expr (*transpose)(const Site&, int which, const Expr& cotangent);
-  /// Elementwise: the value, for constants and the naive interpreter.
+  Expr (*transposed)(const Site&, std::size_t which, const Expr& cotangent);
+  /// Elementwise: the derivative by each argument, from the arguments and the result y; none where it is zero.
+  Maybe (*derivative)(const Site&, const Expr& y, std::size_t which);
+  /// Elementwise: the value, from three entries whatever the number of arguments.
   double (*value)(const double* args);
 };
 const OpInfo& info(Op op);
 inline const char* name(Op op) { return info(op).name; }
-inline bool is_elementwise(Op op) { return info(op).elementwise; }
+inline bool is_elementwise(Op op) { return info(op).value != nullptr; }
 inline bool is_comparison(Op op) { return op >= Op::less && op <= Op::not_equal; }
 inline bool is_factor(Op op) { return op == Op::cholesky || op == Op::lu || op == Op::ldlt; }
+inline double flops(const Site& site) { return info(site.op).flops(site); }
 
 /// The shape both broadcast to; throws Error naming the operation.
 Shape broadcast_shape(const char* operation, const Shape& a, const Shape& b);
+/// The shape with another extent along an axis.
+Shape resized(const Shape& shape, std::int64_t axis, std::int64_t extent);
+/// A vector with an entry for each row of `to`, repeated along the rows.
+inline Expr by_row(const Expr& d, const Shape& to) { return broadcast(reshape(d, {d.shape()[0], 1}), to); }
+
+/// A simpler expression for the same value, if a rule of rewrite.cpp applies.
+Maybe rewrite(const Site& site);
 
 }  // namespace onestep

@@ -2,8 +2,10 @@
 // place takes over the buffer of an argument that is not needed after it.
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <map>
+#include <numeric>
+#include <set>
+#include <utility>
 
 #include "graph/rules.h"
 #include "plan/program.h"
@@ -11,19 +13,12 @@
 namespace onestep::detail {
 namespace {
 
-constexpr std::size_t alignment = 8;  // doubles: a cache line
-std::size_t rounded(std::size_t entries) { return (entries + alignment - 1) / alignment * alignment; }
-
-// Free ranges by offset; the end of the arena grows as needed.
+// Free ranges; the end of the arena grows as needed.
 class Arena {
  public:
   std::size_t take(std::size_t size) {
-    const auto best = by_size_.lower_bound(size);
-    if (best == by_size_.end()) {
-      const std::size_t offset = end_;
-      end_ += size;
-      return offset;
-    }
+    const auto best = by_size_.lower_bound({size, 0});
+    if (best == by_size_.end()) return std::exchange(end_, end_ + size);
     const auto [length, offset] = *best;
     remove(free_.find(offset));
     if (length > size) insert(offset + size, length - size);
@@ -36,13 +31,10 @@ class Arena {
       size += next->second;
       next = remove(next);
     }
-    if (next != free_.begin()) {
-      const auto before = std::prev(next);
-      if (before->first + before->second == offset) {
-        offset = before->first;
-        size += before->second;
-        remove(before);
-      }
+    if (next != free_.begin() && std::prev(next)->first + std::prev(next)->second == offset) {
+      offset = std::prev(next)->first;
+      size += std::prev(next)->second;
+      remove(std::prev(next));
     }
     insert(offset, size);
   }
@@ -51,8 +43,7 @@ class Arena {
  private:
   using Ranges = std::map<std::size_t, std::size_t>;
   Ranges::iterator remove(Ranges::iterator it) {
-    auto [low, high] = by_size_.equal_range(it->second);
-    by_size_.erase(std::find_if(low, high, [&](const auto& entry) { return entry.second == it->first; }));
+    by_size_.erase({it->second, it->first});
     return free_.erase(it);
   }
   void insert(std::size_t offset, std::size_t size) {
@@ -60,50 +51,48 @@ class Arena {
     by_size_.emplace(size, offset);
   }
 
-  Ranges free_;                                      // offset, size
-  std::multimap<std::size_t, std::size_t> by_size_;  // size, offset
+  Ranges free_;                                            // offset, size
+  std::set<std::pair<std::size_t, std::size_t>> by_size_;  // size, offset
   std::size_t end_ = 0;
 };
 
-// The argument an instruction may overwrite, or -1.
-int overwrites(const Instruction& i) {
-  if (i.is_loop()) return -1;
+// The argument an instruction may overwrite, if there is one.
+std::optional<std::size_t> overwrites(const Instruction& i) {
+  if (i.is_loop()) return std::nullopt;
   if (is_factor(i.op) || i.op == Op::add) return 0;
-  return i.op == Op::solve ? 1 : -1;
+  return i.op == Op::solve ? std::optional<std::size_t>(1) : std::nullopt;
 }
 
 }  // namespace
 
 void pack_buffers(Program& program) {
-  std::vector<std::vector<Buffer>> begins(program.code.size()), ends(program.code.size());
-  std::vector<Buffer> owner(program.buffers.size());
-  const auto info = [&](Buffer b) -> BufferInfo& { return program.buffers[static_cast<std::size_t>(b)]; };
-  for (std::size_t b = 0; b < owner.size(); ++b) owner[b] = static_cast<Buffer>(b);
+  Indexed<BufferInfo>& buffers = program.buffers;
+  Indexed<Buffer> owner(buffers.size());
+  std::iota(owner.begin(), owner.end(), 0);
   // Taking over: the result lives where the argument was, from the argument's first use on.
   for (std::size_t k = 0; k < program.code.size(); ++k) {
     const Instruction& i = program.code[k];
-    const int which = overwrites(i);
-    if (which < 0) continue;
-    const Buffer from = i.args[static_cast<std::size_t>(which)];
-    if (info(from).storage != Storage::arena || info(from).last != static_cast<int>(k)) continue;
+    const auto which = overwrites(i);
+    if (!which) continue;
+    const Buffer from = i.args[*which];
+    if (buffers[from].storage != Storage::arena || buffers[from].last != static_cast<int>(k)) continue;
     if (std::ranges::count(i.args, from) > 1) continue;
-    const Buffer root = owner[static_cast<std::size_t>(from)];
-    owner[static_cast<std::size_t>(i.out)] = root;
-    info(root).last = info(i.out).last;
-    info(root).entries = std::max(info(root).entries, info(i.out).entries);
+    BufferInfo& root = buffers[owner[i.out] = owner[from]];
+    root.last = buffers[i.out].last;
+    root.entries = std::max(root.entries, buffers[i.out].entries);
   }
-  for (std::size_t b = 0; b < owner.size(); ++b) {
-    const BufferInfo& i = program.buffers[b];
-    if (i.storage != Storage::arena || owner[b] != static_cast<Buffer>(b)) continue;
-    begins[static_cast<std::size_t>(i.first)].push_back(static_cast<Buffer>(b));
-    if (i.last != std::numeric_limits<int>::max()) ends[static_cast<std::size_t>(i.last)].push_back(static_cast<Buffer>(b));
+  Indexed<std::vector<Buffer>> begins(program.code.size()), ends(program.code.size());
+  for (const Buffer b : std::set(owner.begin(), owner.end())) {
+    if (buffers[b].storage != Storage::arena) continue;
+    begins[buffers[b].first].push_back(b);
+    if (buffers[b].last != for_ever) ends[buffers[b].last].push_back(b);
   }
   Arena arena;
   for (std::size_t k = 0; k < program.code.size(); ++k) {
-    for (const Buffer b : begins[k]) info(b).offset = arena.take(rounded(info(b).entries));
-    for (const Buffer b : ends[k]) arena.give(info(b).offset, rounded(info(b).entries));
+    for (const Buffer b : begins[k]) buffers[b].offset = arena.take(padded(buffers[b].entries));
+    for (const Buffer b : ends[k]) arena.give(buffers[b].offset, padded(buffers[b].entries));
   }
-  for (std::size_t b = 0; b < owner.size(); ++b) program.buffers[b].offset = info(owner[b]).offset;
+  for (std::size_t b = 0; b < owner.size(); ++b) buffers[b].offset = buffers[owner[b]].offset;
   program.arena_entries = arena.end();
 }
 

@@ -1,14 +1,12 @@
-// The public plan and its workspace, and the loop that runs the instructions.
+// The public plan and its workspace, and what surrounds the run of the instructions: where inputs and results are, which
+// levels are run.
 #include "onestep/plan.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <new>
 
-#include "graph/rules.h"
+#include "graph/fail.h"
 #include "plan/program.h"
 
 namespace onestep {
@@ -18,51 +16,80 @@ namespace detail {
 struct WorkspaceState {
   explicit WorkspaceState(std::shared_ptr<const Program> its_program);
 
-  std::shared_ptr<const Program> program;
-  std::size_t workers;
-  std::size_t entries;
-  std::size_t worker_stride;
+  static constexpr int nothing = -2;  // not even what depends on constants alone, which is level -1
+  static constexpr std::align_val_t alignment{64};
   struct Free {
-    void operator()(double* p) const { ::operator delete[](p, std::align_val_t{64}); }
+    void operator()(double* p) const { ::operator delete[](p, alignment); }
   };
+
+  std::shared_ptr<const Program> program;
+  std::size_t workers, entries;
   std::unique_ptr<double[], Free> memory;
-  std::vector<double*> address;            // of each buffer
-  std::vector<std::vector<double>> dense;  // copies of strided inputs
-  std::vector<const double*> dense_of;     // what they are copies of
-  std::vector<std::uint8_t> failed;        // by instruction
-  int valid = nothing;                     // the highest level up to which everything is computed from the last inputs
-  static constexpr int nothing = -2;       // not even what depends on constants alone, which is level -1
+  Indexed<double*> address;            // of each buffer
+  Indexed<std::vector<double>> dense;  // copies of strided inputs
+  Indexed<const double*> dense_of;     // what they are copies of
+  std::vector<std::uint8_t> failed;    // by instruction
+  int valid = nothing;                 // the highest level up to which everything is computed from the last inputs
 };
 
 namespace {
-std::size_t padded(std::size_t entries) { return (entries + 7) / 8 * 8; }
-std::size_t workers_of(const Program& p) {
-  return std::max<std::size_t>(1, std::min(p.most_workers, cpu_backend().workers()));
-}
+
+std::size_t workers_of(const Program& p) { return std::max<std::size_t>(1, std::min(p.most_workers, p.backend->workers())); }
 std::size_t entries_of(const Program& p, std::size_t workers) {
   return padded(p.arena_entries) + padded(p.shared_scratch) + workers * padded(p.worker_scratch);
 }
+
+// Whether two arrays of m and n entries share memory.
+bool overlap(const double* a, std::size_t m, const double* b, std::size_t n) {
+  return m > 0 && n > 0 && std::less<>()(a, b + n) && std::less<>()(b, a + m);
+}
+bool overlap(std::span<const double> a, const Array& b) {
+  const std::int64_t to_last = (b.shape()[0] - 1) * b.row_stride() + (b.shape()[1] - 1) * b.column_stride();
+  return overlap(a.data(), a.size(), b.data(), b.size() == 0 ? 0 : static_cast<std::size_t>(to_last + 1));
+}
+
+void bind_inputs(WorkspaceState& state, std::span<const Array> inputs, int first, int last) {
+  for (const Buffer b : state.program->input_buffers) {
+    const auto i = static_cast<std::size_t>(state.program->buffers[b].index);
+    const int level = state.program->levels.inputs[i];
+    if (level > last) continue;
+    state.address[b] = const_cast<double*>(inputs[i].data());  // inputs are never written
+    const double* const copied = std::exchange(state.dense_of[i], nullptr);
+    if (inputs[i].is_contiguous()) continue;
+    state.dense[i].resize(static_cast<std::size_t>(inputs[i].size()));
+    if (copied != inputs[i].data() || level >= first) inputs[i].copy_to(state.dense[i]);
+    state.dense_of[i] = inputs[i].data();
+    state.address[b] = state.dense[i].data();
+  }
+}
+
+// Results are computed where they are wanted, unless something that is read lies there.
+bool can_be_written(std::span<const std::span<double>> outputs, std::size_t i, std::span<const Array> inputs) {
+  for (const Array& input : inputs)
+    if (overlap(outputs[i], input)) return false;
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    if (k != i && overlap(outputs[i].data(), outputs[i].size(), outputs[k].data(), outputs[k].size())) return false;
+  return true;
+}
+
 }  // namespace
 
 WorkspaceState::WorkspaceState(std::shared_ptr<const Program> its_program)
     : program(std::move(its_program)),
-      workers(workers_of(*program)),
+      workers((program->backend->start_workers(), workers_of(*program))),
       entries(entries_of(*program, workers)),
-      worker_stride(padded(program->worker_scratch)),
-      memory(
-          static_cast<double*>(::operator new[](std::max<std::size_t>(entries, 1) * sizeof(double), std::align_val_t{64}))),
+      memory(static_cast<double*>(::operator new[](std::max<std::size_t>(entries, 1) * sizeof(double), alignment))),
       address(program->buffers.size()),
       dense(program->inputs.size()),
       dense_of(program->inputs.size()),
       failed(program->code.size()) {
   for (std::size_t b = 0; b < address.size(); ++b) {
     const BufferInfo& info = program->buffers[b];
-    const auto index = static_cast<std::size_t>(info.index);
     switch (info.storage) {
       case Storage::arena: address[b] = memory.get() + info.offset; break;
       // Constants and literals are never written: the frame has one kind of pointer for all.
-      case Storage::constant: address[b] = const_cast<double*>(program->constants[index].data()); break;
-      case Storage::literal: address[b] = const_cast<double*>(&program->literals[index]); break;
+      case Storage::constant: address[b] = const_cast<double*>(program->constants[info.index].data()); break;
+      case Storage::literal: address[b] = const_cast<double*>(&program->literals[info.index]); break;
       case Storage::input: break;
     }
   }
@@ -70,14 +97,17 @@ WorkspaceState::WorkspaceState(std::shared_ptr<const Program> its_program)
 
 }  // namespace detail
 
+using detail::for_ever;
+using detail::WorkspaceState;
+
 Workspace::Workspace(std::shared_ptr<const detail::Program> program)
-    : state_(std::make_unique<detail::WorkspaceState>(std::move(program))) {}
+    : state_(std::make_unique<WorkspaceState>(std::move(program))) {}
 Workspace::Workspace(Workspace&&) noexcept = default;
 Workspace& Workspace::operator=(Workspace&&) noexcept = default;
 Workspace::~Workspace() = default;
 
-detail::WorkspaceState& Workspace::state() const {
-  if (!state_) throw Error("[Workspace] it was moved from; make a new one with plan.workspace()");
+WorkspaceState& Workspace::state() const {
+  if (!state_) fail("Workspace", "it was moved from; make a new one with plan.workspace()");
   return *state_;
 }
 bool Workspace::failed() const {
@@ -89,129 +119,74 @@ bool Workspace::failed() const {
 std::size_t Workspace::bytes() const { return state().entries * sizeof(double); }
 void Workspace::poison() {
   std::fill_n(state().memory.get(), state().entries, std::numeric_limits<double>::quiet_NaN());
-  state_->valid = detail::WorkspaceState::nothing;
+  state_->valid = WorkspaceState::nothing;
 }
 
 Plan::Plan(const Function& function, const PlanOptions& options) {
-  if (!options.levels.empty()) {
-    if (options.levels.size() != function.inputs().size())
-      throw Error(fmt::format("[Plan] {} levels for {} inputs", options.levels.size(), function.inputs().size()));
-    for (const int level : options.levels)
-      if (level < 0) throw Error(fmt::format("[Plan] level {} is negative; levels begin at 0", level));
-  }
-  const int loop = options.loop ? *options.loop : options.levels.empty() ? 0 : std::ranges::max(options.levels);
-  if (options.branches && (options.levels.empty() || *options.branches < loop + 2))
-    throw Error(fmt::format("[Plan] branches begin two levels above the loop or higher, at {}, not at {}", loop + 2,
-                            *options.branches));
-  program_ = detail::compile(detail::hoist_products(function, options.levels, loop), options.levels, loop,
-                             options.branches.value_or(highest), detail::cpu_backend());
+  const std::size_t count = function.inputs().size();
+  const bool leveled = !options.levels.empty();
+  if (leveled && options.levels.size() != count) fail("Plan", "{} levels for {} inputs", options.levels.size(), count);
+  for (const int level : options.levels)
+    if (level < 0) fail("Plan", "level {} is negative; levels begin at 0", level);
+  detail::Levels levels{leveled ? options.levels : std::vector<int>(count, 0)};
+  levels.loop = options.loop.value_or(leveled ? std::ranges::max(options.levels) : 0);
+  levels.branches = options.branches.value_or(for_ever);
+  if (options.branches && (!leveled || levels.branches < levels.loop + 2))
+    fail("Plan", "branches begin two levels above the loop or higher, at {}, not at {}", levels.loop + 2, levels.branches);
+  program_ = detail::compile(leveled ? detail::hoist_products(function, levels) : function, levels, detail::cpu_backend());
 }
 
 Workspace Plan::workspace() const { return Workspace(program_); }
-
 std::size_t Plan::workspace_bytes() const {
   return detail::entries_of(*program_, detail::workers_of(*program_)) * sizeof(double);
 }
 
-namespace {
-
-// From the first entry of an array to behind its last, in entries.
-std::size_t span_of(const Array& a) {
-  if (a.size() == 0) return 0;
-  const Shape& s = a.shape();
-  return static_cast<std::size_t>((s[0] - 1) * a.row_stride() + (s[1] - 1) * a.column_stride() + 1);
-}
-
-// Entries of a strided array, row by row.
-void copy_dense(const Array& from, double* to) {
-  const auto columns = from.shape().rank() == 2 ? from.shape()[1] : 1;
-  for (std::int64_t i = 0; i < from.shape()[0]; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) *to++ = from.data()[i * from.row_stride() + j * from.column_stride()];
-}
-
-}  // namespace
-
 void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs, int changed,
                int last) const {
-  detail::WorkspaceState& state = workspace.state();
+  WorkspaceState& state = workspace.state();
   const detail::Program& program = *program_;
-  if (state.program != program_) throw Error("[run] the workspace belongs to another plan; make one with plan.workspace()");
-  if (changed < 0 || last < 0) throw Error(fmt::format("[run] changed = {}, last = {}: levels begin at 0", changed, last));
-  if (inputs.size() != program.inputs.size())
-    throw Error(fmt::format("[run] {} inputs are bound, the function has {}", inputs.size(), program.inputs.size()));
-  if (outputs.size() != program.results.size())
-    throw Error(fmt::format("[run] memory for {} results, the function has {}", outputs.size(), program.results.size()));
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i].shape() != program.inputs[i].shape)
-      throw Error(fmt::format("[run] input {} has shape {}, the function was traced for {}", program.inputs[i].name,
-                              to_string(inputs[i].shape()), to_string(program.inputs[i].shape)));
-  const bool branched = program.branches != highest;
-  if (!branched) last = std::min(last, program.highest_level());
+  const std::vector<detail::Result>& results = program.results;
+  if (state.program != program_) fail("run", "the workspace belongs to another plan; make one with plan.workspace()");
+  if (changed < 0 || last < 0) fail("run", "changed = {}, last = {}: levels begin at 0", changed, last);
+  check_inputs("run", program.inputs, inputs);
+  if (outputs.size() != results.size())
+    fail("run", "memory for {} results, the function has {}", outputs.size(), results.size());
+  const int branches = program.levels.branches;
+  if (branches == for_ever) last = std::min(last, program.highest_level());
   const auto wanted = [&](std::size_t i) {
-    const int level = program.results[i].level;
-    return level <= last && (level < program.branches || level == last) && !(branched && outputs[i].empty());
+    const int level = results[i].level;
+    return level <= last && (level < branches || level == last) && !(branches != for_ever && outputs[i].empty());
   };
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (static_cast<std::int64_t>(outputs[i].size()) != program.results[i].shape.size() &&
-        (wanted(i) || !outputs[i].empty()))
-      throw Error(fmt::format("[run] result {} has shape {}, memory for {} entries was given", i,
-                              to_string(program.results[i].shape), outputs[i].size()));
+    if (std::ssize(outputs[i]) != results[i].shape.size() && (wanted(i) || !outputs[i].empty()))
+      fail("run", "result {} has shape {}, memory for {} entries was given", i, results[i].shape, outputs[i].size());
 
-  const int first = std::min({changed, last, state.valid + 1});
-  for (const detail::Buffer buffer : program.input_buffers) {
-    const auto b = static_cast<std::size_t>(buffer);
-    const detail::BufferInfo& info = program.buffers[b];
-    const auto i = static_cast<std::size_t>(info.index);
-    if (program.levels[i] > last) continue;
-    if (inputs[i].is_contiguous()) {
-      state.address[b] = const_cast<double*>(inputs[i].data());  // inputs are never written
-      state.dense_of[i] = nullptr;
-      continue;
-    }
-    state.dense[i].resize(static_cast<std::size_t>(inputs[i].size()));
-    if (state.dense_of[i] != inputs[i].data() || program.levels[i] >= first) copy_dense(inputs[i], state.dense[i].data());
-    state.dense_of[i] = inputs[i].data();
-    state.address[b] = state.dense[i].data();
-  }
+  const int first = std::min({changed, last, state.valid + 1}), trunk = std::min(last, branches - 1);
+  detail::bind_inputs(state, inputs, first, last);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (const detail::Buffer b = results[i].buffer; results[i].direct && wanted(i))
+      state.address[b] =
+          detail::can_be_written(outputs, i, inputs) ? outputs[i].data() : state.memory.get() + program.buffers[b].offset;
 
   double* const scratch = state.memory.get() + detail::padded(program.arena_entries);
   const detail::Frame frame{state.address.data(), scratch, scratch + detail::padded(program.shared_scratch),
-                            state.worker_stride, state.workers};
-  // Results are computed where they are wanted, unless something that is read lies there.
-  const auto overlaps = [](const double* a, std::size_t m, const double* b, std::size_t n) {
-    return m > 0 && n > 0 && std::less<>()(a, b + n) && std::less<>()(b, a + m);
-  };
-  const auto in_place = [&](std::size_t i) {
-    for (const Array& input : inputs)
-      if (overlaps(outputs[i].data(), outputs[i].size(), input.data(), span_of(input))) return false;
-    for (std::size_t k = 0; k < outputs.size(); ++k)
-      if (k != i && overlaps(outputs[i].data(), outputs[i].size(), outputs[k].data(), outputs[k].size())) return false;
-    return true;
-  };
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (program.results[i].direct && wanted(i)) {
-      const auto b = static_cast<std::size_t>(program.results[i].buffer);
-      state.address[b] = in_place(i) ? outputs[i].data() : state.memory.get() + program.buffers[b].offset;
-    }
-  const auto at_level = [&](int level) {
-    return std::ranges::lower_bound(program.code, level, {}, &detail::Instruction::level);
-  };
+                            detail::padded(program.worker_scratch), state.workers};
   const auto run_levels = [&](int from, int to) {
+    const auto at_level = [&](int level) {
+      return std::ranges::lower_bound(program.code, level, {}, &detail::Instruction::level);
+    };
     const auto begin = at_level(from);
-    const std::span<const detail::Instruction> code(begin, at_level(to + 1));
-    detail::cpu_backend().run(code, frame, state.failed.data() + (begin - program.code.begin()));
+    program.backend->run({begin, at_level(to + 1)}, frame, state.failed.data() + (begin - program.code.begin()));
   };
-  const int trunk = std::min(last, program.branches - 1);
   state.valid = std::min(state.valid, first - 1);  // a foreign function may throw
   if (first <= trunk) run_levels(first, trunk);
   state.valid = trunk;
   if (last > trunk) run_levels(last, last);
 
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (!wanted(i)) continue;
-    const double* from = state.address[static_cast<std::size_t>(program.results[i].buffer)];
-    if (from == outputs[i].data()) continue;
-    if (program.results[i].number)
+    const double* from = state.address[results[i].buffer];
+    if (!wanted(i) || from == outputs[i].data()) continue;
+    if (results[i].number)
       std::ranges::fill(outputs[i], *from);
     else
       std::copy_n(from, outputs[i].size(), outputs[i].begin());
@@ -227,12 +202,12 @@ double Plan::flops(int changed, int last) const {
 }
 
 std::vector<Array> evaluate(const Function& function, std::span<const Array> inputs) {
+  check_inputs("evaluate", function.inputs(), inputs);
   const Plan plan(function);
   Workspace workspace = plan.workspace();
   std::vector<std::vector<double>> values;
   for (const Expr& e : function.outputs()) values.emplace_back(static_cast<std::size_t>(e.shape().size()));
-  const std::vector<std::span<double>> outputs(values.begin(), values.end());
-  plan.run(workspace, inputs, outputs);
+  plan.run(workspace, inputs, std::vector<std::span<double>>(values.begin(), values.end()));
   std::vector<Array> result;
   for (std::size_t i = 0; i < values.size(); ++i) result.emplace_back(function.outputs()[i].shape(), std::move(values[i]));
   return result;

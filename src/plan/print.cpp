@@ -1,6 +1,5 @@
 // Programs as text: what is run, in order, and where.
-#include <fmt/format.h>
-
+#include "graph/fail.h"
 #include "graph/rules.h"
 #include "onestep/plan.h"
 #include "plan/program.h"
@@ -11,67 +10,48 @@ namespace {
 using namespace detail;
 
 std::string buffer_name(const Program& program, Buffer b) {
-  const BufferInfo& info = program.buffers[static_cast<std::size_t>(b)];
+  const BufferInfo& info = program.buffers[b];
   switch (info.storage) {
-    case Storage::input: return program.inputs[static_cast<std::size_t>(info.index)].name;
-    case Storage::literal: return fmt::format("{}", program.literals[static_cast<std::size_t>(info.index)]);
+    case Storage::input: return program.inputs[info.index].name;
+    case Storage::literal: return fmt::format("{}", program.literals[info.index]);
     case Storage::constant: return fmt::format("constant{}", info.index);
-    case Storage::arena: break;
+    default: return fmt::format("b{}", b);
   }
-  return fmt::format("b{}", b);
 }
 
 std::string operand_name(const Program& program, const RowOperand& o) {
-  switch (o.kind) {
-    case RowOperand::Kind::none: return "";
-    case RowOperand::Kind::tile: return fmt::format("t{}", o.index);
-    case RowOperand::Kind::rows:
-    case RowOperand::Kind::columns: return buffer_name(program, o.index) + "[rows]";
-    case RowOperand::Kind::number:
-    case RowOperand::Kind::whole: break;
-  }
-  return buffer_name(program, o.index);
+  if (o.kind == RowOperand::Kind::tile) return fmt::format("t{}", o.index);
+  const bool by_rows = o.kind == RowOperand::Kind::rows || o.kind == RowOperand::Kind::columns;
+  return buffer_name(program, o.index) + (by_rows ? "[rows]" : "");
 }
 
-const char* kind_name(const RowOp& op) {
-  switch (op.kind) {
-    case RowOp::Kind::elementwise: return name(op.op);
-    case RowOp::Kind::fill: return "fill";
-    case RowOp::Kind::expand_row: return "expand row";
-    case RowOp::Kind::expand_column: return "expand column";
-    case RowOp::Kind::product: return "product";
-    case RowOp::Kind::sum_rows: return "sum along rows";
-    case RowOp::Kind::max_rows: return "max along rows";
-    case RowOp::Kind::sum_all: return "+= sum";
-    case RowOp::Kind::dot: return "+= dot";
-    case RowOp::Kind::sum_down: return "+= sum down";
-    case RowOp::Kind::max_all: return "max= max";
-    case RowOp::Kind::max_down: return "max= max down";
-    case RowOp::Kind::transposed_product: return "+= transposed product";
-    case RowOp::Kind::gram: return op.flag ? "+= gram" : "+= gram (lower)";
-  }
-  return "";
-}
+// In the order of RowOp::Kind; an elementwise one has its operation's name.
+constexpr const char* kind_names[] = {
+    "",       "fill",   "expand row",  "expand column", "product",       "sum along rows",        "max along rows",
+    "+= sum", "+= dot", "+= sum down", "max= max",      "max= max down", "+= transposed product", "+= gram"};
 
 }  // namespace
 
 std::string Plan::text() const {
   std::string out;
   for (const Instruction& i : program_->code) {
-    if (!i.is_loop()) {
-      std::string args;
-      for (const Buffer b : i.args) args += (args.empty() ? "" : ", ") + buffer_name(*program_, b);
+    std::string args;
+    const auto add = [&](const std::string& arg) { args += (args.empty() ? "" : ", ") + arg; };
+    if (i.is_loop()) {
+      out += fmt::format("level {}  for each of {} rows, by blocks\n", i.level, i.loop.rows);
+    } else {
+      for (const Buffer b : i.args) add(buffer_name(*program_, b));
       out += fmt::format("level {}  {} = {}{}({})  {}\n", i.level, buffer_name(*program_, i.out), name(i.op),
-                         i.op == Op::add ? " diagonal" : "", args, to_string(i.shape));
-      continue;
+                         i.op == Op::add ? " diagonal" : "", args, i.shape);
     }
-    out += fmt::format("level {}  for each of {} rows, by blocks\n", i.level, i.loop.rows);
     for (const RowOp& op : i.loop.ops) {
-      std::string args;
+      args.clear();
       for (const RowOperand& a : op.args)
-        if (a.kind != RowOperand::Kind::none) args += (args.empty() ? "" : ", ") + operand_name(*program_, a);
-      out += fmt::format("           {} {} {}({})\n", operand_name(*program_, op.out), accumulates(op.kind) ? "" : "=",
-                         kind_name(op), args);
+        if (a.kind != RowOperand::Kind::none) add(operand_name(*program_, a));
+      const bool elementwise = op.kind == RowOp::Kind::elementwise, lower = op.kind == RowOp::Kind::gram && !op.flag;
+      out += fmt::format("           {} {} {}{}({})\n", operand_name(*program_, op.out), accumulates(op.kind) ? "" : "=",
+                         elementwise ? name(op.op) : kind_names[static_cast<std::size_t>(op.kind)], lower ? " (lower)" : "",
+                         args);
     }
   }
   return out + fmt::format("{} bytes of workspace\n", workspace_bytes());

@@ -1,13 +1,10 @@
 // What a plan consists of: buffers, and instructions in the order they are run. An instruction is either one structural
 // operation on whole arrays or a row loop: everything that can be done while walking once over the rows of arrays with the
-// same number of rows. Backends execute instructions; this file is all they know of the layers above.
+// same number of rows. Backends execute instructions; of the layers above they know this file, and the operations' names and
+// formulas.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <memory>
-#include <vector>
 
 #include "graph/graph.h"
 #include "onestep/function.h"
@@ -17,15 +14,20 @@ namespace onestep::detail {
 using Buffer = std::int32_t;  ///< index into Program::buffers
 inline constexpr Buffer no_buffer = -1;
 
+constexpr int for_ever = std::numeric_limits<int>::max();
+
 enum class Storage : std::uint8_t { arena, input, constant, literal };
 struct BufferInfo {
   Storage storage = Storage::arena;
   std::int64_t index = 0;   ///< of the input, the constant or the literal
   std::size_t entries = 0;  ///< doubles held, a factor's pivots included
   std::size_t offset = 0;   ///< in the arena, in doubles
-  int first = 0;            ///< instructions between which an arena buffer is in use
-  int last = 0;
+  int level = -1;           ///< of the instruction that writes it
+  int first = 0, last = 0;  ///< instructions between which an arena buffer is in use
 };
+
+/// Up to the next cache line.
+constexpr std::size_t padded(std::size_t entries) { return (entries + 7) / 8 * 8; }
 
 /// What a row operation reads: rows of a buffer, rows of one that is kept transposed (column_stride apart), a tile the loop
 /// made, one number for all entries, or a whole buffer.
@@ -59,8 +61,8 @@ struct RowOp {
   } kind{};
   Op op{};            // elementwise
   bool flag = false;  // product: transposed; gram: both triangles are wanted
-  RowOperand args[3];
-  RowOperand out;
+  RowOperand args[3] = {};
+  RowOperand out = {};
 };
 inline bool accumulates(RowOp::Kind kind) { return kind >= RowOp::Kind::sum_all; }
 
@@ -105,22 +107,28 @@ struct Result {
   bool direct = false;  ///< of the highest level and nowhere else a result: can be computed where the caller wants it
 };
 
+class Backend;
+
+/// How often inputs change, see PlanOptions.
+struct Levels {
+  std::vector<int> inputs;
+  int loop = 0;
+  int branches = for_ever;  ///< the first of the levels that are independent of each other
+};
+
 struct Program {
+  const Backend* backend = nullptr;
   std::shared_ptr<const Graph> graph;  ///< keeps foreign functions and constants alive
-  std::vector<Input> inputs;
-  std::vector<int> levels;  ///< of the inputs
-  std::vector<Array> constants;
-  std::vector<double> literals;
-  std::vector<BufferInfo> buffers;
+  Indexed<Input> inputs;
+  Levels levels;
+  Indexed<Array> constants;
+  Indexed<double> literals;
+  Indexed<BufferInfo> buffers;
   std::vector<Buffer> input_buffers;  ///< those that hold inputs
   std::vector<Instruction> code;      ///< by level, then by time; level -1 is run once for a workspace
   std::vector<Result> results;
+  std::size_t arena_entries = 0, shared_scratch = 0, worker_scratch = 0, most_workers = 1;
   int highest_level() const { return code.empty() ? -1 : code.back().level; }
-  int branches = std::numeric_limits<int>::max();  ///< the first of the levels that are independent of each other
-  std::size_t arena_entries = 0;
-  std::size_t shared_scratch = 0;
-  std::size_t worker_scratch = 0;
-  std::size_t most_workers = 1;
 };
 
 /// Where an instruction finds its memory in one run.
@@ -142,6 +150,8 @@ class Backend {
   virtual void run(std::span<const Instruction> code, const Frame& frame, std::uint8_t* failed) const = 0;
   /// How many threads would take part at most now.
   virtual std::size_t workers() const = 0;
+  /// Starts them, so that no run has to.
+  virtual void start_workers() const = 0;
 };
 
 /// The CPU backend, in src/backend/cpu.
@@ -153,11 +163,10 @@ inline std::size_t factor_entries(std::int64_t n) {
   return size * size + (size + 1) / 2;
 }
 
-/// The function with products that pay in a loop at level `loop` (hoist.cpp).
-Function hoist_products(const Function& function, const std::vector<int>& levels, int loop);
-/// Levels, order, row loops, buffers (compile.cpp, pack.cpp).
-std::shared_ptr<const Program> compile(const Function& function, const std::vector<int>& levels, int loop, int branches,
-                                       const Backend& backend);
+/// The function with products that pay in its loop (hoist.cpp).
+Function hoist_products(const Function& function, const Levels& levels);
+/// Levels, order, row loops, buffers (schedule.cpp, compile.cpp, pack.cpp).
+std::shared_ptr<const Program> compile(const Function& function, const Levels& levels, const Backend& backend);
 /// Gives arena buffers their places, so that those in use at the same time do not overlap.
 void pack_buffers(Program& program);
 

@@ -3,44 +3,38 @@
 #include "plan/schedule.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <tuple>
 
 #include "graph/rules.h"
 
 namespace onestep::detail {
-namespace {
 
-std::int64_t rows_of(const Shape& shape) { return shape[0]; }
+bool together(const Slot& a, const Slot& b) {
+  const auto in_loop = [](const Slot& s) { return s.role == Role::row || s.role == Role::reduce; };
+  return in_loop(a) && in_loop(b) && a.level == b.level && a.time == b.time && a.rows == b.rows;
+}
+
+bool adds_diagonal(const Graph& graph, Id id) {
+  return graph.node(id).op == Op::add && graph.node(graph.args(id)[1]).op == Op::diag;
+}
+
+bool repeats_number(const Graph& graph, Id id) {
+  return graph.node(id).op == Op::broadcast && graph.node(graph.args(id)[0]).shape.size() == 1;
+}
+
+Id result_root(const Graph& graph, const Indexed<Slot>& slots, Id result) {
+  const Id root = slots[result].root;
+  return repeats_number(graph, root) ? slots[graph.args(root)[0]].root : root;
+}
+
+namespace {
 
 // Products with few columns are done by rows; wide ones are better left to one large GEMM.
 constexpr std::int64_t narrow = 64;
 
-}  // namespace
-
-bool Schedule::repeats_number(Id id) const {
-  const Node& n = graph_.node(id);
-  return n.op == Op::broadcast && graph_.node(graph_.args(id)[0]).shape.size() == 1;
-}
-
-bool Schedule::adds_diagonal(Id id) const {
-  return graph_.node(id).op == Op::add && graph_.node(graph_.args(id)[1]).op == Op::diag;
-}
-
-bool Schedule::reads_number(Id reader, std::size_t i) const {
-  return is_elementwise(graph_.node(reader).op) && !(adds_diagonal(reader) && i == 0) && repeats_number(argument(reader, i));
-}
-
-// An added diagonal is read as its vector.
-Id Schedule::argument(Id reader, std::size_t i) const {
-  const Id a = graph_.args(reader)[i];
-  return i == 1 && adds_diagonal(reader) ? graph_.args(a)[0] : a;
-}
-
-Role Schedule::role(Id id) const {
-  const Node& n = graph_.node(id);
-  const auto arg_shape = [&](std::size_t i) { return graph_.node(graph_.args(id)[i]).shape; };
+Role role_of(const Graph& graph, Id id) {
+  const Node& n = graph.node(id);
   switch (n.op) {
     case Op::input:
     case Op::constant:
@@ -48,162 +42,144 @@ Role Schedule::role(Id id) const {
     case Op::reshape:
     case Op::stop_gradient: return Role::alias;
     case Op::broadcast: return Role::row;
-    case Op::add: return adds_diagonal(id) ? Role::whole : Role::row;
     case Op::sum:
     case Op::max: return n.attr.i == 1 ? Role::row : Role::reduce;
     case Op::gram: return Role::reduce;
     case Op::matmul: {
-      const Shape a = arg_shape(0);
+      const Shape a = graph.node(graph.args(id)[0]).shape;
       const std::int64_t columns = n.shape.rank() == 1 ? 1 : n.shape[1];
       const bool tall = a[0] >= 4 * std::max(a[1], columns) && columns <= narrow;
       if (n.attr.i == 0) return columns == 1 || tall ? Role::row : Role::whole;
       return (n.shape.rank() == 1 || tall) && n.attr.j == 0 ? Role::reduce : Role::whole;
     }
-    default: return is_elementwise(n.op) ? Role::row : Role::whole;
+    default: return is_elementwise(n.op) && !adds_diagonal(graph, id) ? Role::row : Role::whole;
   }
 }
 
-std::vector<Id> Schedule::reads(Id id) const {
-  std::vector<Id> result;
-  for (std::size_t i = 0; i < graph_.args(id).size(); ++i) {
-    const Id a = argument(id, i);
-    result.push_back((*this)[reads_number(id, i) ? graph_.args(a)[0] : a].root);
+std::int64_t rows_of(const Graph& graph, Id id) {
+  const Node& n = graph.node(id);
+  const bool over_argument = n.op == Op::sum || n.op == Op::max || n.op == Op::gram || (n.op == Op::matmul && n.attr.i != 0);
+  return (over_argument ? graph.node(graph.args(id)[0]) : n).shape[0];
+}
+
+std::vector<Read> reads_of(const Graph& graph, const Indexed<Slot>& slots, Id id) {
+  const Node& n = graph.node(id);
+  std::vector<Read> reads;
+  for (const Id given : graph.args(id)) {
+    const bool added = adds_diagonal(graph, id) && !reads.empty();  // as its vector
+    const Id a = added ? graph.args(given)[0] : given;
+    const Shape shape = graph.node(a).shape;
+    const bool number = is_elementwise(n.op) && repeats_number(graph, a) && (added || !adds_diagonal(graph, id));
+    const bool by_rows = n.op == Op::matmul      ? reads.empty() || n.attr.i != 0
+                         : n.op == Op::broadcast ? shape == Shape{n.shape[0], 1} && shape.size() != 1
+                                                 : !number;
+    reads.push_back({slots[number ? graph.args(a)[0] : a].root, number, by_rows && slots[id].role != Role::whole});
   }
-  return result;
+  return reads;
 }
 
-bool Schedule::by_rows(Id id, std::size_t i) const {
-  const Node& n = graph_.node(id);
-  const Id a = graph_.args(id)[i];
-  switch (n.op) {
-    case Op::matmul: return i == 0 || n.attr.i != 0;
-    case Op::broadcast:
-      return graph_.node(a).shape == Shape{n.shape[0], 1} && n.shape.size() != 1 && graph_.node(a).shape.size() != 1;
-    default: return (*this)[id].role != Role::whole && !reads_number(id, i);
+class Scheduler {
+ public:
+  Scheduler(const Graph& graph, std::span<const Id> results, const Levels& levels)
+      : slots(static_cast<std::size_t>(graph.size())), graph_(graph) {
+    for (const Id id : graph.needed(results)) {
+      const Node& n = graph.node(id);
+      Slot& s = slots[id];
+      s.role = role_of(graph, id);
+      s.root = s.role == Role::alias ? slots[graph.args(id)[0]].root : id;
+      s.rows = rows_of(graph, id);
+      if (n.op == Op::input) s.level = levels.inputs[static_cast<std::size_t>(n.attr.i)];
+      for (const Id a : graph.args(id)) s.level = std::max(s.level, slots[a].level);
+      s.reads = reads_of(graph, slots, id);
+    }
+    postpone(results, levels);
+    drop_unread(results);
+    for (Slot& s : slots) {
+      s.time = 1;
+      for (const Read& r : s.reads)
+        if (slots[r.root].is_scheduled() && slots[r.root].level == s.level)
+          s.time = std::max(s.time, slots[r.root].time + (joins(s, r) ? 0 : 1));
+    }
+    join_loops();
   }
-}
 
-bool Schedule::together(Id a, Id b) const {
-  const Slot &x = (*this)[a], &y = (*this)[b];
-  const auto in_loop = [](const Slot& s) { return s.role == Role::row || s.role == Role::reduce; };
-  return in_loop(x) && in_loop(y) && x.level == y.level && x.time == y.time && x.rows == y.rows;
-}
+  Indexed<Slot> slots;
 
-// What the loop computes for nothing but levels above it is computed there; for branches, once for all of them.
-void Schedule::postpone(std::span<const Id> results, int loop, int branches) {
-  const bool branched = branches != std::numeric_limits<int>::max();
-  const int last = branched ? branches - 2 : loop;  // of the loop's own levels
-  std::vector<Id> of_loop;
-  for (const Id id : results)
-    if ((*this)[id].level <= last) of_loop.push_back(id);
-  const std::vector<bool> in_loop = graph_.reachable(of_loop);
-  std::vector<int> first_reader(slots_.size(), std::numeric_limits<int>::max());
-  for (Id id = graph_.size() - 1; id >= 0; --id) {
-    const auto i = static_cast<std::size_t>(id);
-    Slot& s = slots_[i];
-    if (s.role == Role::unused) continue;
-    if (s.level >= loop && s.level <= last && !in_loop[i] && s.role != Role::leaf)
-      s.level = branched ? branches - 1 : first_reader[i];
-    for (const Id a : graph_.args(id)) {
-      int& first = first_reader[static_cast<std::size_t>(a)];
-      first = std::min(first, s.level);
+ private:
+  // Whether what is read can be made in the loop of its reader.
+  bool joins(const Slot& reader, const Read& r) const {
+    return r.by_rows && slots[r.root].role == Role::row && slots[r.root].rows == reader.rows;
+  }
+
+  // What the loop would compute for nothing but levels above it is computed there; for branches, once for all of them.
+  void postpone(std::span<const Id> results, const Levels& levels) {
+    const bool branched = levels.branches != for_ever;
+    const int last = branched ? levels.branches - 2 : levels.loop;  // of the loop's own levels
+    std::vector<Id> of_loop;
+    for (const Id id : results)
+      if (slots[id].level <= last) of_loop.push_back(id);
+    const Indexed<bool> in_loop = graph_.reachable(of_loop);
+    Indexed<int> first_reader(slots.size(), for_ever);
+    for (Id id = graph_.size() - 1; id >= 0; --id) {
+      Slot& s = slots[id];
+      if (s.level >= levels.loop && s.level <= last && !in_loop[id] && s.role > Role::leaf)
+        s.level = branched ? levels.branches - 1 : first_reader[id];
+      if (s.role != Role::unused)
+        for (const Id a : graph_.args(id)) first_reader[a] = std::min(first_reader[a], s.level);
     }
   }
-}
-
-Schedule::Schedule(const Graph& graph, std::span<const Id> results, std::span<const int> input_levels, int loop,
-                   int branches)
-    : graph_(graph) {
-  const std::vector<bool> reached = graph.reachable(results);
-  slots_.resize(static_cast<std::size_t>(graph.size()));
-  const auto slot = [&](Id id) -> Slot& { return slots_[static_cast<std::size_t>(id)]; };
-  for (Id id = 0; id < graph.size(); ++id) {
-    if (!reached[static_cast<std::size_t>(id)]) continue;
-    Slot& s = slot(id);
-    s.role = role(id);
-    s.root = s.role == Role::alias ? slot(graph.args(id)[0]).root : id;
-    const Node& n = graph.node(id);
-    s.rows = rows_of(n.op == Op::sum || n.op == Op::max || n.op == Op::gram || (n.op == Op::matmul && n.attr.i != 0)
-                         ? graph.node(graph.args(id)[0]).shape
-                         : n.shape);
-    s.level = -1;
-    if (n.op == Op::input) s.level = input_levels.empty() ? 0 : input_levels[static_cast<std::size_t>(n.attr.i)];
-    for (const Id a : graph.args(id)) s.level = std::max(s.level, slot(a).level);
-  }
-
-  postpone(results, loop, branches);
 
   // Repeated numbers and added diagonals that are only read through need not be made.
-  std::vector<bool> wanted(slots_.size());
-  for (const Id id : results) {
-    const Id root = slot(id).root;
-    wanted[static_cast<std::size_t>(repeats_number(root) ? slot(graph.args(root)[0]).root : root)] = true;
-  }
-  for (Id id = graph.size() - 1; id >= 0; --id) {
-    if (slot(id).role < Role::row) continue;
-    if (!wanted[static_cast<std::size_t>(id)])
-      slot(id).role = Role::unused;
-    else
-      for (const Id r : reads(id)) wanted[static_cast<std::size_t>(r)] = true;
+  void drop_unread(std::span<const Id> results) {
+    Indexed<bool> wanted(slots.size());
+    for (const Id id : results) wanted[result_root(graph_, slots, id)] = true;
+    for (Id id = graph_.size() - 1; id >= 0; --id) {
+      if (!slots[id].is_scheduled()) continue;
+      if (!wanted[id]) slots[id].role = Role::unused;
+      if (wanted[id])
+        for (const Read& r : slots[id].reads) wanted[r.root] = true;
+    }
   }
 
-  const auto scheduled = [&](Id id) { return slot(id).role >= Role::row; };
-  const auto joins = [&](Id reader, std::size_t i, Id read) {
-    return slot(reader).role != Role::whole && slot(read).role == Role::row && by_rows(reader, i) &&
-           slot(reader).rows == slot(read).rows;
-  };
-  for (Id id = 0; id < graph.size(); ++id) {
-    if (!scheduled(id)) continue;
-    const std::vector<Id> read = reads(id);
-    slot(id).time = 1;
-    for (std::size_t i = 0; i < read.size(); ++i)
-      if (scheduled(read[i]) && slot(read[i]).level == slot(id).level)
-        slot(id).time = std::max(slot(id).time, slot(read[i]).time + (joins(id, i, read[i]) ? 0 : 1));
-  }
-
-  join_loops(joins);
-}
-
-template <class Joins> void Schedule::join_loops(const Joins& joins) {
-  struct Read {
-    Id reader;
-    bool joins;
-  };
-  std::vector<std::vector<Read>> readers(slots_.size());
-  using Key = std::tuple<int, std::int64_t, int>;  // level, rows, time
-  std::map<Key, std::vector<Id>> loops;
-  for (Id id = 0; id < graph_.size(); ++id) {
-    const Slot& s = (*this)[id];
-    if (s.role < Role::row) continue;
-    const std::vector<Id> read = reads(id);
-    for (std::size_t i = 0; i < read.size(); ++i)
-      if ((*this)[read[i]].role >= Role::row)
-        readers[static_cast<std::size_t>(read[i])].push_back({id, joins(id, i, read[i])});
-    if (s.role != Role::whole) loops[{s.level, s.rows, s.time}].push_back(id);
-  }
-  // Latest first: what a loop waits for has been placed when it is looked at.
-  std::vector<Key> order;
-  for (const auto& [key, members] : loops) order.push_back(key);
-  std::ranges::sort(order, [](const Key& a, const Key& b) { return std::get<2>(a) > std::get<2>(b); });
-  for (const Key& key : order) {
-    const auto [level, rows, time] = key;
-    int latest = std::numeric_limits<int>::max();
-    for (const Id id : loops[key])
-      for (const auto& [reader, by_row] : readers[static_cast<std::size_t>(id)]) {
-        const Slot& r = (*this)[reader];
-        if (r.level == level && !together(id, reader)) latest = std::min(latest, r.time - (by_row ? 0 : 1));
-        if (r.level != level) latest = std::min(latest, time);
+  // Latest first, each loop moves to the latest one over the same rows that is not too late for its readers.
+  void join_loops() {
+    using Key = std::tuple<int, std::int64_t, int>;  // level, rows (-1: not a loop), time
+    std::map<Key, std::vector<Id>> groups;
+    for (Id id = 0; id < graph_.size(); ++id)
+      if (const Slot& s = slots[id]; s.is_scheduled())
+        groups[{s.level, s.role == Role::whole ? -1 : s.rows, s.time}].push_back(id);
+    std::vector<Key> order;
+    for (const auto& [key, members] : groups) order.push_back(key);
+    std::ranges::stable_sort(order, std::greater<>(), [](const Key& k) { return std::get<2>(k); });
+    Indexed<int> latest(slots.size(), for_ever);
+    for (const Key& key : order) {
+      const auto [level, rows, time] = key;
+      const std::vector<Id> members = groups[key];
+      int limit = for_ever;
+      for (const Id id : members) limit = std::min(limit, latest[id]);
+      const auto target = std::prev(groups.upper_bound({level, rows, std::max(limit, time)}));
+      if (rows >= 0 && std::get<2>(target->first) > time) {
+        for (const Id id : members) slots[id].time = std::get<2>(target->first);
+        target->second.insert(target->second.end(), members.begin(), members.end());
+        groups.erase(key);
       }
-    // The latest loop over the same rows that is not too late.
-    auto target = loops.upper_bound({level, rows, latest});
-    if (latest <= time || target == loops.begin()) continue;
-    --target;
-    const auto [to_level, to_rows, to_time] = target->first;
-    if (to_level != level || to_rows != rows || to_time <= time) continue;
-    for (const Id id : loops[key]) slots_[static_cast<std::size_t>(id)].time = to_time;
-    target->second.insert(target->second.end(), loops[key].begin(), loops[key].end());
-    loops.erase(key);
+      for (const Id id : members)
+        for (const Read& r : slots[id].reads) {
+          const Slot &reader = slots[id], &from = slots[r.root];
+          if (!from.is_scheduled() || together(reader, from)) continue;
+          const int limit_here = reader.level != from.level ? from.time : reader.time - (joins(reader, r) ? 0 : 1);
+          latest[r.root] = std::min(latest[r.root], limit_here);
+        }
+    }
   }
+
+  const Graph& graph_;
+};
+
+}  // namespace
+
+Indexed<Slot> schedule(const Graph& graph, std::span<const Id> results, const Levels& levels) {
+  return std::move(Scheduler(graph, results, levels).slots);
 }
 
 }  // namespace onestep::detail

@@ -2,8 +2,6 @@
 // one walk over their rows.
 #pragma once
 
-#include <vector>
-
 #include "plan/program.h"
 
 namespace onestep::detail {
@@ -17,40 +15,32 @@ enum class Role : std::uint8_t {
   whole,   // everything else: an instruction of its own
 };
 
+/// What a node really reads of an argument, aliases, repeated numbers and added diagonals looked through.
+struct Read {
+  Id root;       // the node whose memory holds it
+  bool number;   // one number for all entries
+  bool by_rows;  // row by row as the reader's loop walks, not as a whole before the loop
+};
+
 struct Slot {
   Role role = Role::unused;
   Id root = -1;  // the node whose memory holds its entries
-  int level = -1;
-  int time = 0;
+  int level = -1, time = 0;
   std::int64_t rows = 0;  // of the loop it is computed in
+  std::vector<Read> reads;
+  bool is_scheduled() const { return role >= Role::row; }
 };
+/// Whether both are in the same row loop.
+bool together(const Slot& a, const Slot& b);
 
-class Schedule {
- public:
-  Schedule(const Graph& graph, std::span<const Id> results, std::span<const int> input_levels, int loop, int branches);
+/// A slot for each node.
+Indexed<Slot> schedule(const Graph& graph, std::span<const Id> results, const Levels& levels);
 
-  const Slot& operator[](Id id) const { return slots_[static_cast<std::size_t>(id)]; }
-  /// What node `id` really reads: arguments with aliases and added diagonals looked through.
-  std::vector<Id> reads(Id id) const;
-  /// Whether that is one number for all entries.
-  bool reads_number(Id reader, std::size_t i) const;
-  /// Whether the i-th thing `id` reads is read row by row as its loop walks (and not as a whole, before the loop).
-  bool by_rows(Id id, std::size_t i) const;
-  /// Whether both are in the same row loop.
-  bool together(Id a, Id b) const;
-  /// add(X, diag(d)): runs on the diagonal of X.
-  bool adds_diagonal(Id id) const;
-  /// A number repeated: elementwise operations read the number itself.
-  bool repeats_number(Id id) const;
-
- private:
-  Role role(Id id) const;
-  void postpone(std::span<const Id> results, int loop, int branches);
-  Id argument(Id reader, std::size_t i) const;
-  template <class Joins> void join_loops(const Joins& joins);
-
-  const Graph& graph_;
-  std::vector<Slot> slots_;
-};
+/// add(X, diag(d)): runs on the diagonal of X.
+bool adds_diagonal(const Graph& graph, Id id);
+/// A number repeated: elementwise operations read the number itself.
+bool repeats_number(const Graph& graph, Id id);
+/// The node whose memory holds the result, or the number it repeats.
+Id result_root(const Graph& graph, const Indexed<Slot>& slots, Id result);
 
 }  // namespace onestep::detail

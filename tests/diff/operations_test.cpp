@@ -568,7 +568,7 @@ TEST(CheckGradients, RefusesOptionsAndInputsThatDoNotFit) {
             }),
             "[check_gradients] 2 entries of differentiable for 1 inputs");
   EXPECT_EQ(error_of([&] { check_gradients(f, Arrays{zeros({4})}); }),
-            "[run] input x has shape (4), the function was traced for (3)");
+            "[check_gradients] input x has shape (4), the function was traced for (3)");
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST(ExprError, ProductsAndStructureNameWhatTheyNeed) {
   EXPECT_EQ(error_of([] { outer(of({3}), 2.0); }), "[outer] needs two vectors, got shape ()");
   EXPECT_EQ(error_of([] { diag(of({2, 2})); }), "[diag] needs a vector, got shape (2, 2)");
   EXPECT_EQ(error_of([] { diagonal(of({2})); }), "[diagonal] needs a square matrix, got shape (2)");
-  EXPECT_EQ(error_of([] { diagonal(of({2, 3})); }), "[diagonal] needs a square matrix, got (2, 3)");
+  EXPECT_EQ(error_of([] { diagonal(of({2, 3})); }), "[diagonal] needs a square matrix, got shape (2, 3)");
   EXPECT_EQ(error_of([] { eye(-1); }), "[Shape] negative size -1");
 }
 
@@ -84,14 +84,14 @@ TEST(ExprError, ShapesAndRangesNameTheAxis) {
             "[pad] (3) at 9223372036854775807 does not fit in 4 along axis 0");
   EXPECT_EQ(error_of([] { pad(of({3}), 0, 4, 1); }), "[pad] axis 1 of shape (3), which has rank 1");
   EXPECT_EQ(error_of([] { sum(of({3}), 1); }), "[sum] axis 1 of shape (3), which has rank 1");
-  EXPECT_EQ(error_of([] { sum(of({3}), -1); }), "[sum] axis -1 of shape (3), which has rank 1");
+  EXPECT_EQ(error_of([] { sum(of({3}), -2); }), "[sum] axis -2 of shape (3), which has rank 1");
   EXPECT_EQ(error_of([] { max(of({3, 2}), 2); }), "[max] axis 2 of shape (3, 2), which has rank 2");
 }
 
 TEST(ExprError, FactorsAndSolvesNameTheirShapes) {
-  EXPECT_EQ(error_of([] { cholesky(of({2, 3})); }), "[cholesky] needs a square matrix, got (2, 3)");
-  EXPECT_EQ(error_of([] { lu(of({3})); }), "[lu] needs a square matrix, got (3)");
-  EXPECT_EQ(error_of([] { ldlt(of({3})); }), "[ldlt] needs a square matrix, got (3)");
+  EXPECT_EQ(error_of([] { cholesky(of({2, 3})); }), "[cholesky] needs a square matrix, got shape (2, 3)");
+  EXPECT_EQ(error_of([] { lu(of({3})); }), "[lu] needs a square matrix, got shape (3)");
+  EXPECT_EQ(error_of([] { ldlt(of({3})); }), "[ldlt] needs a square matrix, got shape (3)");
   EXPECT_EQ(error_of([] { solve(lu(eye(3)), of({2})); }), "[solve] matrix (3, 3) and right-hand side (2) do not fit");
   EXPECT_EQ(error_of([] {
               solve_transposed(lu(eye(3)), of({2, 3}));

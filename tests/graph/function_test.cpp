@@ -106,7 +106,7 @@ TEST(Function, RefusesArgumentsThatDoNotFit) {
               f(Exprs{Expr(zeros({3})), Expr(zeros({4}))});
             }),
             "[call] argument w has shape (4), the function was traced for (3)");
-  EXPECT_EQ(error_of([&] { naive::interpret(f, Arrays{zeros({3})}); }), "[run] 1 inputs are bound, the function has 2");
+  EXPECT_EQ(error_of([&] { naive::interpret(f, Arrays{zeros({3})}); }), "[evaluate] 1 inputs are bound, the function has 2");
   EXPECT_EQ(error_of([&] {
               naive::interpret(f, Arrays{zeros({3}), zeros({3, 1})});
             }),

@@ -1,7 +1,5 @@
 // A property test for each rule of src/graph/rewrite.cpp, in the same order: the rule fires, and the value is that of the
 // same expression built as it is written. Then random expressions of many operations, built both ways.
-#include "graph/rewrite.h"
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -41,7 +39,6 @@ Expr product(const Expr& a, const Expr& b, bool ta = false, bool tb = false) {
 Expr raw_sum(const Expr& a, int axis) { return raw(Op::sum, {a}, {.i = axis}); }
 Expr any_sum(const Expr& a, int axis) { return axis < 0 ? sum(a) : sum(a, axis); }
 Expr raw_neg(const Expr& a) { return raw(Op::neg, {a}); }
-Expr by_row(const Expr& d, const Shape& to) { return broadcast(reshape(d, {d.shape()[0], 1}), to); }
 
 std::function<bool(const Expr&)> is_op(Op op) {
   return [op](const Expr& e) { return is(e, op); };
@@ -1024,8 +1021,9 @@ class RandomProgram {
       plain.push_back(pairs_[i].plain);
       rewritten.push_back(pairs_[i].rewritten);
     }
-    const Site site{op, plain, attr, shape};
-    keep(site.make(site.result_shape()), build(op, rewritten, attr, shape));
+    Site site{op, plain, attr, shape};
+    site.shape = info(op).shape(site);
+    keep(site.make(), build(op, rewritten, attr, shape));
   }
 
   Random& random_;

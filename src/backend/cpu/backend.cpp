@@ -187,10 +187,8 @@ class CpuBackend final : public detail::Backend {
     return plan;
   }
 
-  size_t workers() const override {
-    start_threads();  // so that no run has to
-    return static_cast<size_t>(threads());
-  }
+  size_t workers() const override { return static_cast<size_t>(threads()); }
+  void start_workers() const override { start_threads(); }
 
   void run(std::span<const Instruction> code, const Frame& frame, std::uint8_t* failed) const override {
     std::optional<BlasSerial> serial;  // from the first call on: it costs as much as a small loop

@@ -1,8 +1,6 @@
 // One loop over the nodes; one short function for each kind of operation.
 #include "backend/naive/interpret.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,15 +24,6 @@ std::size_t size_of(const Shape& shape) { return to_size(shape.size()); }
 Values entries_of(const Array& array) {
   const Array dense = array.contiguous();
   return {dense.values().begin(), dense.values().end()};
-}
-
-void check_inputs(const Function& f, std::span<const Array> inputs) {
-  if (inputs.size() != f.inputs().size())
-    throw Error(fmt::format("[run] {} inputs are bound, the function has {}", inputs.size(), f.inputs().size()));
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i].shape() != f.inputs()[i].shape)
-      throw Error(fmt::format("[run] input {} has shape {}, the function was traced for {}", f.inputs()[i].name,
-                              to_string(inputs[i].shape()), to_string(f.inputs()[i].shape)));
 }
 
 // A shape as three extents around one axis: entry (o, k, i) lies at (o · length + k) · inner + i. Axis -1: all entries.
@@ -113,7 +102,7 @@ void Interpreter::run(Id id) {
   switch (node(id).op) {
     case Op::input: y = entries_of(inputs_[to_size(node(id).attr.i)]); break;
     case Op::constant: y = entries_of(graph_.constant(node(id).attr.i)); break;
-    case Op::scalar: y = {node(id).attr.value}; break;
+    case Op::scalar: y = {node(id).attr.value()}; break;
     case Op::eye: eye(id, y); break;
     case Op::matmul: matmul(id, y); break;
     case Op::gram: gram(id, y); break;
@@ -350,14 +339,9 @@ void Interpreter::call(Id id, Values& y) const {
 }  // namespace
 
 std::vector<Array> interpret(const Function& f, std::span<const Array> inputs, bool* failed) {
-  check_inputs(f, inputs);
-  std::vector<Id> ids;
-  for (const Expr& e : f.outputs()) ids.push_back(e.id());
-  const Graph& graph = *f.graph();
-  const std::vector<bool> needed = graph.reachable(ids);
-  Interpreter interpreter(graph, inputs);
-  for (Id id = 0; id < graph.size(); ++id)
-    if (needed[to_size(id)]) interpreter.run(id);
+  check_inputs("evaluate", f.inputs(), inputs);
+  Interpreter interpreter(*f.graph(), inputs);
+  for (const Id id : f.graph()->needed(ids_of(f.outputs()))) interpreter.run(id);
   if (failed != nullptr) *failed = interpreter.failed();
   std::vector<Array> results;
   for (const Expr& e : f.outputs()) results.emplace_back(e.shape(), interpreter.value(e.id()));
