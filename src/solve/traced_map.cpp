@@ -135,11 +135,12 @@ Function TracedMap::trace_family(const StepBody& body, bool with_vjp, bool with_
     }
     // Whether A and B are the same everywhere is read off the graph.
     const Id x_id = x.id();
-    const std::vector<bool> moves = x.graph()->dependents({&x_id, 1}, x.graph()->size() - 1);
+    for (Expr& e : results) e = x.graph()->adopt(e);
+    const Indexed<bool> moves = x.graph()->between({&x_id, 1}, ids_of(results));
     const auto moves_any = [&](std::size_t begin, std::size_t count) {
       return std::any_of(results.begin() + static_cast<std::ptrdiff_t>(begin),
                          results.begin() + static_cast<std::ptrdiff_t>(begin + count),
-                         [&](const Expr& e) { return e.graph() && moves[static_cast<std::size_t>(e.id())]; });
+                         [&](const Expr& e) { return moves[e.id()]; });
     };
     if (with_vjp || with_jvp) {
       constant_b = !moves_any(first, with_vjp ? thetas : 1);

@@ -110,7 +110,7 @@ TEST(Function, RefusesArgumentsThatDoNotFit) {
   EXPECT_EQ(error_of([&] {
               naive::interpret(f, Arrays{zeros({3}), zeros({3, 1})});
             }),
-            "[run] input w has shape (3, 1), the function was traced for (3)");
+            "[evaluate] input w has shape (3, 1), the function was traced for (3)");
 }
 
 TEST(Function, RefusesAFactorAsResult) {
