@@ -28,7 +28,7 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   load(data);
   int iterations = 0;
   progress_ = {};
-  augmented_ = has_factor_ = false;
+  augmented_ = has_factor_ = closely_ = false;
   rho_ = first_rho;
   delta_ = first_delta;
   Status status = Status::not_convex;
@@ -57,6 +57,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     progress_.iteration = iterations;
     double merit = 0;
     const bool done = small_enough(options, merit);
+    closely_ = closely_ || noise_matters(options);
     if (options.callback && options.callback(progress_)) return Status::cancelled;
     if (done && (last_step_ <= options.step || iterations == 0)) return Status::converged;
     const bool finite = merit <= std::numeric_limits<double>::max();
@@ -130,7 +131,7 @@ void InteriorPoint::solve_direction(double tolerance, int most_sweeps) {
             lower_.weight[i] * lower_.residual[i] - lower_.inverse[i] * lower_.target[i];
   }
   for (std::size_t i = 0; i < rows_; ++i)
-    if (is_equality(i)) h_[i] = (value_[i] - lower_.bound[i]) / delta_;
+    if (is_equality(i)) h_[i] = equality_residual_[i] / delta_;
   for (std::size_t j = 0; j < n_; ++j) r_[j] = is_equality(rows_ + j) ? 0 : -dual_residual_[j] - h_[rows_ + j];
   linear_residual_ = kkt_.solve(r_, h_, direction_, tolerance, most_sweeps);
   const double* dv = direction_.Cdx;

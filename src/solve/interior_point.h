@@ -104,7 +104,9 @@ class InteriorPoint {
   void shift_into_interior();
   // interior_point_measure.cpp
   void evaluate();
+  template <class Number> void measure(Number* Qx, Number* value, Number* Ctl);
   bool small_enough(const InteriorPointOptions& options, double& merit) const;
+  bool noise_matters(const InteriorPointOptions& options) const;
   bool proves_infeasible();
   bool proves_unbounded(const double* direction, const double* Q_direction, const double* values);
   void report(Status status, Clock::time_point begin, int iterations);
@@ -129,12 +131,14 @@ class InteriorPoint {
   RowMatrix Q_, C_;
   Kkt kkt_;
   std::vector<double> arena_;
+  std::vector<long double> exact_Qx_, exact_value_, exact_Ctl_;
+  bool closely_ = false;              // residuals are computed in higher precision
   std::vector<unsigned char> equal_;  // of all constraints: lower bound = upper bound
   double* unit_ = nullptr;            // of all constraints: what a value is multiplied with to be in the data's units
   double* q_ = nullptr;
   double *value_ = nullptr, *x_ = nullptr;  // C x, and behind it x
   double* lambda_ = nullptr;                // multipliers of all constraints, upper minus lower
-  double *Qx_ = nullptr, *Ctl_ = nullptr, *dual_residual_ = nullptr;
+  double *Qx_ = nullptr, *Ctl_ = nullptr, *dual_residual_ = nullptr, *equality_residual_ = nullptr;
   double *r_ = nullptr, *h_ = nullptr, *diagonal_ = nullptr, *weight_ = nullptr;
   double *best_x_ = nullptr, *best_lambda_ = nullptr, *out_x_ = nullptr, *out_lambda_ = nullptr, *proof_ = nullptr;
   KktDirection direction_{};

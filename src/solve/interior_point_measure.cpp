@@ -25,17 +25,31 @@ constexpr double proof_radius = 1e8, proof_margin = 100;
 }  // namespace
 
 void InteriorPoint::evaluate() {
-  Q_.multiply(x_, Qx_);
-  C_.multiply(x_, value_);
-  std::fill_n(Ctl_, n_, 0.0);
-  C_.add_transposed(lambda_, Ctl_);
+  if (closely_) {
+    measure(exact_Qx_.data(), exact_value_.data(), exact_Ctl_.data());
+    return;
+  }
+  measure(Qx_, value_, Ctl_);
+}
+
+/// Number: double, or long double where rounding of the sums would hide what is left of the residuals.
+template <class Number> void InteriorPoint::measure(Number* Qx, Number* value, Number* Ctl) {
+  Q_.multiply(x_, Qx);
+  C_.multiply(x_, value);
+  std::fill_n(Ctl, n_, Number{0});
+  C_.add_transposed(lambda_, Ctl);
   const double c = scaling_.c;
   double dual = 0, dual_terms = 0;
+  Number xQx = 0, qx = 0;
   for (std::size_t j = 0; j < n_; ++j) {
-    const double sum = Qx_[j] + q_[j] + Ctl_[j];
+    const Number sum = Qx[j] + q_[j] + Ctl[j];
     double& w = lambda_[rows_ + j];
-    if (is_equality(rows_ + j)) w = -sum;
-    dual_residual_[j] = sum + w;
+    if (is_equality(rows_ + j)) w = static_cast<double>(-sum);
+    dual_residual_[j] = static_cast<double>(sum + w);
+    Qx_[j] = static_cast<double>(Qx[j]);
+    Ctl_[j] = static_cast<double>(Ctl[j]);
+    xQx += Qx[j] * x_[j];
+    qx += Number{q_[j]} * x_[j];
     const double to_data = 1 / unit_[rows_ + j];
     dual = std::max(dual, to_data * std::fabs(dual_residual_[j]));
     dual_terms = std::max({dual_terms, to_data * std::fabs(Qx_[j]), to_data * std::fabs(Ctl_[j]), to_data * std::fabs(w)});
@@ -43,22 +57,25 @@ void InteriorPoint::evaluate() {
   dual /= c;
   dual_terms = std::max(q_size_, dual_terms / c);
   double primal = 0, primal_terms = bound_size_, complementarity = 0;
-  double support[2] = {0, 0};  // of the rows, of the bounds
+  Number support[2] = {0, 0};  // of the rows, of the bounds
   for (std::size_t i = 0; i < all_; ++i) {
-    const double value = value_[i], below = lower_.bound[i] - value, above = value - upper_.bound[i];
+    const Number exact = i < rows_ ? value[i] : Number{value_[i]};
+    const double below = static_cast<double>(lower_.bound[i] - exact), above = static_cast<double>(exact - upper_.bound[i]);
+    value_[i] = static_cast<double>(exact);
     lower_.residual[i] = lower_.has[i] * (-below - lower_.s[i]);
     upper_.residual[i] = upper_.has[i] * (above + upper_.s[i]);
     const double outside = is_equality(i) ? std::fabs(above) : std::max(lower_.has[i] * below, upper_.has[i] * above);
+    equality_residual_[i] = above;
     primal = std::max(primal, unit_[i] * outside);
-    primal_terms = std::max(primal_terms, unit_[i] * std::fabs(value));
+    primal_terms = std::max(primal_terms, unit_[i] * std::fabs(value_[i]));
     complementarity += lower_.s[i] * lower_.z[i] + upper_.s[i] * upper_.z[i];
-    support[i < rows_ ? 0 : 1] += lambda_[i] * (lambda_[i] > 0 ? upper_.bound[i] : lower_.bound[i]);
+    support[i < rows_ ? 0 : 1] += Number{lambda_[i]} * (lambda_[i] > 0 ? upper_.bound[i] : lower_.bound[i]);
   }
   mu_ = sides_ > 0 ? complementarity / sides_ : 0;
-  const double xQx = dot(n_, x_, Qx_), qx = dot(n_, q_, x_);
-  const double gap = std::fabs(xQx + qx + support[0] + support[1]) / c;
-  const double gap_terms = std::max({std::fabs(xQx), std::fabs(qx), std::fabs(support[0]), std::fabs(support[1])}) / c;
-  progress_.objective = (0.5 * xQx + qx) / c + constant_;
+  const double gap = std::fabs(static_cast<double>(xQx + qx + support[0] + support[1])) / c;
+  const double gap_terms =
+      static_cast<double>(std::max({std::fabs(xQx), std::fabs(qx), std::fabs(support[0]), std::fabs(support[1])})) / c;
+  progress_.objective = static_cast<double>(xQx / 2 + qx) / c + constant_;
   progress_.barrier = mu_;
   progress_.primal = {primal, primal / (1 + primal_terms)};
   progress_.dual = {dual, dual / (1 + dual_terms)};
@@ -75,6 +92,17 @@ bool InteriorPoint::small_enough(const InteriorPointOptions& options, double& me
     merit = excess <= merit ? merit : excess;  // NaN is kept
   }
   return merit <= 1;
+}
+
+/// Whether what rounding adds to a sum is not small against what the residual may be. (Terms: from the two measures.)
+bool InteriorPoint::noise_matters(const InteriorPointOptions& options) const {
+  constexpr double rounding = 1e-15, part = 0.1, near = 1e-7;
+  for (const QpResidual& r : {progress_.primal, progress_.dual, progress_.gap}) {
+    const double terms = r.relative > 0 ? r.absolute / r.relative : 1;
+    const double allowed = std::max(options.absolute, options.relative * terms);
+    if (r.relative < near && rounding * terms > part * allowed) return true;
+  }
+  return false;
 }
 
 /// The multipliers themselves, once they are so large that the objective no longer counts. What is left of Cᵀλ is put into

@@ -39,6 +39,9 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
   C_.prepare(rows_, n);
   kkt_.prepare(n, rows_, m);
   equal_.assign(all_, 0);
+  exact_Qx_.assign(n, 0);
+  exact_Ctl_.assign(n, 0);
+  exact_value_.assign(rows_, 0);
   std::size_t used = 0;
   const auto place = [&](double*& pointer, std::size_t size) {
     pointer = arena_.data() + used;
@@ -49,8 +52,8 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
     for (double** v :
          {&q_, &Qx_, &Ctl_, &dual_residual_, &r_, &diagonal_, &direction_.Qdx, &direction_.Ctdl, &best_x_, &out_x_})
       place(*v, n);
-    for (double** v : {&unit_, &value_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda, &best_lambda_,
-                       &out_lambda_, &proof_})
+    for (double** v : {&unit_, &value_, &equality_residual_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda,
+                       &best_lambda_, &out_lambda_, &proof_})
       place(*v, all_);
     for (QpSide* side : {&lower_, &upper_}) {
       for (double** v :

@@ -107,6 +107,27 @@ void RowMatrix::add_transposed(const double* v, double* out) const {
   }
 }
 
+template <class F> void RowMatrix::each_entry(std::size_t row, F f) const {
+  if (form_ == Form::sparse) {
+    for (std::uint32_t k = row_begin_[row]; k < row_begin_[row + 1]; ++k) f(column_[k], value_[k]);
+  } else {
+    for (std::size_t j = 0; j < columns_; ++j) f(j, dense_[row * columns_ + j]);
+  }
+}
+
+void RowMatrix::multiply(const double* x, long double* out) const {
+  for (std::size_t i = 0; i < rows_; ++i) {
+    long double sum = 0;
+    each_entry(i, [&](std::size_t j, double entry) { sum += static_cast<long double>(entry) * x[j]; });
+    out[i] = sum;
+  }
+}
+
+void RowMatrix::add_transposed(const double* v, long double* out) const {
+  for (std::size_t i = 0; i < rows_; ++i)
+    each_entry(i, [&](std::size_t j, double entry) { out[j] += static_cast<long double>(entry) * v[i]; });
+}
+
 std::size_t RowMatrix::gram_scratch() const { return cpu::panels_size(gram_rows, columns_); }
 
 void RowMatrix::add_gram(std::size_t first, std::size_t last, const double* weight, double* h, double* scratch) const {

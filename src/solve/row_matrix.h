@@ -26,6 +26,9 @@ class RowMatrix {
   void multiply(const double* x, double* out) const;
   /// out += Mᵀ v
   void add_transposed(const double* v, double* out) const;
+  /// The same with sums of higher precision, and slower.
+  void multiply(const double* x, long double* out) const;
+  void add_transposed(const double* v, long double* out) const;
   /// Lower triangle of h (n x n, n = columns) += Σ weight_i M_iᵀ M_i over rows [first, last).
   /// `scratch` has gram_scratch() doubles.
   void add_gram(std::size_t first, std::size_t last, const double* weight, double* h, double* scratch) const;
@@ -34,6 +37,8 @@ class RowMatrix {
   void copy_lower(double* h) const;
 
  private:
+  template <class F> void each_entry(std::size_t row, F f) const;
+
   enum class Form : std::uint8_t { small, dense, sparse };
 
   std::size_t rows_ = 0, columns_ = 0;
