@@ -46,8 +46,8 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
 
 Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations) {
   // Without a better point for so many iterations there will be none; longer while far from a solution.
-  constexpr int patience_near = 4, patience_far = 30;
-  constexpr double near = 1e-7, rounding_at_most = 1e-8;
+  constexpr int patience_near = 3, patience = 12, patience_far = 30;
+  constexpr double near = 1e-12, far = 1e-7, rounding_at_most = 1e-8;
   double last_mu = 0;
   int since_best = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
@@ -73,7 +73,8 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       if (proves_unbounded(x_, Qx_, value_) || proves_unbounded(direction_.dx, direction_.Qdx, direction_.Cdx))
         return Status::unbounded;
     }
-    const bool stuck = since_best > (relative(best_progress_) <= near ? patience_near : patience_far);
+    const double best = relative(best_progress_);
+    const bool stuck = since_best > (best <= near ? patience_near : best <= far ? patience : patience_far);
     if (stuck && !augmented_) {
       augmented_ = true;
       since_best = 0;
@@ -208,7 +209,7 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   has_factor_ = true;
   double primal = 1, dual = 1;
   step_lengths(primal, dual);
-  const double keep = std::clamp(1 - mu_, boundary, last_boundary);
+  const double keep = std::clamp(1 - 10 * mu_, boundary, last_boundary);
   move(std::min(1.0, keep * primal), std::min(1.0, keep * dual));
   return true;
 }

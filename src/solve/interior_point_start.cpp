@@ -172,14 +172,19 @@ void InteriorPoint::load_bounds(const QpData& data) {
   add(n_, data.lo, data.hi, infinity);
 }
 
-/// Minimises the objective + ½ the squared distances of all constrained values to the admissible value nearest to 0.
+/// Minimises the objective + ½ the squared distances of all constrained values to their bound; where there are two, or the
+/// only one is far away, to the admissible value nearest to 0 or to the bound's side of it.
 bool InteriorPoint::start_cold() {
+  constexpr double far = 1e3;
   for (std::size_t i = 0; i < all_; ++i) {
     const bool bounded = lower_.has[i] + upper_.has[i] > 0;
     weight_[i] = is_equality(i) ? (i < rows_ ? 1 / delta_ : Kkt::fixing) : bounded ? 1 : 0;
     const double low = lower_.has[i] > 0 || is_equality(i) ? lower_.bound[i] : -infinity;
     const double high = upper_.has[i] > 0 || is_equality(i) ? upper_.bound[i] : infinity;
-    h_[i] = -weight_[i] * std::min(std::max(0.0, low), high);
+    const bool one_sided = lower_.has[i] != upper_.has[i];
+    const double near = one_sided ? std::clamp(lower_.has[i] > 0 ? low : high, -far, far) : 0;
+    const double target = std::min(std::max(near, low), high);
+    h_[i] = -weight_[i] * target;
   }
   for (std::size_t j = 0; j < n_; ++j) {
     diagonal_[j] = rho_ + weight_[rows_ + j];
