@@ -36,7 +36,7 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
     start->bind(theta);
     fill(run.x, 0);
     start->apply(run.x, {}, run.start);
-  } else {
+  } else if (!method->starts_itself) {
     flatten(x0, run.start);
   }
   const int bad_theta = method->step->infinite_parameters ? -1 : first_not_finite(theta);
@@ -113,8 +113,22 @@ std::unique_ptr<detail::Differentiator> differentiator_of(const Estimator& estim
   return std::visit([](const auto& kind) { return detail::make(kind); }, estimator.kind());
 }
 
-Solution make_solution(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator) {
-  const detail::Recipe& recipe = solver.recipe();
+// Estimators that go over the steps need a solver whose steps can be made again.
+bool goes_over_steps(const Estimator& estimator) {
+  const auto* k = std::get_if<KStep>(&estimator.kind());
+  return std::holds_alternative<Unrolled>(estimator.kind()) || (k != nullptr && k->K > 1);
+}
+
+std::vector<Shape> shapes_of(const Parts& parts) {
+  std::vector<Shape> shapes;
+  for (const Array& a : parts) shapes.push_back(a.shape());
+  return shapes;
+}
+
+Solution make_solution(const Solver& solver, const Parts& given, const Parts& theta, const Estimator& estimator) {
+  const bool other = solver.recipe().by_steps && goes_over_steps(estimator);
+  const detail::Recipe& recipe = other ? *solver.recipe().by_steps : solver.recipe();
+  const Parts x0 = other ? recipe.start_for(shapes_of(theta)) : given;
   auto state = std::make_shared<SolutionState>();
   const std::vector<Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
   state->method = recipe.method(x_parts, thetas);
@@ -128,8 +142,10 @@ Solution make_solution(const Solver& solver, const Parts& x0, const Parts& theta
 
 void solve_again(SolutionState& state, const Parts& x0, const Parts& theta) {
   const detail::Map& step = *state.method->step;
+  // Solvers that start by themselves may have parts the caller does not know of.
+  const bool starts_itself = state.method->starts_itself;
   const std::span<const Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
-  detail::check_shapes("solve", "part of the start", x_parts, step.state);
+  if (!starts_itself) detail::check_shapes("solve", "part of the start", x_parts, step.state);
   if (thetas.size() != step.parameters.size())
     throw Error(fmt::format("[solve] {} parameters given, the step has {}", thetas.size(), step.parameters.size()));
   for (std::size_t i = 0; i < thetas.size(); ++i)
@@ -210,9 +226,7 @@ Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const 
 }
 
 Solution solve(const Solver& solver, const Parts& theta, const Estimator& estimator) {
-  std::vector<Shape> shapes;
-  for (const Array& t : theta) shapes.push_back(t.shape());
-  return solve(solver, solver.recipe().start_for(shapes), theta, estimator);
+  return solve(solver, solver.recipe().start_for(shapes_of(theta)), theta, estimator);
 }
 
 Array Solution::x(std::size_t part) const { return state()[part]; }

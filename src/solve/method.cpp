@@ -182,6 +182,11 @@ Solver Solver::from_body(detail::Body start) const {
 Solver Solver::with(SolveOptions options) const {
   detail::check(options);
   detail::Recipe copy = *recipe_;
+  if (copy.by_steps) {
+    detail::Recipe steps = *copy.by_steps;
+    steps.options = options;
+    copy.by_steps = std::make_shared<const detail::Recipe>(std::move(steps));
+  }
   copy.options = std::move(options);
   return made_from(std::move(copy));
 }

@@ -74,6 +74,7 @@ class Method {
   std::shared_ptr<const Map> equation;  ///< G, where G = 0 is simpler than x - F = 0; else none
   std::shared_ptr<const Map> start;     ///< x₀(θ), where it depends on θ; else none
   bool superlinear = false;             ///< ∂F/∂x is zero at the solution
+  bool starts_itself = false;           ///< takes no start
   Constants known;
 };
 
@@ -85,6 +86,7 @@ struct Recipe {
   std::optional<Parts> x0;
   std::function<std::vector<Shape>(const std::vector<Input>&)> state_of;  ///< where the parameters tell the state's shapes
   Body start, equation;
+  std::shared_ptr<const Recipe> by_steps;  ///< to be used instead where estimators go over the steps; none: this one
   Constants known;
   std::shared_ptr<const Estimator> estimator;
   /// The undamped step in expressions of the flat state and the parameters, where it can be traced; else none.

@@ -9,53 +9,10 @@
 #include "solve/interior_point.h"
 #include "solve/method.h"
 #include "solve/qp_derivative.h"
-#include "solve/traced_map.h"
+#include "solve/traced_program.h"
 
 namespace onestep::detail {
 namespace {
-
-constexpr std::size_t blocks = 9;  // Q, q, A, b, G, l, u, lo, hi
-constexpr std::array<const char*, blocks> block_names{"Q", "q", "A", "b", "G", "l", "u", "lo", "hi"};
-
-struct Sizes {
-  std::int64_t n = 0, m = 0, p = 0;
-};
-
-std::array<Expr, blocks> blocks_of(const TracedProgram& t) { return {t.Q, t.q, t.A, t.b, t.G, t.l, t.u, t.lo, t.hi}; }
-
-Sizes sizes_of(const TracedProgram& t) {
-  Sizes s;
-  const std::array<std::pair<const Expr*, int>, 6> tell_n{
-      {{&t.Q, 2}, {&t.A, 2}, {&t.G, 2}, {&t.q, 1}, {&t.lo, 1}, {&t.hi, 1}}};
-  for (const auto& [e, rank] : tell_n)
-    if (s.n == 0 && e->shape().rank() == rank) s.n = e->shape()[rank - 1];
-  if (s.n == 0)
-    throw Error(
-        "[quadratic_program] nothing says how many variables there are: give Q, A or G as a matrix, or q as a vector");
-  if (t.A.shape().rank() == 2) s.m = t.A.shape()[0];
-  if (t.G.shape().rank() == 2) s.p = t.G.shape()[0];
-  return s;
-}
-
-std::array<Shape, blocks> shapes_of(const Sizes& s) {
-  return {Shape{s.n, s.n}, Shape{s.n}, Shape{s.m, s.n}, Shape{s.m}, Shape{s.p, s.n},
-          Shape{s.p},      Shape{s.p}, Shape{s.n},      Shape{s.n}};
-}
-
-// Every block in its full shape; what is not there as zeros, a number repeated.
-std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s) {
-  const std::array<Shape, blocks> shapes = shapes_of(s);
-  const std::array<Expr, blocks> given = blocks_of(t);
-  std::vector<Expr> result;
-  for (std::size_t i = 0; i < blocks; ++i) {
-    if (given[i].shape() != shapes[i] && given[i].shape().rank() != 0)
-      throw Error(
-          fmt::format("[quadratic_program] {} has shape {}, {} is needed for {} variables, {} equalities and {} rows",
-                      block_names[i], to_string(given[i].shape()), to_string(shapes[i]), s.n, s.m, s.p));
-    result.push_back(broadcast(given[i], shapes[i]));
-  }
-  return result;
-}
 
 class QpMap final : public Map {
  public:
@@ -292,6 +249,7 @@ Solver make_quadratic_program(ProgramBody program, SolveOptions options) {
           fmt::format("[quadratic_program] the lambda takes {} parameters, {} were given", program.arguments, theta.size()));
     return program.call(theta);
   };
+  recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(program, recipe.options));
   recipe.state_of = [trace_program](const std::vector<Input>& parameters) {
     Sizes s;
     const Function once(parameters, [&](std::span<const Expr> theta) {

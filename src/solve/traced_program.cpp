@@ -1,0 +1,45 @@
+// The blocks of a traced quadratic program in their full shapes.
+#include "solve/traced_program.h"
+
+#include <fmt/format.h>
+
+namespace onestep::detail {
+
+namespace {
+std::array<Expr, blocks> blocks_of(const TracedProgram& t) { return {t.Q, t.q, t.A, t.b, t.G, t.l, t.u, t.lo, t.hi}; }
+}  // namespace
+
+Sizes sizes_of(const TracedProgram& t) {
+  Sizes s;
+  const std::array<std::pair<const Expr*, int>, 6> tell_n{
+      {{&t.Q, 2}, {&t.A, 2}, {&t.G, 2}, {&t.q, 1}, {&t.lo, 1}, {&t.hi, 1}}};
+  for (const auto& [e, rank] : tell_n)
+    if (s.n == 0 && e->shape().rank() == rank) s.n = e->shape()[rank - 1];
+  if (s.n == 0)
+    throw Error(
+        "[quadratic_program] nothing says how many variables there are: give Q, A or G as a matrix, or q as a vector");
+  if (t.A.shape().rank() == 2) s.m = t.A.shape()[0];
+  if (t.G.shape().rank() == 2) s.p = t.G.shape()[0];
+  return s;
+}
+
+std::array<Shape, blocks> shapes_of(const Sizes& s) {
+  return {Shape{s.n, s.n}, Shape{s.n}, Shape{s.m, s.n}, Shape{s.m}, Shape{s.p, s.n},
+          Shape{s.p},      Shape{s.p}, Shape{s.n},      Shape{s.n}};
+}
+
+std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s) {
+  const std::array<Shape, blocks> shapes = shapes_of(s);
+  const std::array<Expr, blocks> given = blocks_of(t);
+  std::vector<Expr> result;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    if (given[i].shape() != shapes[i] && given[i].shape().rank() != 0)
+      throw Error(
+          fmt::format("[quadratic_program] {} has shape {}, {} is needed for {} variables, {} equalities and {} rows",
+                      block_names[i], to_string(given[i].shape()), to_string(shapes[i]), s.n, s.m, s.p));
+    result.push_back(broadcast(given[i], shapes[i]));
+  }
+  return result;
+}
+
+}  // namespace onestep::detail

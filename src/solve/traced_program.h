@@ -1,0 +1,29 @@
+// The blocks of a traced quadratic program in their full shapes.
+#pragma once
+
+#include <array>
+
+#include "onestep/solver.h"
+
+namespace onestep::detail {
+
+inline constexpr std::size_t blocks = 9;  // Q, q, A, b, G, l, u, lo, hi
+inline constexpr std::array<const char*, blocks> block_names{"Q", "q", "A", "b", "G", "l", "u", "lo", "hi"};
+
+/// Variables, equalities, rows.
+struct Sizes {
+  std::int64_t n = 0, m = 0, p = 0;
+};
+
+/// Throws Error when nothing says how many variables there are.
+Sizes sizes_of(const TracedProgram& t);
+std::array<Shape, blocks> shapes_of(const Sizes& s);
+/// Every block in its full shape; what is not there as zeros, a number repeated. Throws Error when shapes do not fit.
+std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s);
+
+/// The same solver as a loop of traced steps, which can be unrolled: predictor and corrector by one factorisation, without
+/// scaling (traced_interior_point.cpp).
+struct Recipe;
+Recipe traced_interior_point(const ProgramBody& program, const SolveOptions& options);
+
+}  // namespace onestep::detail
