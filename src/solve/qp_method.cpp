@@ -48,7 +48,7 @@ class QpDataAt {
                             ? Array::view(MatrixView{bars_[i].data(), shapes[i][0], shapes[i][1], shapes[i][1], 1})
                             : Array::view(bars_[i]));
     }
-    inputs_.insert(inputs_.end(), inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(thetas_));
+    for (const Input& p : method.step->parameters) inputs_.push_back(zeros(p.shape));
     outputs_.resize(blocks + thetas_ + blocks);
     data_.n = static_cast<std::size_t>(method.sizes.n);
     data_.m = static_cast<std::size_t>(method.sizes.m);

@@ -97,16 +97,16 @@ class TracedIpLoop final : public Loop {
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
+    run_ = &run;
     point_->bind(theta);
     start(run);
     run.controls.assign({1, 0, 1, 1});
     run.previous = run.x = run.start;
     std::array<double, 4> controls{};
     for (int k = 1;; ++k) {
-      run.previous = run.x;
       // The predictor, and how far it can go.
       controls = {0, 0, 1, 1};
-      const bool factored = point_->apply(run.previous, controls, next_);
+      const bool factored = point_->apply(run.x, controls, next_);
       ++run.statistics.evaluations;
       ++run.statistics.factorisations;
       const ConstVector s = point_->extra(slack), l = point_->extra(multiplier), has = point_->extra(sides);
@@ -115,7 +115,10 @@ class TracedIpLoop final : public Loop {
       const double error = std::max(worst, mu / (1 + std::fabs(objective)));
       if (!std::isfinite(error))
         return monitor.end(k == 1 ? Status::not_finite : Status::diverged, fmt::format("in iteration {}", k));
+      // A step more would be taken with a matrix that is nearly singular, and gain nothing.
+      if (error <= options.tolerance && k > 1) return monitor.end(Status::converged);
       if (!factored) return monitor.end(Status::singular, fmt::format("in iteration {}", k));
+      std::ranges::copy(run.x, run.previous.begin());
       const double affine_primal = longest(s, point_->extra(slack_step), has, 1),
                    affine_dual = longest(l, point_->extra(multiplier_step), has, 1);
       double reached = 0;
@@ -143,14 +146,18 @@ class TracedIpLoop final : public Loop {
       std::ranges::transform(run.x, run.previous, next_.begin(), std::minus<>());
       run.last_step = norm(next_);
       if (options.history) run.statistics.history.push_back(error);
-      if (error <= options.tolerance) return monitor.end(Status::converged);
+      if (error <= options.tolerance) return monitor.end(Status::converged);  // at the start: one step all the same
       if (tell(options, {k, run.last_step, 1, objective, std::min(controls[2], controls[3]), 0}))
         return monitor.end(Status::cancelled);
       if (k >= options.max_iterations)
         return monitor.end(Status::iteration_limit, fmt::format("{} iterations, the residual is {:.1e}", k, error));
     }
   }
-  Point& last() override { return *point_; }
+  // The loop ends at x_k; the last step was made at x_{k-1}.
+  Point& last() override {
+    if (!std::ranges::equal(point_->where(), run_->previous)) point_->apply(run_->previous, run_->controls, next_);
+    return *point_;
+  }
 
  private:
   // s and λ as large as the residuals of x = 0, so that the first step has room.
@@ -192,6 +199,7 @@ class TracedIpLoop final : public Loop {
 
   const TracedIpMethod& method_;
   std::unique_ptr<Point> point_;
+  Run* run_ = nullptr;
   std::vector<double> next_, step_;
 };
 

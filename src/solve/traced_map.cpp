@@ -182,7 +182,7 @@ class TracedPoint final : public Point {
       c_theta_ = add(n);
       c_x_ = add(n);
       d_theta_ = inputs_.size();
-      inputs_.insert(inputs_.end(), inputs_.begin() + 1, inputs_.begin() + 1 + static_cast<std::ptrdiff_t>(thetas));
+      for (std::size_t i = 0; i < thetas; ++i) inputs_.push_back(zeros(map_->parameters[i].shape));
       d_x_ = add(n);
       r_ = add(n);
       r_transposed_ = add(n);

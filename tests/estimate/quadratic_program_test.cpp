@@ -18,7 +18,12 @@ double distance(const Array& a, const Array& b) {
   return std::sqrt(sum) / std::max(std::sqrt(size), 1.0);
 }
 
-const Estimator estimators[] = {OneStep{}, Implicit{}, Auto{}, KStep{1}};
+const Estimator estimators[] = {OneStep{}, Implicit{}, Auto{}, KStep{1}, KStep{3}, Unrolled{}};
+// Going over the steps of an interior point method loses digits near its end, where its matrix is nearly singular.
+bool by_steps(const Estimator& e) {
+  const auto* k = std::get_if<KStep>(&e.kind());
+  return std::holds_alternative<Unrolled>(e.kind()) || (k != nullptr && k->K > 1);
+}
 // The derivative of the last step has the error of the iterate before it.
 const SolveOptions tight{.tolerance = 1e-12, .max_iterations = 200};
 
@@ -109,7 +114,8 @@ TEST(QuadraticProgram, DerivativesByAllDataAgreeWithDifferences) {
   double expected = 0;
   for (std::int64_t i = 0; i < 6; ++i) expected += c(i) * (plus(i) - minus(i)) / (2 * h);
   for (const Estimator& e : estimators) {
-    const Solution s = solve(quadratic_program(tight), data, e);
+    const SolveOptions loose{.tolerance = 1e-9, .max_iterations = 200};
+    const Solution s = solve(quadratic_program(by_steps(e) ? loose : tight), data, e);
     ASSERT_TRUE(is_solution(s.status())) << s.message();
     const Parts bars = s.vjp(c);
     double found = 0;
@@ -119,9 +125,10 @@ TEST(QuadraticProgram, DerivativesByAllDataAgreeWithDifferences) {
     const Array forward = s.jvp(Parts(direction))[0];
     double other = 0;
     for (std::int64_t i = 0; i < 6; ++i) other += c(i) * forward(i);
-    EXPECT_NEAR(other, found, 1e-8 * std::fabs(found));
+    EXPECT_NEAR(other, found, (by_steps(e) ? 1e-5 : 1e-8) * std::fabs(found));
     const Certificate certificate = s.certificate(c);
-    EXPECT_NE(certificate.basis, Certificate::Basis::refused) << certificate.reason;
+    EXPECT_EQ(certificate.basis == Certificate::Basis::refused, std::holds_alternative<Unrolled>(e.kind()))
+        << certificate.reason;
   }
 }
 
