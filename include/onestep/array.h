@@ -54,7 +54,8 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
 /// A matrix in memory that somebody else owns, with any strides (in entries, not bytes).
 ///
-///     MatrixView columns_first{p, 270, 13, 1, 270};
+///     std::vector<double> memory(270 * 13);
+///     MatrixView columns_first{memory.data(), 270, 13, 1, 270};
 struct MatrixView {
   const double* data = nullptr;
   std::int64_t rows = 0;
@@ -92,7 +93,8 @@ class Array {
   /// The same for a matrix with any strides. Row-major and column-major are used where they lie; anything else is copied
   /// once.
   ///
-  ///     Array a = Array::view(MatrixView{p, 270, 13, 13, 1});
+  ///     std::vector<double> memory(270 * 13);
+  ///     Array a = Array::view(MatrixView{memory.data(), 270, 13, 13, 1});
   static Array view(const MatrixView& matrix);
 
   const Shape& shape() const { return shape_; }
@@ -104,6 +106,8 @@ class Array {
   /// Whether the entries lie one after another, row by row.
   bool is_contiguous() const;
   /// The entries of a contiguous array, row by row. Throws Error for a strided view: call contiguous() first.
+  ///
+  ///     double first = x.values()[0];
   std::span<const double> values() const;
   /// This array if it is contiguous, else a copy that is.
   ///
@@ -115,11 +119,17 @@ class Array {
   ///     A.transposed().copy_to(memory);
   void copy_to(std::span<double> to) const;
   /// The same entries with rows and columns exchanged; nothing is copied.
+  ///
+  ///     Array T = A.transposed();
   Array transposed() const;
 
   /// The value of a number (rank 0, or a single entry). Throws Error otherwise.
+  ///
+  ///     double loss = evaluate(f, {x, w})[0].item();
   double item() const;
   /// An entry; throws Error outside the shape.
+  ///
+  ///     double last = x(12), corner = A(0, 0);
   double operator()(std::int64_t i) const;
   double operator()(std::int64_t row, std::int64_t column) const;
 

@@ -60,7 +60,7 @@ class GradientCheck {
   explicit operator bool() const { return ok(); }
   /// A line for each comparison with its error and tolerance.
   ///
-  ///     EXPECT_TRUE(check.ok()) << check.message();
+  ///     if (!check.ok()) std::cerr << check.message();
   std::string message() const;
   std::span<const GradientComparison> comparisons() const { return comparisons_; }
 

@@ -29,7 +29,7 @@ template <class Derived> Array view(const Eigen::PlainObjectBase<Derived>&& m) =
 
 /// A copy of a vector or number as Eigen's. Throws Error for a matrix.
 ///
-///     Eigen::VectorXd g = to_eigen_vector(gradient);
+///     Eigen::VectorXd g = to_eigen_vector(x);
 inline Eigen::VectorXd to_eigen_vector(const Array& a) {
   if (a.shape().rank() == 2) throw Error("[to_eigen_vector] " + to_string(a.shape()) + " is a matrix; use to_eigen_matrix");
   Eigen::VectorXd v(a.size());
@@ -39,7 +39,7 @@ inline Eigen::VectorXd to_eigen_vector(const Array& a) {
 
 /// A copy of a matrix as Eigen's; a vector becomes a column.
 ///
-///     Eigen::MatrixXd H = to_eigen_matrix(hessian);
+///     Eigen::MatrixXd H = to_eigen_matrix(A);
 inline Eigen::MatrixXd to_eigen_matrix(const Array& a) {
   Eigen::MatrixXd m(a.shape()[0], a.shape()[1]);
   for (std::int64_t i = 0; i < m.rows(); ++i)

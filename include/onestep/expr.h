@@ -40,11 +40,11 @@ class Expr {
   double literal_ = 0.0;
 };
 
-// The elementwise operations, one function for each row of the table in operations.def: add, sub, mul, div, pow, maximum,
-// minimum, less … not_equal, where, neg, exp, expm1, log, log1p, sqrt, square, abs, sign, tanh, sigmoid, softplus, erf,
-// sin, cos, atan, stop_gradient.
-//
-//     Expr loss = softplus(-y * z), positive = maximum(x, 0.0), safe = where(greater(x, 0.0), log(x), 0.0);
+/// The elementwise operations, one function for each row of the table in operations.def: add, sub, mul, div, pow, maximum,
+/// minimum, less … not_equal, where, neg, exp, expm1, log, log1p, sqrt, square, abs, sign, tanh, sigmoid, softplus, erf,
+/// sin, cos, atan, stop_gradient.
+///
+///     Expr loss = softplus(-y * z), positive = maximum(x, 0.0), safe = where(greater(x, 0.0), log(x), 0.0);
 #define ONESTEP_UNARY(name, flops, meaning, ...) Expr name(const Expr& a);
 #define ONESTEP_BINARY(name, flops, meaning, ...) Expr name(const Expr& a, const Expr& b);
 #define ONESTEP_TERNARY(name, flops, meaning, ...) Expr name(const Expr& a, const Expr& b, const Expr& c);
@@ -97,18 +97,19 @@ Expr eye(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);
 ///     Expr all = concat({u, v});
 Expr concat(std::span<const Expr> parts, int axis = 0);
 Expr concat(std::initializer_list<Expr> parts, int axis = 0);
-/// The range [begin, end) along an axis; a negative begin or end counts from the end.
+/// The range [begin, end) along an axis; a negative begin, end or axis counts from the end.
 ///
-///     Expr penalised = slice(x, 1, 13);
+///     Expr penalised = slice(x, 1, 13), all_but_the_last = slice(x, 0, -1);
 Expr slice(const Expr& a, std::int64_t begin, std::int64_t end, int axis = 0);
 /// The opposite of slice: `a` at [begin, begin + its size) of an axis of the given size, zero elsewhere.
 ///
 ///     Expr p = pad(slice(x, 1, 13), 1, 13);
 Expr pad(const Expr& a, std::int64_t begin, std::int64_t size, int axis = 0);
 
-/// The sum of all entries, or along an axis (0: down the columns, 1: along the rows). The sum of nothing is 0.
+/// The sum of all entries, or along an axis (0: down the columns, 1: along the rows; negative ones count from the end). The
+/// sum of nothing is 0.
 ///
-///     Expr total = sum(a), per_row = sum(a, 1);
+///     Expr total = sum(a), per_row = sum(a, 1), per_column = sum(a, -2);
 Expr sum(const Expr& a);
 Expr sum(const Expr& a, int axis);
 /// The largest entry of all, or along an axis; NaN if any is. The largest of nothing is minus infinity.
@@ -137,7 +138,8 @@ Factor lu(const Expr& m);
 Factor ldlt(const Expr& h);
 /// x with M x = b (or Mᵀ x = b) for a vector or for each column of a matrix.
 ///
-///     Expr x = solve(lu(M), b);
+///     Factor F = lu(M);
+///     Expr x = solve(F, b), left = solve_transposed(F, b);
 Expr solve(const Factor& factor, const Expr& b);
 Expr solve_transposed(const Factor& factor, const Expr& b);
 /// log |det M|.
@@ -149,7 +151,18 @@ Expr logdet(const Factor& factor);
 /// through the missing one throws Error. The object must be safe to call from several threads if the plan is run from
 /// several.
 ///
-///     struct Cube : Foreign { … };
+///     struct Cube : Foreign {
+///       std::string name() const override { return "cube"; }
+///       Shape shape(std::span<const Shape> of) const override { return of[0]; }
+///       void apply(std::span<const std::span<const double>> a, std::span<double> y) const override {
+///         for (std::size_t i = 0; i < y.size(); ++i) y[i] = a[0][i] * a[0][i] * a[0][i];
+///       }
+///       bool has_vjp() const override { return true; }
+///       void vjp(std::span<const std::span<const double>> a, std::span<const double> c, std::size_t,
+///                std::span<double> result) const override {
+///         for (std::size_t i = 0; i < c.size(); ++i) result[i] = 3 * a[0][i] * a[0][i] * c[i];
+///       }
+///     };
 ///     Expr y = call(std::make_shared<Cube>(), {x});
 class Foreign {
  public:

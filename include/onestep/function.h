@@ -42,10 +42,16 @@ class Function {
   std::vector<Expr> operator()(std::span<const Expr> arguments) const;
 
   /// Readable text, a line for each node; names of inputs are kept.
+  ///
+  ///     std::cout << f.text();
   std::string text() const;
   /// The same for Graphviz: `dot -Tsvg`.
+  ///
+  ///     std::cout << f.dot();
   std::string dot() const;
   /// Multiply-adds (and elementwise operations) of one evaluation; nodes used twice count once.
+  ///
+  ///     double cost = f.flops();
   double flops() const;
 
   // For the library.
@@ -59,13 +65,19 @@ class Function {
 
 /// Multiply-adds (and elementwise operations) to compute these from the inputs; nodes used twice count once.
 ///
-///     double n = flops(hessian(f, x));
+///     Function h = trace([](Expr x) {
+///       std::cout << flops(hessian(sum(exp(x)), x)) << '\n';
+///       return x;
+///     }, Shape{13});
 double flops(const Expr& e);
 double flops(std::span<const Expr> results);
 
 /// Readable text of an expression, a line for each node.
 ///
-///     std::cout << to_string(grad(f, x));
+///     trace([](Expr x) {
+///       std::cout << to_string(grad(sum(exp(x)), x));
+///       return x;
+///     }, Shape{13});
 std::string to_string(const Expr& e);
 
 namespace detail {

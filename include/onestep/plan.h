@@ -31,10 +31,17 @@ class Workspace {
 
   /// Whether a factorisation that the last run made, or took as kept, failed: a matrix not positive definite for cholesky,
   /// singular for lu and ldlt. What was computed from it is NaN.
+  ///
+  ///     plan.run(workspace, {x, w}, {next});
+  ///     if (workspace.failed()) std::cerr << "the Hessian is not positive definite\n";
   bool failed() const;
   /// The memory held, in bytes.
+  ///
+  ///     std::size_t held = workspace.bytes();
   std::size_t bytes() const;
   /// Fills the memory with NaN and forgets what was kept: for tests that nothing is read before it is written.
+  ///
+  ///     workspace.poison();
   void poison();
 
  private:
@@ -55,8 +62,7 @@ class Workspace {
 ///
 ///     Plan plan(step_and_vjp, {.levels = {2, 1, 3}, .loop = 2});      // x, w and the cotangent of the result
 ///     plan.run(workspace, {x, w, c}, {next, {}}, 2, 2);               // an iteration: up to level 2 only
-///     plan.run(workspace, {x, w, c}, {next, influence}, 3);           // the vjp, with the factorisation of the last
-///     iteration
+///     plan.run(workspace, {x, w, c}, {next, influence}, 3);           // the vjp, with the last iteration's factorisation
 struct PlanOptions {
   /// How often each input changes, relative to the others: 0 for data, larger for what changes more often (parameters 1,
   /// iterates 2). Values that depend only on inputs of lower levels are kept between runs, see Plan::run. Empty: everything
@@ -108,12 +114,18 @@ class Plan {
   }
 
   /// Bytes a workspace holds.
+  ///
+  ///     std::size_t needed = plan.workspace_bytes();
   std::size_t workspace_bytes() const;
   /// Multiply-adds (and elementwise operations) of a run with these arguments; of everything, constants included, without
   /// one.
+  ///
+  ///     double once = plan.flops(), an_iteration = plan.flops(2);
   double flops() const;
   double flops(int changed, int last = highest) const;
   /// What is run, a line for each instruction.
+  ///
+  ///     std::cout << plan.text();
   std::string text() const;
 
  private:

@@ -1,19 +1,23 @@
-// Derivatives of single operations from the table.
+// Derivatives of single operations, from the table where it has them.
 #include "diff/rules.h"
 
 #include <algorithm>
 
+#include "graph/fail.h"
+
 namespace onestep {
 namespace {
 
-// What a where let through, repeated and reshaped or not: zero on the side not taken, whatever it is multiplied by later.
+// What a where let through, also when repeated, reshaped or summed since: zero on the side not taken, whatever it is
+// multiplied by later.
 struct Selected {
   Expr mask, value;
 };
 std::optional<Selected> selected(const Expr& t) {
   if (is(t, Op::where) && is_literal(arg(t, 2), 0.0)) return Selected{arg(t, 0), arg(t, 1)};
-  if (!is(t, Op::broadcast, Op::reshape)) return std::nullopt;
+  if (!is(t, Op::broadcast, Op::reshape, Op::sum)) return std::nullopt;
   auto found = selected(arg(t, 0));
+  if (found && is(t, Op::sum)) return Selected{build(Op::max, {not_equal(found->mask, 0.0)}, node(t).attr), t};
   if (found)
     for (Expr* e : {&found->mask, &found->value}) *e = build(node(t).op, {*e}, {}, t.shape());
   return found;
@@ -22,6 +26,74 @@ std::optional<Selected> selected(const Expr& t) {
 bool is_linear_in(const Site& site, std::size_t which) {
   const unsigned linear = info(site.op).linear;
   return linear == 255U || (which < 8 && (linear >> which & 1U) != 0);
+}
+
+// The operations that are neither elementwise nor linear: gram in its matrix, max, factors, solve in its factor, logdet,
+// call.
+
+// Along the axis of a reduction: repeated to its argument's shape, and summed.
+Expr along(const Site& s, const Expr& e) { return s.attr.i == 1 ? by_row(e, s[0].shape()) : broadcast(e, s[0].shape()); }
+Expr reduce(const Site& s, const Expr& e) { return build(Op::sum, {e}, s.attr); }
+
+// max along an axis: the entries that attain it share the derivative. 1 where they do, and one over how many there are.
+struct Ties {
+  Expr mask, weight;
+  Ties(const Expr& y, const Site& s) : mask(equal(s[0], along(s, y))), weight(1.0 / reduce(s, mask)) {}
+};
+
+Expr solve_like(const Site& s, const Expr& b, bool transposed) { return build(Op::solve, {s[0], b}, {.i = transposed}); }
+Expr inverse_transposed(const Site& s) { return transpose(solve_like(s, eye(s[0].shape()[0]), false)); }
+
+// A derivative of a foreign function: 1 the jvp, 2 + i the vjp for argument i.
+Expr derivative_call(const Site& s, std::vector<Expr> extra, std::int64_t kind, const Shape& shape) {
+  const Foreign& f = *s[0].graph()->foreign(s.attr.i);
+  if (s.attr.j != 0)
+    fail("call", "the derivative of {} cannot be differentiated again; write it with traced operations for that", f.name());
+  if (kind == 1 ? !f.has_jvp() : !f.has_vjp())
+    fail("call", "{0} has no {1}; override {1} and has_{1}, or differentiate {2}", f.name(), kind == 1 ? "jvp" : "vjp",
+         kind == 1 ? "in reverse" : "forward");
+  extra.insert(extra.begin(), s.args.begin(), s.args.end());
+  return build(Op::call, extra, {.i = s.attr.i, .j = kind}, shape);
+}
+
+Maybe special_forward(const Expr& y, const Site& s, Tangents t) {
+  switch (s.op) {
+    case Op::gram: {  // ȦᵀDA + AᵀDȦ
+      const Expr half = matmul(transpose(*t[0]), by_row(s[1], s[0].shape()) * s[0]);
+      // The transpose of a product would be rewritten to a second product.
+      return half + (is(half, Op::matmul) ? build_as_is(Op::transpose, {half}) : transpose(half));
+    }
+    case Op::max: {
+      if (s[0].shape().size() == 0) return std::nullopt;  // minus infinity, which does not move
+      const Ties ties(y, s);
+      return ties.weight * reduce(s, where(ties.mask, *t[0], 0.0));
+    }
+    case Op::solve: {  // ẋ = M⁻¹(ḃ - Ṁ x): one solve for both
+      const Expr moved = matmul(s.attr.i != 0 ? transpose(*t[0]) : *t[0], y);
+      return solve_like(s, t[1] ? *t[1] - moved : -moved, s.attr.i != 0);
+    }
+    case Op::logdet: return sum(inverse_transposed(s) * *t[0]);
+    case Op::call: return derivative_call(s, or_zeros(t, s), 1, y.shape());
+    default: return t[0];  // a factor's is its matrix's
+  }
+}
+
+Maybe special_backward(const Expr& y, const Site& s, std::size_t which, const Expr& c) {
+  switch (s.op) {
+    case Op::gram: return by_row(s[1], s[0].shape()) * matmul(s[0], c + transpose(c));
+    case Op::max: {
+      const Ties ties(y, s);
+      return along(s, ties.weight) * where(ties.mask, along(s, c), 0.0);  // a NaN has no ties: its weight is infinite
+    }
+    case Op::solve: {  // M̄ = -w xᵀ with Mᵀ w = x̄, kept as an outer product
+      const bool transposed = s.attr.i != 0;
+      const Expr w = solve_like(s, c, !transposed), left = transposed ? y : w, right = transposed ? w : y;
+      return -(y.shape().rank() == 1 ? outer(left, right) : matmul(left, transpose(right)));
+    }
+    case Op::logdet: return c * inverse_transposed(s);
+    case Op::call: return derivative_call(s, {c}, 2 + static_cast<std::int64_t>(which), s[which].shape());
+    default: return c;  // a factor's is its matrix's
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Derivatives of single operations, in the two directions, made from the table: elementwise rows give f′, linear rows their
-// transpose, and the few that are neither are in special.cpp.
+// transpose.
 #pragma once
 
 #include <functional>
@@ -24,10 +24,6 @@ Expr chain(const Expr& derivative, const Expr& t);
 Maybe forward(const Expr& y, const Site& site, Tangents tangents);
 /// The cotangent of argument `which` from that of `y`.
 Maybe backward(const Expr& y, const Site& site, std::size_t which, const Expr& cotangent);
-
-// Operations that are neither elementwise nor linear: gram in its matrix, max, factors, solve in its factor, logdet, call.
-Maybe special_forward(const Expr& y, const Site& site, Tangents tangents);
-Maybe special_backward(const Expr& y, const Site& site, std::size_t which, const Expr& cotangent);
 
 /// Tangents of all nodes that are `active`, by `rule` (forward, or one for many directions at once), from those given.
 void sweep(Graph& graph, const Indexed<bool>& active, Indexed<Maybe>& tangents,

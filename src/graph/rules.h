@@ -1,6 +1,6 @@
 // The table of operations as the library sees it: for each row of include/onestep/operations.def its shape rule, its
 // derivative or transpose, its flop count and its printing. Elementwise rows carry all of that in the row, the others are
-// Rules<Op::name> in rules.cpp. Derivatives of what is neither elementwise nor linear are in src/diff/special.cpp.
+// Rules<Op::name> in rules.cpp. Derivatives of what is neither elementwise nor linear are in src/diff/rules.cpp.
 #pragma once
 
 #include <string>

@@ -87,28 +87,22 @@ class Compiler {
   Id root_of_result(Id id) const { return result_root(graph_, slots_, id); }
   std::int64_t columns_of(Id id) const { return graph_.node(id).shape.rank() == 2 ? graph_.node(id).shape[1] : 1; }
 
-  Buffer add_buffer(const BufferInfo& info) {
-    program_.buffers.push_back(info);
+  Buffer add_buffer(std::int64_t entries, Storage storage = Storage::arena, std::int64_t index = 0) {
+    program_.buffers.push_back({storage, index, static_cast<std::size_t>(entries)});
     return static_cast<Buffer>(program_.buffers.size() - 1);
   }
   Buffer buffer(Id root) {
     Buffer& b = places_[root].buffer;
     if (b != no_buffer) return b;
     const Node& n = graph_.node(root);
-    BufferInfo info{.index = n.attr.i, .entries = static_cast<std::size_t>(n.shape.size())};
-    if (is_factor(n.op)) info.entries = factor_entries(n.shape[0]);
-    if (n.op == Op::input) info.storage = Storage::input;
-    if (n.op == Op::constant) {
-      info.storage = Storage::constant;
-      info.index = std::ssize(program_.constants);
-      program_.constants.push_back(graph_.constant(n.attr.i).contiguous());
-    } else if (n.op == Op::scalar) {
-      info.storage = Storage::literal;
-      info.index = std::ssize(program_.literals);
-      program_.literals.push_back(n.attr.value());
+    if (n.op == Op::input) {
+      program_.input_buffers.push_back(b = add_buffer(n.shape.size(), Storage::input, n.attr.i));
+    } else if (n.op == Op::constant || n.op == Op::scalar) {
+      b = add_buffer(n.shape.size(), Storage::constant, std::ssize(program_.constants));
+      program_.constants.push_back(n.op == Op::scalar ? Array(n.attr.value()) : graph_.constant(n.attr.i).contiguous());
+    } else {
+      b = add_buffer(is_factor(n.op) ? factor_entries(n.shape[0]) : n.shape.size());
     }
-    b = add_buffer(info);
-    if (n.op == Op::input) program_.input_buffers.push_back(b);
     return b;
   }
 
@@ -122,23 +116,16 @@ class Compiler {
 
   // A copy of what is in the memory of `root`, as it is or transposed with `stride` from row to row.
   Buffer copy(Id root, Op op, const Shape& from, const Shape& to, std::int64_t stride) {
-    Instruction i;
-    i.op = op;
-    i.attr.i = stride;
-    i.args = {buffer(root)};
-    i.arg_shapes = {from};
-    i.shape = to;
-    i.level = slots_[root].level;
-    i.out = add_buffer({.entries = static_cast<std::size_t>(stride == 0 ? to.size() : to[0] * stride)});
-    copies_.emplace_back(slots_[root].role == Role::leaf, i);
-    return i.out;
+    const Buffer original = buffer(root), copied = add_buffer(stride == 0 ? to.size() : to[0] * stride);
+    copies_.emplace_back(slots_[root].role == Role::leaf,
+                         Instruction{op, {stride}, to, {original}, {from}, copied, slots_[root].level});
+    return copied;
   }
   // Copies of inputs and constants come first in their level, those of what the level computes last.
   void insert_copies() {
-    for (const auto& [first, copy] : copies_) {
-      const int level = copy.level + (first ? 0 : 1);
-      program_.code.insert(std::ranges::lower_bound(program_.code, level, {}, &Instruction::level), copy);
-    }
+    for (const auto& [of_leaf, copy] : copies_)
+      program_.code.insert(std::ranges::lower_bound(program_.code, copy.level + (of_leaf ? 0 : 1), {}, &Instruction::level),
+                           copy);
   }
 
   // Groups by level, time and number of rows; whole instructions stand alone.
@@ -159,13 +146,8 @@ class Compiler {
 
   void emit_whole(Id id) {
     const Node& n = graph_.node(id);
-    Instruction out;
-    out.op = n.op;
-    out.attr = n.attr;
+    Instruction out{.op = n.op, .attr = n.attr, .shape = n.shape, .level = slots_[id].level, .flops = flops_of(id)};
     if (n.op == Op::transpose) out.attr.i = n.shape[1];
-    out.shape = n.shape;
-    out.level = slots_[id].level;
-    out.flops = flops_of(id);
     for (const Id a : graph_.args(id)) out.arg_shapes.push_back(graph_.node(a).shape);
     for (const Read& r : slots_[id].reads) out.args.push_back(buffer(r.root));
     if (n.op == Op::add) {  // of a diagonal, read as its vector
@@ -179,8 +161,7 @@ class Compiler {
   }
 
   void emit_loop(const std::vector<Id>& members) {
-    Instruction out;
-    out.level = slots_[members.front()].level;
+    Instruction out{.level = slots_[members.front()].level};
     out.loop.rows = slots_[members.front()].rows;
     // Where each tile is read last, so that its place can be taken again.
     for (const Id id : members)
@@ -315,7 +296,7 @@ class Compiler {
   Indexed<Place> places_;
   std::vector<Id> scheduled_;  // nodes that are computed
   Program program_;
-  std::vector<std::pair<bool, Instruction>> copies_;                         // of leaves or not
+  std::vector<std::pair<bool, Instruction>> copies_;                         // of leaves, or of what is computed
   std::map<std::tuple<Id, std::int64_t, std::int64_t>, Buffer> transposed_;  // by memory, rows and columns
 };
 

@@ -1,5 +1,5 @@
 // The public plan and its workspace, and what surrounds the run of the instructions: where inputs and results are, which
-// levels are run.
+// levels are run; and plans as text.
 #include "onestep/plan.h"
 
 #include <algorithm>
@@ -7,21 +7,22 @@
 #include <new>
 
 #include "graph/fail.h"
+#include "graph/rules.h"
 #include "plan/program.h"
 
 namespace onestep {
-namespace detail {
+
+using namespace detail;
 
 // One aligned block: the arena, then scratch.
-struct WorkspaceState {
-  explicit WorkspaceState(std::shared_ptr<const Program> its_program);
-
+struct detail::WorkspaceState {
   static constexpr int nothing = -2;  // not even what depends on constants alone, which is level -1
   static constexpr std::align_val_t alignment{64};
   struct Free {
     void operator()(double* p) const { ::operator delete[](p, alignment); }
   };
 
+  explicit WorkspaceState(std::shared_ptr<const Program> its_program);
   std::shared_ptr<const Program> program;
   std::size_t workers, entries;
   std::unique_ptr<double[], Free> memory;
@@ -39,15 +40,6 @@ std::size_t entries_of(const Program& p, std::size_t workers) {
   return padded(p.arena_entries) + padded(p.shared_scratch) + workers * padded(p.worker_scratch);
 }
 
-// Whether two arrays of m and n entries share memory.
-bool overlap(const double* a, std::size_t m, const double* b, std::size_t n) {
-  return m > 0 && n > 0 && std::less<>()(a, b + n) && std::less<>()(b, a + m);
-}
-bool overlap(std::span<const double> a, const Array& b) {
-  const std::int64_t to_last = (b.shape()[0] - 1) * b.row_stride() + (b.shape()[1] - 1) * b.column_stride();
-  return overlap(a.data(), a.size(), b.data(), b.size() == 0 ? 0 : static_cast<std::size_t>(to_last + 1));
-}
-
 void bind_inputs(WorkspaceState& state, std::span<const Array> inputs, int first, int last) {
   for (const Buffer b : state.program->input_buffers) {
     const auto i = static_cast<std::size_t>(state.program->buffers[b].index);
@@ -63,14 +55,38 @@ void bind_inputs(WorkspaceState& state, std::span<const Array> inputs, int first
   }
 }
 
-// Results are computed where they are wanted, unless something that is read lies there.
-bool can_be_written(std::span<const std::span<double>> outputs, std::size_t i, std::span<const Array> inputs) {
-  for (const Array& input : inputs)
-    if (overlap(outputs[i], input)) return false;
+// Whether nothing that is read or written lies where result i is wanted.
+bool is_apart(std::span<const std::span<double>> outputs, std::size_t i, std::span<const Array> inputs) {
+  const double *const begin = outputs[i].data(), *const end = begin + outputs[i].size();
+  const auto apart = [&](const double* data, std::int64_t n) {
+    return begin == end || n == 0 || !std::less<>()(begin, data + n) || !std::less<>()(data, end);
+  };
+  for (const Array& a : inputs) {
+    const std::int64_t to_last = (a.shape()[0] - 1) * a.row_stride() + (a.shape()[1] - 1) * a.column_stride();
+    if (!apart(a.data(), a.size() == 0 ? 0 : to_last + 1)) return false;
+  }
   for (std::size_t k = 0; k < outputs.size(); ++k)
-    if (k != i && overlap(outputs[i].data(), outputs[i].size(), outputs[k].data(), outputs[k].size())) return false;
+    if (k != i && !apart(outputs[k].data(), std::ssize(outputs[k]))) return false;
   return true;
 }
+
+std::string name_of(const Program& program, Buffer b) {
+  const BufferInfo& info = program.buffers[b];
+  if (info.storage == Storage::input) return program.inputs[info.index].name;
+  if (info.storage == Storage::arena) return fmt::format("b{}", b);
+  const Array& constant = program.constants[info.index];
+  return constant.shape().rank() == 0 ? fmt::format("{}", constant.item()) : fmt::format("constant{}", info.index);
+}
+std::string name_of(const Program& program, const RowOperand& o) {
+  if (o.kind == RowOperand::Kind::tile) return fmt::format("t{}", o.index);
+  const bool by_rows = o.kind == RowOperand::Kind::rows || o.kind == RowOperand::Kind::columns;
+  return name_of(program, o.index) + (by_rows ? "[rows]" : "");
+}
+
+// In the order of RowOp::Kind; an elementwise one has its operation's name.
+constexpr const char* kind_names[] = {
+    "",       "fill",   "expand row",  "expand column", "product",       "sum along rows",        "max along rows",
+    "+= sum", "+= dot", "+= sum down", "max= max",      "max= max down", "+= transposed product", "+= gram"};
 
 }  // namespace
 
@@ -85,22 +101,13 @@ WorkspaceState::WorkspaceState(std::shared_ptr<const Program> its_program)
       failed(program->code.size()) {
   for (std::size_t b = 0; b < address.size(); ++b) {
     const BufferInfo& info = program->buffers[b];
-    switch (info.storage) {
-      case Storage::arena: address[b] = memory.get() + info.offset; break;
-      // Constants and literals are never written: the frame has one kind of pointer for all.
-      case Storage::constant: address[b] = const_cast<double*>(program->constants[info.index].data()); break;
-      case Storage::literal: address[b] = const_cast<double*>(&program->literals[info.index]); break;
-      case Storage::input: break;
-    }
+    if (info.storage == Storage::arena) address[b] = memory.get() + info.offset;
+    // Constants are never written: the frame has one kind of pointer for all.
+    if (info.storage == Storage::constant) address[b] = const_cast<double*>(program->constants[info.index].data());
   }
 }
 
-}  // namespace detail
-
-using detail::for_ever;
-using detail::WorkspaceState;
-
-Workspace::Workspace(std::shared_ptr<const detail::Program> program)
+Workspace::Workspace(std::shared_ptr<const Program> program)
     : state_(std::make_unique<WorkspaceState>(std::move(program))) {}
 Workspace::Workspace(Workspace&&) noexcept = default;
 Workspace& Workspace::operator=(Workspace&&) noexcept = default;
@@ -128,30 +135,27 @@ Plan::Plan(const Function& function, const PlanOptions& options) {
   if (leveled && options.levels.size() != count) fail("Plan", "{} levels for {} inputs", options.levels.size(), count);
   for (const int level : options.levels)
     if (level < 0) fail("Plan", "level {} is negative; levels begin at 0", level);
-  detail::Levels levels{leveled ? options.levels : std::vector<int>(count, 0)};
-  levels.loop = options.loop.value_or(leveled ? std::ranges::max(options.levels) : 0);
-  levels.branches = options.branches.value_or(for_ever);
-  if (options.branches && (!leveled || levels.branches < levels.loop + 2))
-    fail("Plan", "branches begin two levels above the loop or higher, at {}, not at {}", levels.loop + 2, levels.branches);
-  program_ = detail::compile(leveled ? detail::hoist_products(function, levels) : function, levels, detail::cpu_backend());
+  const int loop = options.loop.value_or(leveled ? std::ranges::max(options.levels) : 0);
+  const Levels levels{leveled ? options.levels : std::vector<int>(count, 0), loop, options.branches.value_or(for_ever)};
+  if (options.branches && (!leveled || levels.branches < loop + 2))
+    fail("Plan", "branches begin two levels above the loop or higher, at {}, not at {}", loop + 2, levels.branches);
+  program_ = compile(leveled ? hoist_products(function, levels) : function, levels, cpu_backend());
 }
 
 Workspace Plan::workspace() const { return Workspace(program_); }
-std::size_t Plan::workspace_bytes() const {
-  return detail::entries_of(*program_, detail::workers_of(*program_)) * sizeof(double);
-}
+std::size_t Plan::workspace_bytes() const { return entries_of(*program_, workers_of(*program_)) * sizeof(double); }
 
 void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs, int changed,
                int last) const {
   WorkspaceState& state = workspace.state();
-  const detail::Program& program = *program_;
-  const std::vector<detail::Result>& results = program.results;
+  const Program& program = *program_;
+  const std::vector<Result>& results = program.results;
+  const int branches = program.levels.branches;
   if (state.program != program_) fail("run", "the workspace belongs to another plan; make one with plan.workspace()");
   if (changed < 0 || last < 0) fail("run", "changed = {}, last = {}: levels begin at 0", changed, last);
   check_inputs("run", program.inputs, inputs);
   if (outputs.size() != results.size())
     fail("run", "memory for {} results, the function has {}", outputs.size(), results.size());
-  const int branches = program.levels.branches;
   if (branches == for_ever) last = std::min(last, program.highest_level());
   const auto wanted = [&](std::size_t i) {
     const int level = results[i].level;
@@ -162,21 +166,20 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
       fail("run", "result {} has shape {}, memory for {} entries was given", i, results[i].shape, outputs[i].size());
 
   const int first = std::min({changed, last, state.valid + 1}), trunk = std::min(last, branches - 1);
-  detail::bind_inputs(state, inputs, first, last);
+  bind_inputs(state, inputs, first, last);
+  // Results are computed where they are wanted, unless something else lies there.
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (const detail::Buffer b = results[i].buffer; results[i].direct && wanted(i))
-      state.address[b] =
-          detail::can_be_written(outputs, i, inputs) ? outputs[i].data() : state.memory.get() + program.buffers[b].offset;
+    if (results[i].direct && wanted(i))
+      state.address[results[i].buffer] =
+          is_apart(outputs, i, inputs) ? outputs[i].data() : state.memory.get() + program.buffers[results[i].buffer].offset;
 
-  double* const scratch = state.memory.get() + detail::padded(program.arena_entries);
-  const detail::Frame frame{state.address.data(), scratch, scratch + detail::padded(program.shared_scratch),
-                            detail::padded(program.worker_scratch), state.workers};
+  double* const scratch = state.memory.get() + padded(program.arena_entries);
+  const Frame frame{state.address.data(), scratch, scratch + padded(program.shared_scratch), padded(program.worker_scratch),
+                    state.workers};
   const auto run_levels = [&](int from, int to) {
-    const auto at_level = [&](int level) {
-      return std::ranges::lower_bound(program.code, level, {}, &detail::Instruction::level);
-    };
-    const auto begin = at_level(from);
-    program.backend->run({begin, at_level(to + 1)}, frame, state.failed.data() + (begin - program.code.begin()));
+    const auto begin = std::ranges::lower_bound(program.code, from, {}, &Instruction::level);
+    const auto end = std::ranges::upper_bound(program.code, to, {}, &Instruction::level);
+    program.backend->run({begin, end}, frame, state.failed.data() + (begin - program.code.begin()));
   };
   state.valid = std::min(state.valid, first - 1);  // a foreign function may throw
   if (first <= trunk) run_levels(first, trunk);
@@ -196,9 +199,32 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
 double Plan::flops() const { return flops(-1); }
 double Plan::flops(int changed, int last) const {
   double total = 0;
-  for (const detail::Instruction& i : program_->code)
+  for (const Instruction& i : program_->code)
     if (i.level >= changed && i.level <= last) total += i.flops;
   return total;
+}
+
+std::string Plan::text() const {
+  std::string out;
+  for (const Instruction& i : program_->code) {
+    std::vector<std::string> args;
+    for (const Buffer b : i.args) args.push_back(name_of(*program_, b));
+    if (i.is_loop())
+      out += fmt::format("level {}  for each of {} rows, by blocks\n", i.level, i.loop.rows);
+    else
+      out += fmt::format("level {}  {} = {}{}({})  {}\n", i.level, name_of(*program_, i.out), name(i.op),
+                         i.op == Op::add ? " diagonal" : "", fmt::join(args, ", "), i.shape);
+    for (const RowOp& op : i.loop.ops) {
+      args.clear();
+      for (const RowOperand& a : op.args)
+        if (a.kind != RowOperand::Kind::none) args.push_back(name_of(*program_, a));
+      const bool elementwise = op.kind == RowOp::Kind::elementwise, lower = op.kind == RowOp::Kind::gram && !op.flag;
+      out += fmt::format("           {} {} {}{}({})\n", name_of(*program_, op.out), accumulates(op.kind) ? "" : "=",
+                         elementwise ? name(op.op) : kind_names[static_cast<std::size_t>(op.kind)], lower ? " (lower)" : "",
+                         fmt::join(args, ", "));
+    }
+  }
+  return out + fmt::format("{} bytes of workspace\n", workspace_bytes());
 }
 
 std::vector<Array> evaluate(const Function& function, std::span<const Array> inputs) {

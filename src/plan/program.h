@@ -1,7 +1,6 @@
 // What a plan consists of: buffers, and instructions in the order they are run. An instruction is either one structural
 // operation on whole arrays or a row loop: everything that can be done while walking once over the rows of arrays with the
-// same number of rows. Backends execute instructions; of the layers above they know this file, and the operations' names and
-// formulas.
+// same number of rows. Backends execute instructions; of the layers above they know this file and the table of operations.
 #pragma once
 
 #include <limits>
@@ -12,22 +11,25 @@
 namespace onestep::detail {
 
 using Buffer = std::int32_t;  ///< index into Program::buffers
-inline constexpr Buffer no_buffer = -1;
-
+constexpr Buffer no_buffer = -1;
 constexpr int for_ever = std::numeric_limits<int>::max();
 
-enum class Storage : std::uint8_t { arena, input, constant, literal };
+enum class Storage : std::uint8_t { arena, input, constant };
 struct BufferInfo {
   Storage storage = Storage::arena;
-  std::int64_t index = 0;   ///< of the input, the constant or the literal
+  std::int64_t index = 0;   ///< of the input or the constant
   std::size_t entries = 0;  ///< doubles held, a factor's pivots included
   std::size_t offset = 0;   ///< in the arena, in doubles
   int level = -1;           ///< of the instruction that writes it
   int first = 0, last = 0;  ///< instructions between which an arena buffer is in use
 };
 
-/// Up to the next cache line.
-constexpr std::size_t padded(std::size_t entries) { return (entries + 7) / 8 * 8; }
+/// Entries up to the next cache line.
+template <class Int> constexpr Int padded(Int entries) { return (entries + 7) / 8 * 8; }
+/// Entries of a factor of an n x n matrix: the matrix and its pivots (as ints, two to a double).
+constexpr std::int64_t factor_entries(std::int64_t n) { return n * n + (n + 1) / 2; }
+/// From column to column of a matrix kept transposed: no power of two, or all columns would share cache sets.
+constexpr std::int64_t column_stride(std::int64_t rows) { return padded(rows) + 8; }
 
 /// What a row operation reads: rows of a buffer, rows of one that is kept transposed (column_stride apart), a tile the loop
 /// made, one number for all entries, or a whole buffer.
@@ -37,9 +39,6 @@ struct RowOperand {
   std::int64_t columns = 1;
 };
 
-/// From column to column of a matrix kept transposed: no power of two, or all columns would share cache sets.
-inline std::int64_t column_stride(std::int64_t rows) { return (rows + 7) / 8 * 8 + 8; }
-
 /// A step of a row loop, done for a block of rows at a time.
 struct RowOp {
   enum class Kind : std::uint8_t {
@@ -48,21 +47,20 @@ struct RowOp {
     expand_row,     // out = the whole of args[0] (one row) in each row
     expand_column,  // out = args[0] (one entry a row) along each row
     product,        // out = args[0] · args[1], args[1] a whole vector or matrix (transposed: flag)
-    sum_rows,       // out = sum along each row
-    max_rows,       // out = max along each row
+    sum_rows,
+    max_rows,  // along each row
     // The rest add up over the rows; `out` is a buffer, complete after the loop.
     sum_all,
-    dot,       // of args[0] and args[1]
-    sum_down,  // down each column
+    dot,  // of args[0]; of the product of args[0] and args[1]
+    sum_down,
     max_all,
-    max_down,
+    max_down,            // down: each column by itself
     transposed_product,  // out = args[0]ᵀ · args[1], both by rows
     gram,                // out = args[0]ᵀ diag(args[1]) args[0]; args[1] none: ones
   } kind{};
   Op op{};            // elementwise
   bool flag = false;  // product: transposed; gram: both triangles are wanted
-  RowOperand args[3] = {};
-  RowOperand out = {};
+  RowOperand args[3] = {}, out = {};
 };
 inline bool accumulates(RowOp::Kind kind) { return kind >= RowOp::Kind::sum_all; }
 
@@ -81,21 +79,22 @@ struct BackendPlan {
   bool calls_blas = false;
 };
 
+/// Without a row loop: a structural operation. add: the second argument is a diagonal; transpose: rows of the result are
+/// attr.i apart.
 struct Instruction {
-  /// Of a structural instruction. add: the second argument is a diagonal; transpose: rows of the result are attr.i apart.
   Op op{};
-  Attr attr;
-  std::vector<Buffer> args;
-  std::vector<Shape> arg_shapes;
+  Attr attr = {};
+  Shape shape = {};
+  std::vector<Buffer> args = {};
+  std::vector<Shape> arg_shapes = {};
   Buffer out = no_buffer;
-  Shape shape;
+  int level = 0;
+  double flops = 0;
   bool scalar_diagonal = false;  ///< add: the diagonal is one number
   Op factor{};                   ///< solve, logdet: which factorisation the first argument holds
   const Foreign* foreign = nullptr;
-  RowLoop loop;  ///< a row loop if it has operations
-  int level = 0;
-  double flops = 0;
-  std::shared_ptr<const BackendPlan> backend;
+  RowLoop loop = {};
+  std::shared_ptr<const BackendPlan> backend = {};
   bool is_loop() const { return !loop.ops.empty(); }
 };
 
@@ -107,22 +106,18 @@ struct Result {
   bool direct = false;  ///< of the highest level and nowhere else a result: can be computed where the caller wants it
 };
 
-class Backend;
-
 /// How often inputs change, see PlanOptions.
 struct Levels {
   std::vector<int> inputs;
-  int loop = 0;
-  int branches = for_ever;  ///< the first of the levels that are independent of each other
+  int loop = 0, branches = for_ever;  ///< branches: the first of the levels that are independent of each other
 };
 
 struct Program {
-  const Backend* backend = nullptr;
+  const class Backend* backend = nullptr;
   std::shared_ptr<const Graph> graph;  ///< keeps foreign functions and constants alive
   Indexed<Input> inputs;
   Levels levels;
-  Indexed<Array> constants;
-  Indexed<double> literals;
+  Indexed<Array> constants;  ///< and numbers
   Indexed<BufferInfo> buffers;
   std::vector<Buffer> input_buffers;  ///< those that hold inputs
   std::vector<Instruction> code;      ///< by level, then by time; level -1 is run once for a workspace
@@ -133,11 +128,9 @@ struct Program {
 
 /// Where an instruction finds its memory in one run.
 struct Frame {
-  double* const* address;  ///< of each buffer
-  double* shared_scratch;
-  double* worker_scratch;  ///< `workers` pieces of `worker_stride`
-  std::size_t worker_stride;
-  std::size_t workers;
+  double* const* address;                   ///< of each buffer
+  double *shared_scratch, *worker_scratch;  ///< the second: `workers` pieces of `worker_stride`
+  std::size_t worker_stride, workers;
 };
 
 /// What a backend does. Results must not depend on the number of threads.
@@ -148,20 +141,12 @@ class Backend {
   virtual std::shared_ptr<const BackendPlan> prepare(const Instruction& instruction) const = 0;
   /// Runs the instructions in order; failed[k] says whether the k-th, a factorisation, failed.
   virtual void run(std::span<const Instruction> code, const Frame& frame, std::uint8_t* failed) const = 0;
-  /// How many threads would take part at most now.
+  /// How many threads would take part at most now; and starts them, so that no run has to.
   virtual std::size_t workers() const = 0;
-  /// Starts them, so that no run has to.
   virtual void start_workers() const = 0;
 };
-
 /// The CPU backend, in src/backend/cpu.
 const Backend& cpu_backend();
-
-/// Entries of a factor of an n x n matrix: the matrix and its pivots (as ints, two to a double).
-inline std::size_t factor_entries(std::int64_t n) {
-  const auto size = static_cast<std::size_t>(n);
-  return size * size + (size + 1) / 2;
-}
 
 /// The function with products that pay in its loop (hoist.cpp).
 Function hoist_products(const Function& function, const Levels& levels);

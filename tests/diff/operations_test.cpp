@@ -9,6 +9,7 @@
 
 #include "onestep/check_gradients.h"
 #include "onestep/diff.h"
+#include "onestep/plan.h"
 #include "support/random.h"
 #include "support/run.h"
 
@@ -385,6 +386,22 @@ TEST(WhereSelects, InfiniteDerivativesOfTheSideNotTakenDoNotLeakInReverse) {
                    Array{0.0, 0.0, -0.0625}));
 }
 
+TEST(WhereSelects, InfiniteDerivativesDoNotLeakThroughBroadcastReshapeAndSum) {
+  const Array x{0.0, 4.0}, mask{{0.0, 1.0}, {0.0, 1.0}, {0.0, 0.0}};
+  const auto gradient = [&](const std::function<Expr(const Expr&)>& f) {
+    return value_of({x}, [&](const Exprs& in) { return grad(sum(f(in[0])), in[0]); });
+  };
+  EXPECT_TRUE(near(gradient([&](const Expr& e) { return where(mask, broadcast(sqrt(e), {3, 2}), 0.0); }), Array{0.0, 0.5}));
+  EXPECT_TRUE(near(gradient([&](const Expr& e) {
+                     return where(Array(Shape{2, 1}, {0.0, 1.0}), reshape(sqrt(e), {2, 1}), 0.0);
+                   }),
+                   Array{0.0, 0.25}));
+  EXPECT_TRUE(near(gradient([&](const Expr& e) {
+                     return where(Array{0.0, 1.0}, sum(broadcast(sqrt(e), {3, 2}) * mask, 0), 0.0);
+                   }),
+                   Array{0.0, 0.5}));
+}
+
 TEST(WhereSelects, ACotangentThatIsNotFiniteDoesNotReachTheSideNotTaken) {
   const Array x{-1.0, 1.0}, c{nan, infinity};
   for (const auto& [mask, first, second] : {std::tuple{Array{0.0, 1.0}, Array{0.0, infinity}, Array{nan, 0.0}},
@@ -508,6 +525,28 @@ TEST(ForeignFunction, SecondDerivativesAreAnErrorThatSaysWhatToDo) {
 }
 
 // --- the checker itself: it must find what is wrong
+
+TEST(Sigmoid, DerivativesAreAccurateWhereItIsNearlyOne) {
+  for (const double a : {10.0, 30.0, 37.0, 60.0, 300.0}) {
+    const double expected = std::exp(-a) / ((1 + std::exp(-a)) * (1 + std::exp(-a)));
+    for (const double sign : {1.0, -1.0}) {
+      const Array second = value_of({Array(sign * a)}, [](const Exprs& x) { return hessian(softplus(x[0]), x[0]); });
+      EXPECT_TRUE(near(second, Array(expected), 1e-14)) << sign * a;
+    }
+  }
+}
+
+TEST(Errors, NameTheFunctionThatWasCalled) {
+  const auto said = [](const std::function<Expr(Expr)>& f) { return error_of([&] { trace(f, Shape{3}); }); };
+  EXPECT_EQ(said([](const Expr& x) { return hvp(sum(x), x, 1.0); }), "[hvp] tangent 0 has shape (), its argument has (3)");
+  EXPECT_EQ(said([](const Expr& x) { return hvp(x, x, x); }),
+            "[hvp] the result has shape (3), not a number; use jacobian, or hvp of its sum");
+  EXPECT_EQ(said([](const Expr& x) { return hessian(x, x); }),
+            "[hessian] the result has shape (3), not a number; use jacobian, or hessian of its sum");
+  const Function f = trace([](Expr x) { return x; }, Input{"x", {3}});
+  EXPECT_EQ(error_of([&] { evaluate(f, {zeros({2})}); }),
+            "[evaluate] input x has shape (2), the function was traced for (3)");
+}
 
 TEST(CheckGradients, FindsAWrongDerivativeOfAForeignFunction) {
   GradientCheckOptions options;

@@ -1031,6 +1031,14 @@ class RandomProgram {
   std::vector<Both> pairs_;
 };
 
+TEST(Rewrite, NumbersDoNotMoveWhereThatWouldOverflowOrUnderflow) {
+  const Array big = full({3}, 1e200), small = full({3}, 1e-200);
+  EXPECT_TRUE(near(value_of({big, big}, [](const Exprs& x) { return (1e-200 * x[0]) * x[1]; }), big));
+  EXPECT_TRUE(near(value_of({small, small}, [](const Exprs& x) { return (1e200 * x[0]) * x[1]; }), small));
+  EXPECT_TRUE(near(value_of({full({3}, 1e308)}, [](const Exprs& x) { return sum(1e-200 * x[0]); }), Array(3e108)));
+  EXPECT_TRUE(near(value_of({full({3}, 1e-320)}, [](const Exprs& x) { return sum(1e300 * x[0]); }), Array(3e-20), 1e-3));
+}
+
 TEST(Rewrite, RandomProgramsHaveTheSameValuesWithAndWithoutRewriting) {
   const bool holds = rc::check([&] {
     Random random(*rc::gen::arbitrary<std::uint64_t>());
