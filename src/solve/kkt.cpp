@@ -26,6 +26,7 @@ void Kkt::prepare(std::size_t n, std::size_t rows, std::size_t equalities) {
   equalities_ = equalities;
   factor_.assign(n * n, 0.0);
   if (n > cpu::max_small_n && equalities > 0) equality_gram_.assign(n * n, 0.0);
+  cholesky_scratch_.assign(cpu::factor_scratch(Op::cholesky, n), 0.0);
   diagonal_.assign(n, 0.0);
   weight_.assign(rows, 0.0);
   t_.assign(n, 0.0);
@@ -70,7 +71,7 @@ bool Kkt::is_convex() {
     for (std::size_t b = 0; b <= a; ++b) h[a * coupled + b] = row[kept_rows_[b]];
     h[a * coupled + a] += shift * (size + row[kept_rows_[a]]);
   }
-  return cpu::factor(Op::cholesky, coupled, h, nullptr, nullptr);
+  return cpu::factor(Op::cholesky, coupled, h, nullptr, cholesky_scratch_.data());
 }
 
 void Kkt::assemble(double equality_weight) {
@@ -100,7 +101,7 @@ bool Kkt::factor(const double* diagonal, const double* weight, bool augmented) {
 
 bool Kkt::factor_condensed() {
   assemble(equalities_ > 0 ? weight_[0] : 0);
-  return cpu::factor(Op::cholesky, n_, factor_.data(), nullptr, nullptr);
+  return cpu::factor(Op::cholesky, n_, factor_.data(), nullptr, cholesky_scratch_.data());
 }
 
 // [Q + diag + Σ small weights, Cᵀ; C, -1/weight] over the rows that are kept.

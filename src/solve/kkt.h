@@ -64,7 +64,7 @@ class Kkt {
   std::vector<double> augmented_factor_, augmented_scratch_, system_;  // of the augmented form
   std::vector<int> pivots_;
   std::vector<std::size_t> kept_rows_;
-  std::vector<double> factor_, equality_gram_, diagonal_, weight_, scratch_, t_, product_, correction_;
+  std::vector<double> cholesky_scratch_, factor_, equality_gram_, diagonal_, weight_, scratch_, t_, product_, correction_;
 };
 
 }  // namespace onestep::detail

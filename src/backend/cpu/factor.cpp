@@ -24,45 +24,40 @@ bool all_finite(size_t n, const double* x, size_t step = 1) {
   return finite;
 }
 
-/// LAPACK goes on past a NaN, which always reaches the diagonal.
-bool serial_cholesky(size_t n, double* a, size_t lda) {
-  int info = 0;
-  blas::dpotrf_(Uplo::upper, n, a, lda, info);
-  return info == 0 && all_finite(n, a, lda + 1);
+/// Columns of a Cholesky factor made at once; few while the matrix is in the second cache anyway.
+size_t cholesky_block(size_t n) { return n <= 320 ? gram_tile_columns : 4 * gram_tile_columns; }
+
+size_t cholesky_scratch(size_t n) {
+  if (n <= max_small_n) return 0;
+  const size_t block = cholesky_block(n);
+  return block * block + panels_size(block, n) + cholesky_scratch(block);
 }
 
 /// Right-looking: factor a diagonal block, solve the panel below it, update the triangle behind it.
-bool blocked_cholesky(size_t n, double* a) {
-  constexpr size_t block = 128, panel_rows = 64, tile_side = 192;
+bool cholesky(size_t n, double* a, double* scratch) {
+  static_assert(gram_tile_columns <= max_small_n);
+  constexpr size_t side = 5 * gram_tile_columns, least_rows = 4 * gram_tile_columns;
+  const TileKernels& kernels = tile_kernels();
+  if (n <= max_small_n) return kernels.cholesky(a, n);
+  const size_t block = cholesky_block(n);
+  double *corner = scratch, *panels = corner + block * block, *rest = panels + panels_size(block, n);
   for (size_t k = 0; k < n; k += block) {
-    const size_t width = std::min(block, n - k), behind = n - k - width;
-    double* corner = a + k * n + k;
-    if (!serial_cholesky(width, corner, n)) return false;
-    if (behind == 0) break;
-    double* panel = corner + width * n;
-    const Cut rows = cut_into(behind, behind / panel_rows);
+    const size_t width = std::min(block, n - k), next = k + width;
+    for (size_t i = 0; i < width; ++i) std::copy_n(a + (k + i) * n + k, i + 1, corner + i * width);
+    if (!cholesky(width, corner, rest)) return false;
+    for (size_t i = 0; i < width; ++i) std::copy_n(corner + i * width, i + 1, a + (k + i) * n + k);
+    const Cut rows = cut_into(n - next, (n - next) / least_rows, gram_tile_columns);
     parallel_for(rows.count, [&](size_t p) {
-      blas::dtrsm_(Side::left, Uplo::upper, Trans::yes, Diag::stored, width, rows.length(p), 1.0, corner, n,
-                   panel + rows.begin(p) * n, n);
+      kernels.panels_solve(width, corner, next + rows.begin(p), next + rows.end(p), n, a + k, panels);
     });
-    const Cut tiles = cut_into(behind, (behind + tile_side - 1) / tile_side);
-    parallel_for(tiles.count * (tiles.count + 1) / 2, [&](size_t t) {
-      const auto [i, j] = triangle_tile(t, tiles.count);
-      const double *left = panel + tiles.begin(i) * n, *right = panel + tiles.begin(j) * n;
-      double* out = panel + width + tiles.begin(i) * n + tiles.begin(j);
-      if (i == j)
-        blas::dsyrk_(Uplo::upper, Trans::yes, tiles.length(i), width, -1.0, left, n, 1.0, out, n);
-      else
-        blas::dgemm_(Trans::yes, Trans::no, tiles.length(j), tiles.length(i), width, -1.0, right, n, left, n, 1.0, out, n);
+    const Cut sides{n - next, side, (n - next + side - 1) / side};
+    parallel_for(sides.count * (sides.count + 1) / 2, [&](size_t t) {
+      const auto [i, j] = triangle_tile(t, sides.count);
+      kernels.panels_gram(width, 0, n, panels, next + sides.begin(i), next + sides.end(i), next + sides.begin(j),
+                          next + sides.end(j), a);
     });
   }
   return true;
-}
-
-bool cholesky(size_t n, double* a) {
-  constexpr size_t blocked_from = 512;
-  if (n <= max_small_n) return tile_kernels().cholesky(a, n);
-  return n < blocked_from ? serial_cholesky(n, a, n) : blocked_cholesky(n, a);
 }
 
 /// aᵀ = p l u. A NaN that LAPACK would search for a pivot in could name any row, so none may be there; what overflows on the
@@ -171,12 +166,13 @@ struct Solve {
 
 size_t factor_scratch(Op kind, size_t n) {
   constexpr size_t sytrf_block = 64;
+  if (kind == Op::cholesky) return cholesky_scratch(n);
   return kind == Op::ldlt ? std::max<size_t>(n * sytrf_block, 1) : 0;
 }
 
 bool factor(Op kind, size_t n, double* a, int* pivots, double* scratch) {
   if (n == 0) return true;
-  if (kind == Op::cholesky ? cholesky(n, a)
+  if (kind == Op::cholesky ? cholesky(n, a, scratch)
       : kind == Op::lu     ? general(n, a, pivots)
                            : symmetric_indefinite(n, a, pivots, scratch))
     return true;

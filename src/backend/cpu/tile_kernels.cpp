@@ -273,6 +273,39 @@ void panels_gram(size_t rows, size_t positive, size_t n, const double* panels, s
   }
 }
 
+// Count panels at once, so that sums that wait for each other have company. All of them: the rows of `a` from here on.
+template <size_t Count> void solve_panels(size_t width, const double* l, size_t rows, size_t n, double* a, double* panels) {
+  constexpr size_t vectors = Count * panel / lanes, per_panel = panel / lanes;
+  const auto entry = [=](size_t i, size_t r) { return panels + i / panel * panel * width + r * panel + i % panel; };
+  for (size_t i = 0; i < Count * panel; ++i) {
+    for (size_t r = 0; r < width; ++r) *entry(i, r) = i < rows ? a[i * n + r] : 0;
+  }
+  for (size_t r = 0; r < width; ++r) {
+    V sum[vectors];
+    const auto at = [=](size_t v, size_t row) {
+      return panels + v / per_panel * panel * width + row * panel + v % per_panel * lanes;
+    };
+    HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) sum[v] = hn::LoadU(D(), at(v, r));
+    for (size_t t = 0; t < r; ++t) {
+      const V factor = set(l[r * width + t]);
+      HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) sum[v] = hn::NegMulAdd(factor, hn::LoadU(D(), at(v, t)), sum[v]);
+    }
+    const V inverse = set(1 / l[r * width + r]);
+    HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) hn::StoreU(sum[v] * inverse, D(), at(v, r));
+  }
+  for (size_t i = 0; i < std::min(rows, Count * panel); ++i) {
+    for (size_t r = 0; r < width; ++r) a[i * n + r] = *entry(i, r);
+  }
+}
+
+void panels_solve(size_t width, const double* l, size_t begin, size_t end, size_t n, double* a, double* panels) {
+  constexpr size_t most = 6 * panel / lanes > 6 ? 3 : 6;
+  for (size_t i = begin; i < end; i += most * panel) {
+    with_size<most>(std::min(most, (end - i + panel - 1) / panel),
+                    [&](auto count) { solve_panels<count>(width, l, n - i, n, a + i * n, panels + i * width); });
+  }
+}
+
 // On a copy of the transpose, whose rows are contiguous and padded to whole vectors. It divides by the pivots first and
 // takes their roots at the end, off the chain of dependent operations. NaN and infinity end up in a pivot, wherever they
 // were.
@@ -319,8 +352,8 @@ void cholesky_solve(const double* l, size_t n, double* b) {
 }  // namespace
 
 const TileKernels& table() {
-  static constexpr TileKernels all{elementwise, sum,  dot,  max,         axpy,     matvec,
-                                   tmatvec,     gram, pack, panels_gram, cholesky, cholesky_solve};
+  static constexpr TileKernels all{elementwise, sum,  dot,         max,          axpy,     matvec,        tmatvec,
+                                   gram,        pack, panels_gram, panels_solve, cholesky, cholesky_solve};
   return all;
 }
 

@@ -62,6 +62,10 @@ struct TileKernels {
   void (*panels_gram)(size_t rows, size_t positive, size_t n, const double* panels, size_t i0, size_t i1, size_t j0,
                       size_t j1, double* c);
 
+  /// Rows [begin, end) of `a` (row-major, n to a row, n rows in all) in its first `width` columns become a l⁻ᵀ, l being a
+  /// lower triangle (width x width), and are packed: as columns of panels of `width` rows. `begin` is a multiple of 8.
+  void (*panels_solve)(size_t width, const double* l, size_t begin, size_t end, size_t n, double* a, double* panels);
+
   /// Cholesky factor of the lower triangle of a row-major matrix, in place; the upper triangle is neither read nor written.
   /// False when the matrix is not positive definite or holds a NaN or an infinity; the lower triangle is then unspecified.
   bool (*cholesky)(double* a, size_t n);
