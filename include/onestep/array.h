@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -144,10 +145,14 @@ class Array {
 
 /// Every entry 0, 1 or `value`.
 ///
-///     Array x0 = zeros({13}), w = ones({270}), c = full({2, 2}, 0.5);
+///     Array x0 = zeros(13), w = ones(270), c = full({2, 2}, 0.5);
 Array zeros(Shape shape);
 Array ones(Shape shape);
 Array full(Shape shape, double value);
+/// The same for a vector; templates, so that braces always mean a shape.
+template <std::integral Size> Array zeros(Size n) { return zeros(Shape{static_cast<std::int64_t>(n)}); }
+template <std::integral Size> Array ones(Size n) { return ones(Shape{static_cast<std::int64_t>(n)}); }
+template <std::integral Size> Array full(Size n, double value) { return full(Shape{static_cast<std::int64_t>(n)}, value); }
 
 std::ostream& operator<<(std::ostream& out, const Array& array);
 
