@@ -163,7 +163,13 @@ class Solver {
   /// The same; inside a traced function it is differentiated by this estimator.
   Solver with(const Estimator& estimator) const;
   /// The same, with the equation G(x, θ) = 0 that implicit differentiation is to use instead of the solver's own.
-  template <class F> Solver equation(F residual) const { return with_equation(detail::body_of(std::move(residual))); }
+  ///
+  ///     Solver halley = fixed_point(halley_step).equation([](Expr x, Expr theta) { return exp(x) + x - theta; });
+  template <class F>
+  requires(!std::is_same_v<F, ForeignStep>) Solver equation(F residual)
+  const { return with_equation(detail::body_of(std::move(residual))); }
+  /// The same for an equation that is not traced: `apply` writes G(x, θ), jvp and vjp are those of G.
+  Solver equation(ForeignStep residual) const;
 
   /// Inside a traced function: what the solver converges to, as a node. Its start must have been given with from().
   ///

@@ -23,7 +23,7 @@ class AutoDifferentiator final : public Differentiator {
 
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
     const Map& map = *s.method->step;
-    need_vjp(map, "Auto", "jvp");
+    need_vjp(map, "Auto");
     if (s.method->superlinear) {
       s.last().vjp_theta(c, out);
       s.report.method = "one step";
@@ -64,7 +64,7 @@ class AutoDifferentiator final : public Differentiator {
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     const Map& map = *s.method->step;
-    need_jvp(map, "Auto", "vjp");
+    need_jvp(map, "Auto");
     if (s.method->superlinear) {
       s.last().jvp_theta(v, out);
       s.report.method = "one step";

@@ -24,7 +24,7 @@ class ImplicitDifferentiator final : public Differentiator {
 
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
     const Map& map = on_step(s) ? *s.method->step : *s.method->equation;
-    need_vjp(map, "Implicit", "jvp with Implicit or forward Unrolled");
+    need_vjp(map, "Implicit");
     u_.resize(c.size());
     solve(s, true, c, u_);
     // θ̄ = Bᵀu for x - F, and -G_θᵀ u for G.
@@ -38,7 +38,7 @@ class ImplicitDifferentiator final : public Differentiator {
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     const Map& map = on_step(s) ? *s.method->step : *s.method->equation;
-    need_jvp(map, "Implicit", "vjp with Implicit or reverse Unrolled");
+    need_jvp(map, "Implicit");
     u_.resize(out.size());
     point(s).jvp_theta(v, u_);
     ++s.report.products;

@@ -13,13 +13,13 @@ class OneStepDifferentiator final : public Differentiator {
  public:
   const char* name() const override { return "one step"; }
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
-    need_vjp(*s.method->step, "OneStep", "jvp with OneStep, KStep or forward Unrolled");
+    need_vjp(*s.method->step, "OneStep");
     s.last().vjp_theta(c, out);
     s.report.products = 1;
     s.report.flops = s.method->step->costs.vjp_theta;
   }
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
-    need_jvp(*s.method->step, "OneStep", "vjp with OneStep, KStep or reverse Unrolled");
+    need_jvp(*s.method->step, "OneStep");
     s.last().jvp_theta(v, out);
     s.report.products = 1;
     s.report.flops = s.method->step->costs.jvp_theta;
@@ -37,7 +37,7 @@ class KStepDifferentiator final : public Differentiator {
 
   // θ̄ = Σ Bᵢᵀ w with w ← Aᵢᵀ w from the last step backwards.
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
-    need_vjp(*s.method->step, "KStep", "jvp with KStep or forward Unrolled");
+    need_vjp(*s.method->step, "KStep");
     w_.assign(c.begin(), c.end());
     next_.resize(w_.size());
     for (const Vector o : out) fill(o, 0);
@@ -55,7 +55,7 @@ class KStepDifferentiator final : public Differentiator {
 
   // ẋ ← Aᵢ ẋ + Bᵢ v, from zero at the first of them.
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
-    need_jvp(*s.method->step, "KStep", "vjp with KStep or reverse Unrolled");
+    need_jvp(*s.method->step, "KStep");
     w_.resize(out.size());
     const int last = s.run.trajectory.steps() - 1, first = last + 1 - s.run.trajectory.kept();
     for (int i = first; i <= last; ++i) {

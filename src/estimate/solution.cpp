@@ -15,13 +15,19 @@ void add(Vector to, ConstVector what, double factor) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
 }
 
-void need_jvp(const Map& map, const char* estimator, const char* instead) {
+void need_jvp(const Map& map, const char* estimator) {
   if (!map.no_jvp.empty())
-    throw Error(fmt::format("[{}] jvp is missing ({}); this needs it, {} would do without", estimator, map.no_jvp, instead));
+    throw Error(
+        fmt::format("[{}] {}, so jvp cannot be had this way; vjp can, with any estimator, and jvp with "
+                    "Unrolled{{.mode = Unrolled::reverse}}",
+                    estimator, map.no_jvp));
 }
-void need_vjp(const Map& map, const char* estimator, const char* instead) {
+void need_vjp(const Map& map, const char* estimator) {
   if (!map.no_vjp.empty())
-    throw Error(fmt::format("[{}] vjp is missing ({}); this needs it, {} would do without", estimator, map.no_vjp, instead));
+    throw Error(
+        fmt::format("[{}] {}, so vjp cannot be had this way; jvp can, with any estimator, and vjp with "
+                    "Unrolled{{.mode = Unrolled::forward}}",
+                    estimator, map.no_vjp));
 }
 
 void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {

@@ -62,8 +62,8 @@ struct SolutionState {
 };
 
 /// Throws Error unless the map has the derivative; names the estimators that would do with the other.
-void need_jvp(const Map& map, const char* estimator, const char* instead);
-void need_vjp(const Map& map, const char* estimator, const char* instead);
+void need_jvp(const Map& map, const char* estimator);
+void need_vjp(const Map& map, const char* estimator);
 
 void fill(Vector v, double value);
 void add(Vector to, ConstVector what, double factor = 1);

@@ -20,7 +20,7 @@ class UnrolledDifferentiator final : public Differentiator {
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
     for (const Vector o : out) fill(o, 0);
     if (how_.mode == Unrolled::forward) return vjp_by_forward(s, c, out);
-    need_vjp(*s.method->step, "Unrolled", "jvp with forward Unrolled");
+    need_vjp(*s.method->step, "Unrolled");
     w_.assign(c.begin(), c.end());
     next_.resize(w_.size());
     Trajectory& way = s.run.trajectory;
@@ -37,7 +37,7 @@ class UnrolledDifferentiator final : public Differentiator {
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     if (how_.mode == Unrolled::reverse) return jvp_by_reverse(s, v, out);
-    need_jvp(*s.method->step, "Unrolled", "vjp with reverse Unrolled");
+    need_jvp(*s.method->step, "Unrolled");
     fill(out, 0);
     if (s.method->start) start_point(s).jvp_theta(v, out);
     w_.resize(out.size());

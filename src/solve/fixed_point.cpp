@@ -1,6 +1,7 @@
 // x ← F(x, θ): the plain loop, for traced and for foreign steps.
 #include <algorithm>
 
+#include "solve/foreign_map.h"
 #include "solve/loops.h"
 #include "solve/traced_map.h"
 
@@ -13,50 +14,6 @@ class FixedPointMethod final : public Method {
     return std::make_unique<FixedPointLoop>(*step, derivatives, std::vector<double>{});
   }
 };
-
-/// A map of callbacks.
-class ForeignMap final : public Map, public std::enable_shared_from_this<ForeignMap> {
- public:
-  ForeignMap(ForeignStep callbacks, const std::vector<Shape>& state_parts, const std::vector<Input>& its_parameters)
-      : step(std::move(callbacks)) {
-    state = state_parts;
-    parameters = its_parameters;
-    if (!step.jvp) no_jvp = "the step has no jvp callback";
-    if (!step.vjp) no_vjp = "the step has no vjp callback";
-  }
-  std::unique_ptr<Point> point(bool derivatives) const override;
-  ForeignStep step;
-};
-
-class ForeignPoint final : public Point {
- public:
-  explicit ForeignPoint(std::shared_ptr<const ForeignMap> map) : map_(std::move(map)) { x_.reserve(map_->size()); }
-  void bind(std::span<const Array> theta) override {
-    theta_.assign(theta.begin(), theta.end());
-    x_.clear();
-  }
-  bool apply(ConstVector x, ConstVector, Vector y) override {
-    x_.assign(x.begin(), x.end());
-    map_->step.apply(x_, theta_, y);
-    return true;
-  }
-  bool control(ConstVector, Vector y) override {
-    map_->step.apply(x_, theta_, y);
-    return true;
-  }
-  ConstVector where() const override { return x_; }
-  void jvp_x(ConstVector dx, Vector out) override { map_->step.jvp(x_, theta_, dx, {}, out); }
-  void vjp_x(ConstVector c, Vector out) override { map_->step.vjp(x_, theta_, c, out, {}); }
-  void jvp_theta(std::span<const Array> dtheta, Vector out) override { map_->step.jvp(x_, theta_, {}, dtheta, out); }
-  void vjp_theta(ConstVector c, std::span<const Vector> out) override { map_->step.vjp(x_, theta_, c, {}, out); }
-
- private:
-  std::shared_ptr<const ForeignMap> map_;
-  std::vector<double> x_;
-  std::vector<Array> theta_;
-};
-
-std::unique_ptr<Point> ForeignMap::point(bool) const { return std::make_unique<ForeignPoint>(shared_from_this()); }
 
 }  // namespace
 
@@ -111,7 +68,7 @@ Solver fixed_point(ForeignStep step, SolveOptions options) {
   recipe.options = std::move(options);
   recipe.make = [step = std::move(step)](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
     auto method = std::make_shared<detail::FixedPointMethod>();
-    method->step = std::make_shared<detail::ForeignMap>(step, state, parameters);
+    method->step = std::make_shared<detail::ForeignMap>("step", step, state, parameters);
     return method;
   };
   return Solver(std::make_shared<const detail::Recipe>(std::move(recipe)));

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "solve/foreign_map.h"
 #include "solve/traced_map.h"
 
 namespace onestep {
@@ -56,6 +57,8 @@ std::shared_ptr<const Method> Recipe::method(std::span<const Array> x_parts, std
               joined("equation", call_body("equation", equation, x, made->step->state, t), made->step->state), {}, {}};
         },
         false);
+  if (foreign_equation)
+    made->equation = std::make_shared<ForeignMap>("equation", *foreign_equation, made->step->state, parameters);
   if (start.call)
     made->start = std::make_shared<TracedMap>(
         made->step->state, parameters, std::vector<Control>{},
@@ -198,6 +201,14 @@ Solver Solver::knowing(Constants constants) const {
 Solver Solver::with_equation(detail::Body residual) const {
   detail::Recipe copy = recipe_->changed();
   copy.equation = std::move(residual);
+  copy.foreign_equation.reset();
+  return made_from(std::move(copy));
+}
+Solver Solver::equation(ForeignStep residual) const {
+  if (!residual.apply) throw Error("[equation] a foreign equation needs its apply callback");
+  detail::Recipe copy = recipe_->changed();
+  copy.equation = {};
+  copy.foreign_equation = std::move(residual);
   return made_from(std::move(copy));
 }
 

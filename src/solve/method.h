@@ -86,6 +86,7 @@ struct Recipe {
   std::optional<Parts> x0;
   std::function<std::vector<Shape>(const std::vector<Input>&)> state_of;  ///< where the parameters tell the state's shapes
   Body start, equation;
+  std::optional<ForeignStep> foreign_equation;
   std::shared_ptr<const Recipe> by_steps;  ///< to be used instead where estimators go over the steps; none: this one
   Constants known;
   std::shared_ptr<const Estimator> estimator;
