@@ -5,7 +5,8 @@
 #include "onestep/check_gradients.h"    // is a derivative right?
 #include "onestep/dataset.h"            // samples from files
 #include "onestep/diff.h"               // jvp, vjp, grad, jacobian, hessian
-#include "onestep/dual.h"               // steps differentiated by running them
+#include "onestep/dual.h"               // numbers with derivatives
+#include "onestep/dual_step.h"          // steps differentiated by running them
 #include "onestep/estimate.h"           // derivatives of what a solver converges to
 #include "onestep/expr.h"               // operations
 #include "onestep/function.h"           // tracing
