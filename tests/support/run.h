@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "graph/rules.h"
 #include "onestep/function.h"
+#include "support/compare.h"
 
 namespace onestep::test {
 
@@ -43,41 +44,6 @@ inline Arrays values_of(const Arrays& inputs, const std::function<Exprs(const Ex
 }
 inline Array value_of(const Arrays& inputs, const std::function<Expr(const Exprs&)>& body) {
   return values_of(inputs, [&](const Exprs& x) { return Exprs{body(x)}; }).front();
-}
-
-inline std::vector<double> entries_of(const Array& a) {
-  const Array dense = a.contiguous();
-  return {dense.values().begin(), dense.values().end()};
-}
-
-inline double largest_entry(const Array& a) {
-  double m = 0;
-  for (const double e : entries_of(a)) m = std::max(m, std::fabs(e));
-  return m;
-}
-
-/// Equal shapes, and entries within `tolerance` of the largest entry (or of `scale`); NaN equals NaN.
-inline ::testing::AssertionResult near(const Array& a, const Array& b, double tolerance = 1e-13, double scale = 0) {
-  if (a.shape() != b.shape()) return ::testing::AssertionFailure() << "shapes " << a.shape() << " and " << b.shape();
-  const std::vector<double> x = entries_of(a), y = entries_of(b);
-  const double allowed = tolerance * std::max({largest_entry(a), largest_entry(b), scale});
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-    if (!(std::fabs(x[i] - y[i]) <= allowed))
-      return ::testing::AssertionFailure()
-             << "entry " << i << ": " << x[i] << " and " << y[i] << ", allowed " << allowed << "\n"
-             << a << "\n"
-             << b;
-  }
-  return ::testing::AssertionSuccess();
-}
-
-/// What Error says when `work` is done; "no error" when it is not thrown.
-inline std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& e) { return e.what(); }
-  return "no error";
 }
 
 /// How many nodes the results need that satisfy a condition.
