@@ -1,5 +1,5 @@
-// Checks the derivatives of a traced function at a point, in every mode and up to third order: what the library uses on
-// itself, for functions of your own and for foreign code you gave derivatives to.
+// Checks the derivatives of a traced function at a point, in every mode and up to third order, and those of a step: what the
+// library uses on itself, for functions of your own and for foreign code you gave derivatives to.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "onestep/function.h"
+#include "onestep/solver.h"
 
 namespace onestep {
 
@@ -89,5 +90,20 @@ inline GradientCheck check_gradients(const Function& f, std::initializer_list<Ar
                                      const GradientCheckOptions& options = {}) {
   return check_gradients(f, std::span(inputs.begin(), inputs.size()), options);
 }
+
+/// The same for a step that is not traced: its jvp with differences of apply, ⟨c, jvp(d)⟩ with ⟨vjp(c), d⟩, for x and for θ,
+/// alone and together; that what is left out counts as zero; and that outputs are written, not added to. Of the options
+/// only tolerance, rounding and seed are looked at.
+///
+///     ForeignStep half{.apply = [](auto x, auto theta, auto next) { next[0] = 0.5 * (x[0] + theta[0](0) / x[0]); },
+///                      .jvp = [](auto x, auto theta, auto dx, auto dtheta, auto out) { … }};
+///     GradientCheck check = check_gradients(half, Array{1.5}, Array{2.0});
+GradientCheck check_gradients(const ForeignStep& step, const Parts& x, const Parts& theta,
+                              const GradientCheckOptions& options = {});
+/// The same for the step of a solver (undamped; with the step size it has for a start at x).
+///
+///     GradientCheck check = check_gradients(fit, x, w);
+GradientCheck check_gradients(const Solver& solver, const Parts& x, const Parts& theta,
+                              const GradientCheckOptions& options = {});
 
 }  // namespace onestep

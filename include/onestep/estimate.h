@@ -81,6 +81,7 @@ struct DerivativeReport {
   Status status = Status::converged;  ///< of the linear solve; converged where there is none
   double residual = 0;                ///< reached by the linear solve, relative
   int products = 0;                   ///< derivatives of the step or the equation that were evaluated
+  int factorisations = 0;             ///< made for it: none where that of the solve does
   int steps = 0;                      ///< steps that were computed again
   int terms = 0;                      ///< of the Neumann series
   double flops = 0;                   ///< where the costs are known

@@ -122,6 +122,7 @@ class ImplicitDifferentiator final : public Differentiator {
         for (std::size_t i = 0; i < n; ++i) matrix_[by_rows ? j * n + i : i * n + j] = column[i];
       }
       s.report.products += static_cast<int>(n);
+      ++s.report.factorisations;
       const auto size = static_cast<double>(n);
       s.report.flops += size * product_cost(s, by_rows) + size * size * size / 3;
     }

@@ -17,17 +17,15 @@ void add(Vector to, ConstVector what, double factor) {
 
 void need_jvp(const Map& map, const char* estimator) {
   if (!map.no_jvp.empty())
-    throw Error(
-        fmt::format("[{}] {}, so jvp cannot be had this way; vjp can, with any estimator, and jvp with "
-                    "Unrolled{{.mode = Unrolled::reverse}}",
-                    estimator, map.no_jvp));
+    throw Error(fmt::format("[{}] jvp is missing: {}. Without it there is vjp with every estimator, and jvp with "
+                            "Unrolled{{.mode = Unrolled::reverse}}",
+                            estimator, map.no_jvp));
 }
 void need_vjp(const Map& map, const char* estimator) {
   if (!map.no_vjp.empty())
-    throw Error(
-        fmt::format("[{}] {}, so vjp cannot be had this way; jvp can, with any estimator, and vjp with "
-                    "Unrolled{{.mode = Unrolled::forward}}",
-                    estimator, map.no_vjp));
+    throw Error(fmt::format("[{}] vjp is missing: {}. Without it there is jvp with every estimator, and vjp with "
+                            "Unrolled{{.mode = Unrolled::forward}}",
+                            estimator, map.no_vjp));
 }
 
 void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
@@ -38,10 +36,10 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
   run.x.resize(run.start.size());
   run.previous.resize(run.start.size());
   if (method->start) {
-    const auto start = method->start->point(false);
-    start->bind(theta);
+    if (!start_) start_ = method->start->point(false);
+    start_->bind(theta);
     fill(run.x, 0);
-    start->apply(run.x, {}, run.start);
+    start_->apply(run.x, {}, run.start);
   } else if (!method->starts_itself) {
     flatten(x0, run.start);
   }
@@ -55,6 +53,9 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
     return;
   }
   loop->solve(theta, options, run);
+  if (run.status != Status::not_finite) return;
+  if (const std::string constant = method->step->not_finite_constant(); !constant.empty())
+    run.about += fmt::format("{}a {} holds a NaN or an infinity", run.about.empty() ? "" : "; ", constant);
 }
 
 Point& SolutionState::last() {
@@ -96,6 +97,13 @@ Point& SolutionState::walker() {
   if (!walker_ready_) walker_->bind(theta);
   walker_ready_ = true;
   return *walker_;
+}
+
+int SolutionState::factorisations() const {
+  int total = loop->factorisations();
+  for (const Point* p : {here_.get(), equation_.get(), walker_.get()})
+    if (p != nullptr) total += p->factorisations();
+  return total;
 }
 
 void SolutionState::add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out) {
@@ -167,6 +175,10 @@ void require_solution(const SolutionState& state, const char* what) {
         fmt::format("[{}] the solve ended with status {} ({}); call even_if_unconverged() first if its derivative is "
                     "wanted all the same",
                     what, to_string(state.run.status), state.run.about));
+  if (!is_solution(state.run.status) && state.run.statistics.iterations == 0)
+    throw Error(fmt::format("[{}] the solve ended with status {} ({}) before its first step: no step was made that could be "
+                            "differentiated",
+                            what, to_string(state.run.status), state.run.about));
 }
 
 // Cotangents of the parts as one vector; those left out are zero.
@@ -187,7 +199,7 @@ std::vector<double> flat_cotangent(const char* who, const SolutionState& state, 
   return flat;
 }
 
-std::vector<Array> checked_tangents(const char* who, const SolutionState& state, const Parts& v) {
+void check_tangents(const char* who, const SolutionState& state, std::span<const Array> v) {
   const std::vector<Input>& parameters = state.method->step->parameters;
   if (v.size() != parameters.size())
     throw Error(fmt::format("[{}] {} tangents for {} parameters", who, v.size(), parameters.size()));
@@ -195,7 +207,11 @@ std::vector<Array> checked_tangents(const char* who, const SolutionState& state,
     if (v[i].shape() != parameters[i].shape)
       throw Error(fmt::format("[{}] the tangent of {} has shape {}, the parameter {}", who, parameters[i].name,
                               to_string(v[i].shape()), to_string(parameters[i].shape)));
-  return {v.begin(), v.end()};
+}
+std::vector<Array> checked_tangents(const char* who, const SolutionState& state, const Parts& v) {
+  std::vector<Array> tangents(v.begin(), v.end());
+  check_tangents(who, state, tangents);
+  return tangents;
 }
 
 std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters) {
@@ -204,17 +220,19 @@ std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters
   return memory;
 }
 
-void run_vjp(SolutionState& state, ConstVector c, std::span<const Vector> out) {
-  require_solution(state, "vjp");
+template <class Work> void run_derivative(SolutionState& state, const char* what, const Work& work) {
+  require_solution(state, what);
   state.report = {};
   state.report.method = state.differentiator->name();
-  state.differentiator->vjp(state, c, out);
+  const int factorisations = state.factorisations();
+  work();
+  state.report.factorisations += state.factorisations() - factorisations;
+}
+void run_vjp(SolutionState& state, ConstVector c, std::span<const Vector> out) {
+  run_derivative(state, "vjp", [&] { state.differentiator->vjp(state, c, out); });
 }
 void run_jvp(SolutionState& state, std::span<const Array> v, Vector out) {
-  require_solution(state, "jvp");
-  state.report = {};
-  state.report.method = state.differentiator->name();
-  state.differentiator->jvp(state, v, out);
+  run_derivative(state, "jvp", [&] { state.differentiator->jvp(state, v, out); });
 }
 
 }  // namespace
@@ -235,7 +253,11 @@ Solution solve(const Solver& solver, const Parts& theta, const Estimator& estima
   return solve(solver, solver.recipe().start_for(shapes_of(theta)), theta, estimator);
 }
 
-Array Solution::x(std::size_t part) const { return state()[part]; }
+Array Solution::x(std::size_t part) const {
+  const std::size_t parts = state_->method->step->state.size();
+  if (part >= parts) throw Error(fmt::format("[x] part {} of a state that has {} part{}", part, parts, parts == 1 ? "" : "s"));
+  return state()[part];
+}
 Parts Solution::state() const { return detail::unflatten(state_->run.x, state_->method->step->state); }
 Status Solution::status() const { return state_->run.status; }
 std::string Solution::message() const {
@@ -290,6 +312,7 @@ void Solution::vjp_into(std::span<const std::span<const double>> c, std::span<co
 void Solution::jvp_into(std::span<const Array> v, std::span<double> out) const {
   if (out.size() != state_->size())
     throw Error(fmt::format("[jvp_into] memory for {} entries, the state has {}", out.size(), state_->size()));
+  check_tangents("jvp_into", *state_, v);
   run_jvp(*state_, v, out);
 }
 

@@ -50,18 +50,21 @@ struct SolutionState {
   /// A point of the step for going over other states.
   Point& walker();
 
+  /// Factorisations made so far by the loop and by the points above.
+  int factorisations() const;
+
   /// Sum of Bᵀc over what is wanted, with memory for one more of them.
   void add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out);
 
  private:
-  std::unique_ptr<Point> here_, equation_, walker_;
+  std::unique_ptr<Point> start_, here_, equation_, walker_;
   bool last_ready_ = false, here_ready_ = false, equation_ready_ = false, walker_ready_ = false;
   std::vector<double> scratch_;
   std::vector<std::vector<double>> parts_;
   std::vector<Vector> part_spans_;
 };
 
-/// Throws Error unless the map has the derivative; names the estimators that would do with the other.
+/// Throws Error unless the map has the derivative; names the estimators that do without it.
 void need_jvp(const Map& map, const char* estimator);
 void need_vjp(const Map& map, const char* estimator);
 

@@ -13,6 +13,8 @@ namespace onestep::detail {
 namespace {
 
 constexpr int lanczos_steps = 80;
+// A decrease of f smaller than this, relative to f, is looked for in the slope.
+constexpr double visible = 1e-9;
 
 class DescentMethod final : public Method {
  public:
@@ -71,13 +73,16 @@ class BacktrackingDescent final : public Loop {
   BacktrackingDescent(const DescentMethod& method, bool derivatives)
       : first_(method.size.alpha),
         point_(method.step->point(derivatives)),
+        gradient_(method.gradient->point(false)),
         objective_(*method.objective, method.step->size(), method.step->parameters),
-        difference_(method.step->size()) {}
+        difference_(method.step->size()),
+        slope_there_(method.step->size()) {}
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
     point_->bind(theta);
     objective_.bind(theta);
+    gradient_->bind(theta);
     run.x = run.start;
     double alpha[1] = {first_};
     for (;;) {
@@ -87,7 +92,7 @@ class BacktrackingDescent final : public Loop {
       const double value = point_->extra(0)[0], slope = point_->extra(1)[0];
       if (!std::isfinite(value)) return monitor.end(Status::not_finite, "the objective at an iterate");
       double reached = objective_(run.x);
-      while (!(reached <= value - 0.5 * alpha[0] * slope + 16 * std::numeric_limits<double>::epsilon() * std::fabs(value))) {
+      while (!decreases_enough(value, reached, 0.5 * alpha[0] * slope, run)) {
         alpha[0] /= 2;
         if (alpha[0] < 1e-100) {
           run.x = run.previous;
@@ -108,10 +113,20 @@ class BacktrackingDescent final : public Loop {
   Point& last() override { return *point_; }
 
  private:
+  // Armijo's rule with 1/2. Near the solution rounding hides the decrease; the mean of the slopes at both ends tells it there:
+  // it is at most half the slope here as long as the gradients at both ends do not point against each other.
+  bool decreases_enough(double value, double reached, double wanted, Run& run) {
+    if (wanted > visible * std::fabs(value)) return reached <= value - wanted;
+    std::ranges::transform(run.previous, run.x, difference_.begin(), std::minus<>());
+    gradient_->apply(run.x, {}, slope_there_);
+    ++run.statistics.evaluations;
+    return dot(difference_, slope_there_) >= 0;
+  }
+
   double first_;
-  std::unique_ptr<Point> point_;
+  std::unique_ptr<Point> point_, gradient_;
   Trial objective_;
-  std::vector<double> difference_;
+  std::vector<double> difference_, slope_there_;
 };
 
 std::unique_ptr<Loop> DescentMethod::loop(bool derivatives) const {

@@ -11,6 +11,7 @@ class FixedPointLoop : public Loop {
   FixedPointLoop(const Map& step, bool derivatives, std::vector<double> controls);
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override;
   Point& last() override { return *point_; }
+  int factorisations() const override { return point_->factorisations(); }
 
  protected:
   std::vector<double> controls_;

@@ -56,6 +56,9 @@ class Map {
   virtual ~Map() = default;
   virtual std::unique_ptr<Point> point(bool derivatives) const = 0;
 
+  /// A constant the map was traced over that has a NaN or an infinity among its entries, in words; empty: none has.
+  virtual std::string not_finite_constant() const { return {}; }
+
   std::vector<Shape> state;  ///< of the parts
   std::vector<Input> parameters;
   std::string no_jvp, no_vjp;  ///< why there is none; empty: there is

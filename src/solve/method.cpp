@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "solve/foreign_map.h"
 #include "solve/traced_map.h"
 
@@ -35,6 +37,15 @@ Expr call_objective(const char* who, const Body& body, const Expr& x, std::span<
   return reshape(value[0], {});
 }
 
+namespace {
+std::vector<Expr> call_start(const Body& start, std::span<const Expr> theta) {
+  if (start.arguments != theta.size())
+    throw Error(fmt::format("[from] the start is a lambda of {} arguments, there are {} parameters", start.arguments,
+                            theta.size()));
+  return start.call(theta);
+}
+}  // namespace
+
 std::shared_ptr<const Method> Recipe::method(std::span<const Array> x_parts, std::span<const Array> theta) const {
   std::vector<Shape> key;
   for (const Array& a : x_parts) key.push_back(a.shape());
@@ -63,10 +74,7 @@ std::shared_ptr<const Method> Recipe::method(std::span<const Array> x_parts, std
     made->start = std::make_shared<TracedMap>(
         made->step->state, parameters, std::vector<Control>{},
         [&](const Expr&, std::span<const Expr> t, std::span<const Expr>) {
-          if (start.arguments != t.size())
-            throw Error(fmt::format("[from] the start is a lambda of {} arguments, there are {} parameters", start.arguments,
-                                    t.size()));
-          return TracedStep{joined("from", start.call(t), made->step->state), {}, {}};
+          return TracedStep{joined("from", call_start(start, t), made->step->state), {}, {}};
         },
         false);
   cache->methods.emplace_back(std::move(key), made);
@@ -80,7 +88,7 @@ Parts Recipe::start_for(std::span<const Shape> theta) const {
   if (state_of) {
     state = state_of(inputs);
   } else if (start.call) {
-    const Function traced(inputs, start.call);
+    const Function traced(inputs, [&](std::span<const Expr> t) { return call_start(start, t); });
     for (const Expr& e : traced.outputs()) state.push_back(e.shape());
   } else {
     throw Error("[solve] no start: give one in the call, or to the solver with from(x0)");
@@ -180,6 +188,7 @@ Solver Solver::from(Parts x0) const {
 Solver Solver::from_body(detail::Body start) const {
   detail::Recipe copy = recipe_->changed();
   copy.start = std::move(start);
+  copy.x0.reset();
   return made_from(std::move(copy));
 }
 Solver Solver::with(SolveOptions options) const {
@@ -194,6 +203,9 @@ Solver Solver::with(SolveOptions options) const {
   return made_from(std::move(copy));
 }
 Solver Solver::knowing(Constants constants) const {
+  for (const auto& [name, value] : {std::pair{"rho", constants.rho}, {"L_A", constants.L_A}, {"L_J", constants.L_J},
+                                    {"norm_B", constants.norm_B}})
+    if (std::isnan(value)) throw Error(fmt::format("[knowing] {} is not a number; leave out what is not known", name));
   detail::Recipe copy = recipe_->changed();
   copy.known = constants;
   return made_from(std::move(copy));

@@ -62,6 +62,8 @@ class Loop {
   virtual Point* equation() { return nullptr; }
   /// Why the solution has no derivative, or is none of several; empty where it has one as far as is known.
   virtual std::string degeneracy() { return ""; }
+  /// Factorisations so far.
+  virtual int factorisations() const { return 0; }
 };
 
 /// A solver prepared for the shapes of its state and parameters.
@@ -138,7 +140,8 @@ class Monitor {
   const SolveOptions& options_;
   Run& run_;
   double begin_, largest_ = 0, first_size_, best_ = std::numeric_limits<double>::infinity();
-  int stalls_ = 0;
+  double last_value_ = std::numeric_limits<double>::quiet_NaN();
+  int stalls_ = 0, standstills_ = 0;
 };
 
 /// The value of a function of x and θ at trial points: what line searches ask for.

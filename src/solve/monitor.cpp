@@ -15,8 +15,12 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 // Steps this small, relative to the scale and to √n, are rounding when they do not shrink any more.
 constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();
 constexpr int stalls_allowed = 3;
+// A solution at zero gives no scale. There it is the value that stands still to rounding, while steps do not get shorter.
+constexpr int standstills_allowed = 10;
 // Grown by this much, and still growing, an iteration is not coming back.
-constexpr double blow_up = 1e12;
+constexpr double blow_up = 1e20;
+// What is not a number after growth by this much has overflowed.
+constexpr double overflow_after = 1e8;
 
 }  // namespace
 
@@ -61,19 +65,25 @@ bool Monitor::ends(double step, double size, double value, double length) {
   run_.last_step = step;
   if (options_.history) run_.statistics.history.push_back(step);
   if (!std::isfinite(step)) {
-    end(k == 1 ? Status::not_finite : Status::diverged, fmt::format("in iteration {}", k));
+    // An iteration that had been growing has overflowed; another has left the domain of a function.
+    const bool grew = k > 1 && (std::isinf(step) || largest_ > overflow_after * std::max(first_size_, best_));
+    end(grew ? Status::diverged : Status::not_finite, fmt::format("in iteration {}", k));
     return true;
   }
   const double problem_scale = scale(step, size);
   largest_ = std::max(largest_, step);
+  const bool stops = tell(options_, {k, step, problem_scale, value, length, seconds()});
   if (step <= options_.tolerance * problem_scale) {
     end(Status::converged);
     return true;
   }
   const double floor = rounding * std::sqrt(static_cast<double>(run_.start.size())) * problem_scale;
   stalls_ = step <= floor && step >= 0.5 * best_ ? stalls_ + 1 : 0;
+  const bool stands_still = std::fabs(value - last_value_) <= rounding * std::fabs(value);
+  standstills_ = stands_still && step >= best_ ? standstills_ + 1 : 0;
+  last_value_ = value;
   best_ = std::min(best_, step);
-  if (stalls_ >= stalls_allowed) {
+  if (stalls_ >= stalls_allowed || standstills_ >= standstills_allowed) {
     end(Status::rounding_reached,
         fmt::format("steps of {:.1e}, the tolerance is {:.1e} relative to {:.1e}", step, options_.tolerance, problem_scale));
     return true;
@@ -83,7 +93,7 @@ bool Monitor::ends(double step, double size, double value, double length) {
     end(Status::diverged, fmt::format("after {} iterations |x| is {:.1e}", k, size));
     return true;
   }
-  if (tell(options_, {k, step, problem_scale, value, length, seconds()})) {
+  if (stops) {
     end(Status::cancelled, fmt::format("in iteration {}", k));
     return true;
   }

@@ -57,6 +57,8 @@ class NewtonLoop final : public Loop {
     return *point_;
   }
 
+  int factorisations() const override { return point_->factorisations(); }
+
  private:
   void iterate(Monitor& monitor, const SolveOptions& options) {
     Run& run = *run_;

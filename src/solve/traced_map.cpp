@@ -62,7 +62,8 @@ TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_para
   std::vector<int> levels{x_level};
   levels.resize(1 + parameters.size(), theta_level);
   for (const Control c : controls_) levels.push_back(static_cast<int>(c));
-  value_.emplace(trace_value(body), PlanOptions{.levels = levels, .loop = x_level});
+  traced_.emplace(trace_value(body));
+  value_.emplace(*traced_, PlanOptions{.levels = levels, .loop = x_level});
 
   // A derivative that cannot be taken (a foreign function without it) leaves its branch out and says why.
   const auto why_not = [&](bool with_vjp, bool with_jvp) -> std::string {
@@ -85,6 +86,21 @@ TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_para
            .jvp_theta = cost(jvp_theta_branch),
            .vjp_theta = cost(vjp_theta_branch),
            .precondition = cost(solve_branch)};
+}
+
+std::string TracedMap::not_finite_constant() const {
+  const Graph& graph = *traced_->graph();
+  std::vector<Id> results;
+  for (const Expr& e : traced_->outputs())
+    if (e.graph()) results.push_back(e.id());
+  const std::vector<bool> used = graph.reachable(results);
+  for (Id id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (!used[static_cast<std::size_t>(id)] || node.op != Op::constant) continue;
+    if (first_not_finite({&graph.constant(node.attr.i), 1}) == 0)
+      return fmt::format("constant of shape {}", to_string(node.shape));
+  }
+  return {};
 }
 
 Function TracedMap::trace_value(const StepBody& body) const {

@@ -26,6 +26,7 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
   TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_parameters, std::vector<Control> controls,
             const StepBody& body, bool is_symmetric);
   std::unique_ptr<Point> point(bool derivatives) const override;
+  std::string not_finite_constant() const override;
 
  private:
   friend class TracedPoint;
@@ -35,6 +36,7 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
   std::vector<Control> controls_;
   std::vector<Shape> extras_;
   bool symmetric_factor_ = true;
+  std::optional<Function> traced_;
   std::optional<Plan> value_;   // the step alone
   std::optional<Plan> family_;  // the step and its derivatives
 };

@@ -1,5 +1,4 @@
-// Small dense linear algebra on arrays, by Eigen: what tests compute by means that share nothing with the library. Eigen stays
-// in the source file, where it is compiled once.
+// Small dense linear algebra on arrays, by plain loops: what tests compute by means that share nothing with the library.
 #pragma once
 
 #include <functional>

@@ -1,37 +1,34 @@
 #include "support/problems.h"
 
-#include <Eigen/Dense>
-
-#include "onestep/eigen.h"
+#include <cmath>
 
 namespace onestep::test {
 namespace {
 
-using Eigen::MatrixXd;
-using Eigen::VectorXd;
-
-struct Parts {
-  MatrixXd a;
-  Eigen::ArrayXd y, w;
-  explicit Parts(const Logistic& p, const Array& weights)
-      : a(to_eigen_matrix(p.A)), y(to_eigen_vector(p.y).array()), w(to_eigen_vector(weights).array()) {}
-  // σ(-y aᵀx)
-  Eigen::ArrayXd slope(const VectorXd& x) const { return 1 / (1 + (y * (a * x).array()).exp()); }
-  VectorXd gradient(const VectorXd& x) const { return -(a.transpose() * (w * y * slope(x)).matrix()) + 0.2 * x; }
-  MatrixXd hessian(const VectorXd& x) const {
-    const Eigen::ArrayXd s = slope(x);
-    return a.transpose() * (w * s * (1 - s)).matrix().asDiagonal() * a + 0.2 * MatrixXd::Identity(x.size(), x.size());
-  }
-  VectorXd solution() const {
-    VectorXd x = VectorXd::Zero(a.cols());
-    for (int k = 0; k < 30; ++k) x -= hessian(x).llt().solve(gradient(x));
-    return x;
-  }
-};
-
-Array copy(const MatrixXd& m, const Shape& shape) {
-  const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> rows = m;
-  return {shape, std::vector<double>(rows.data(), rows.data() + rows.size())};
+// σ(-yᵢ aᵢᵀx)
+std::vector<double> slopes(const Logistic& p, const Array& x) {
+  const Array z = product(p.A, x);
+  std::vector<double> s;
+  for (std::int64_t i = 0; i < z.size(); ++i) s.push_back(1 / (1 + std::exp(p.y(i) * z(i))));
+  return s;
+}
+// A with each row times a number.
+Array scaled_rows(const Array& A, const std::vector<double>& factors) {
+  std::vector<double> entries = entries_of(A);
+  const std::size_t n = entries.size() / factors.size();
+  for (std::size_t i = 0; i < entries.size(); ++i) entries[i] *= factors[i / n];
+  return {A.shape(), std::move(entries)};
+}
+Array gradient(const Logistic& p, const Array& x, const Array& w) {
+  std::vector<double> s = slopes(p, x);
+  for (std::size_t i = 0; i < s.size(); ++i) s[i] *= -w(static_cast<std::int64_t>(i)) * p.y(static_cast<std::int64_t>(i));
+  const Shape rows{static_cast<std::int64_t>(s.size())};
+  return plus(product(transposed(p.A), Array(rows, s)), times(0.2, x));
+}
+Array hessian(const Logistic& p, const Array& x, const Array& w) {
+  std::vector<double> s = slopes(p, x);
+  for (std::size_t i = 0; i < s.size(); ++i) s[i] *= w(static_cast<std::int64_t>(i)) * (1 - s[i]);
+  return plus(product(transposed(p.A), scaled_rows(p.A, s)), times(0.2, identity(x.size())));
 }
 
 }  // namespace
@@ -43,15 +40,16 @@ Logistic::Logistic(Random& random, std::int64_t rows, std::int64_t n) : A(random
 }
 
 Array Logistic::solution(const Array& w) const {
-  const VectorXd x = Parts(*this, w).solution();
-  return copy(x, {x.size()});
+  Array x = start();
+  for (int k = 0; k < 30; ++k) x = minus(x, solved(hessian(*this, x, w), gradient(*this, x, w)));
+  return x;
 }
 
 Array Logistic::derivative(const Array& w) const {
-  const Parts p(*this, w);
-  const VectorXd x = p.solution();
-  const MatrixXd mixed = -(p.a.transpose() * (p.y * p.slope(x)).matrix().asDiagonal());
-  return copy(-p.hessian(x).llt().solve(mixed), {x.size(), p.w.size()});
+  const Array x = solution(w);
+  std::vector<double> s = slopes(*this, x);
+  for (std::size_t i = 0; i < s.size(); ++i) s[i] *= y(static_cast<std::int64_t>(i));
+  return solved(hessian(*this, x, w), transposed(scaled_rows(A, s)));
 }
 
 }  // namespace onestep::test

@@ -1,0 +1,216 @@
+// Implicit differentiation: all ways to solve the linear system, on all equations, and what is said when it falls short.
+#include <gtest/gtest.h>
+
+#include "support/problems.h"
+
+namespace onestep {
+namespace {
+
+using test::Logistic;
+using test::Random;
+
+constexpr Implicit::How all_ways[] = {Implicit::automatic, Implicit::dense, Implicit::matrix_free};
+
+void expect_derivative(const Solution& s, const Array& J, const Array& v, const Array& c, double tolerance) {
+  ASSERT_TRUE(is_solution(s.status())) << s.message();
+  EXPECT_LT(test::relative_error(s.jvp(v), test::product(J, v)), tolerance);
+  EXPECT_TRUE(is_solution(s.report().status));
+  EXPECT_LE(s.report().residual, 1e-10);
+  EXPECT_LT(test::relative_error(s.vjp(c), test::product(test::transposed(J), c)), tolerance);
+  EXPECT_TRUE(is_solution(s.report().status));
+  EXPECT_LE(s.report().residual, 1e-10);
+  EXPECT_EQ(s.report().method, "implicit");
+  EXPECT_LT(test::relative_error(s.jacobian(), J), tolerance);
+}
+
+TEST(Implicit, EveryWayOnEverySolverGivesTheDerivative) {
+  Random random(1);
+  const Logistic problem(random, 40, 5);
+  const auto f = problem.objective();
+  const Array w = random.array({40}, 0.5, 1.5), v = random.array({40}), c = random.array({5}), J = problem.derivative(w);
+  const SolveOptions options{.tolerance = 1e-14, .max_iterations = 100000};
+  const auto g = [f](Expr x, Expr t) { return grad(f(x, t), x); };
+  const std::vector<Solver> solvers{newton(f, options), newton_root(g, options), gradient_descent(f, {}, options),
+                                    gradient_descent(f, {.step = GradientStep::backtracking()}, options),
+                                    fixed_point([g](Expr x, Expr t) { return x - 0.02 * g(x, t); }, options)};
+  for (const Solver& solver : solvers)
+    for (const auto how : all_ways)
+      for (const bool on_step : {false, true})
+        expect_derivative(solve(solver, problem.start(), w, Implicit{.how = how, .on_step = on_step}), J, v, c, 1e-11);
+}
+
+TEST(Implicit, OnAMapThatIsNotSymmetric) {
+  Random random(2);
+  const Array A = test::with_norm(random, 6, 6, 0.9), B = random.array({6, 4});
+  const Array J = test::solved(test::minus(test::identity(6), A), B);
+  for (const auto how : all_ways)
+    expect_derivative(solve(fixed_point([&](Expr x, Expr t) { return matmul(A, x) + matmul(B, t); }), zeros({6}),
+                            random.array({4}), Implicit{.how = how}),
+                      J, random.array({4}), random.array({6}), 1e-11);
+}
+
+TEST(Implicit, OfMomentumKnowsBothParts) {
+  Random random(3);
+  const Logistic problem(random, 30, 3);
+  const Array w = problem.weights(), J = problem.derivative(w), c = random.array({3});
+  for (const Momentum& m : {Momentum::heavy_ball(0.6), Momentum::nesterov(0.6)}) {
+    const Solver s = gradient_descent(problem.objective(), {.momentum = m}, {.tolerance = 1e-14, .max_iterations = 100000});
+    for (const auto how : all_ways) {
+      const Solution solution = solve(s, {problem.start(), problem.start()}, w, Implicit{.how = how});
+      ASSERT_EQ(solution.status(), Status::converged);
+      EXPECT_LT(test::relative_error(solution.vjp(c), test::product(test::transposed(J), c)), 1e-11);
+      // Both parts are x at the solution.
+      const Parts dx = solution.jvp(w);
+      EXPECT_LT(test::relative_error(dx[0], test::product(J, w)), 1e-11);
+      EXPECT_LT(test::relative_error(dx[1], test::product(J, w)), 1e-11);
+    }
+  }
+}
+
+TEST(Implicit, UsesTheEquationOfTheUser) {
+  // x ← (x + θ/x)/2 converges to √θ; the equation is x² = θ.
+  int traced = 0;
+  const Solver root = fixed_point([](Expr x, Expr t) { return 0.5 * (x + t / x); }).equation([&](Expr x, Expr t) {
+    ++traced;
+    return square(x) - t;
+  });
+  for (const auto how : all_ways) {
+    const Solution s = solve(root, ones({3}), Array{4.0, 9.0, 0.25}, Implicit{.how = how});
+    EXPECT_TRUE(test::near(s.jvp(ones({3})), Array{0.25, 1.0 / 6, 1.0}, 1e-12));
+    EXPECT_TRUE(test::near(s.vjp(Array{1.0, -1.0, 2.0}), Array{0.25, -1.0 / 6, 2.0}, 1e-12));
+  }
+  EXPECT_GT(traced, 0);
+  // One that says something else is believed: it is the user's.
+  const Solver other = root.equation([](Expr x, Expr t) { return x - 7.0 * t; });
+  EXPECT_TRUE(test::near(solve(other, ones({3}), Array{4.0, 9.0, 0.25}, Implicit{}).jvp(ones({3})), full({3}, 7.0), 1e-12));
+  // ... but not for x - F.
+  EXPECT_TRUE(test::near(solve(other, ones({3}), Array{4.0, 9.0, 0.25}, Implicit{.on_step = true}).jvp(ones({3})),
+                         Array{0.25, 1.0 / 6, 1.0}, 1e-12));
+}
+
+TEST(Implicit, UsesThePreconditionerOfTheUser) {
+  Random random(4);
+  const std::int64_t n = 60;
+  const Array H = test::with_eigenvalues(random, test::spread(1e-3, 1, n)), inverse = test::inverse(H);
+  const Array b = random.array({n}), c = random.array({n});
+  const Solver s = gradient_descent([&](Expr x, Expr t) { return 0.5 * matmul(x, matmul(H, x)) - sum(b * t * x); }, {},
+                                    {.tolerance = 1e-6, .max_iterations = 100000});
+  int calls = 0, transposed_calls = 0;
+  const Implicit with{.how = Implicit::matrix_free, .preconditioner = [&](std::span<double> r, bool transposed) {
+                        ++calls;
+                        transposed_calls += transposed ? 1 : 0;
+                        const Array x = test::product(inverse, Array::view(r));
+                        std::ranges::copy(x.values(), r.begin());
+                      }};
+  const Solution plain = solve(s, zeros({n}), Array(1.0), Implicit{.how = Implicit::matrix_free});
+  const Solution preconditioned = solve(s, zeros({n}), Array(1.0), with);
+  const Array expected = test::product(inverse, b);
+  EXPECT_LT(test::relative_error(plain.jvp(Array(1.0)), expected), 1e-8);
+  const int without = plain.report().products;
+  EXPECT_LT(test::relative_error(preconditioned.jvp(Array(1.0)), expected), 1e-8);
+  EXPECT_LE(preconditioned.report().products, 6);
+  EXPECT_GT(without, 20);
+  EXPECT_GT(calls, 0);
+  EXPECT_EQ(transposed_calls, 0);
+  const Array g = preconditioned.vjp(c);
+  EXPECT_NEAR(g.item(), test::product(test::transposed(expected), c)(0), 1e-8 * test::norm(expected) * test::norm(c));
+  EXPECT_GT(transposed_calls, 0);
+}
+
+TEST(Implicit, ALinearSolveThatFallsShortIsAStatus) {
+  Random random(5);
+  const std::int64_t n = 50;
+  const Array H = test::with_eigenvalues(random, test::spread(1e-6, 1, n)), b = random.array({n});
+  const Solver s = newton([&](Expr x, Expr t) { return 0.5 * matmul(x, matmul(H, x)) - t * sum(b * x); });
+  // Without the solver's factorisation three products are not enough.
+  const Solution few = solve(s, zeros({n}), Array(1.0),
+                             Implicit{.how = Implicit::matrix_free, .max_iterations = 3,
+                                      .preconditioner = [](std::span<double>, bool) {}});
+  few.jvp(Array(1.0));
+  EXPECT_EQ(few.report().status, Status::iteration_limit);
+  EXPECT_GT(few.report().residual, 1e-3);
+  EXPECT_LE(few.report().residual, 1.0);
+  few.vjp(ones({n}));
+  EXPECT_EQ(few.report().status, Status::iteration_limit);
+  EXPECT_FALSE(is_solution(few.report().status));
+}
+
+TEST(Implicit, ASystemThatIsSingularIsAStatus) {
+  // x0 is a fixed point of a map whose I - A has no inverse: x ← x + θ (x - 1).
+  const Solver s = fixed_point([](Expr x, Expr t) { return x + t * square(x - 1.0); });
+  for (const auto how : all_ways) {
+    const Solution solution = solve(s, ones({2}), ones({2}), Implicit{.how = how});
+    ASSERT_EQ(solution.status(), Status::converged);
+    solution.vjp(ones({2}));
+    EXPECT_EQ(solution.report().status, Status::singular) << how;
+  }
+}
+
+TEST(Implicit, AToleranceBelowRoundingIsSaid) {
+  Random random(6);
+  const Logistic problem(random, 30, 4);
+  for (const auto how : all_ways) {
+    const Solution s = solve(newton(problem.objective()), problem.start(), problem.weights(),
+                             Implicit{.how = how, .tolerance = 1e-30});
+    s.vjp(ones({4}));
+    EXPECT_TRUE(s.report().status == Status::rounding_reached || s.report().residual == 0) << s.report().residual;
+    EXPECT_LT(s.report().residual, 1e-14);
+  }
+}
+
+TEST(Implicit, ADirectionOfZeroGivesZero) {
+  Random random(7);
+  const Logistic problem(random, 30, 4);
+  for (const auto how : all_ways) {
+    const Solution s = solve(newton(problem.objective()), problem.start(), problem.weights(), Implicit{.how = how});
+    EXPECT_TRUE(test::near(s.vjp(zeros({4})), zeros({30}), 0.0));
+    EXPECT_TRUE(test::near(s.jvp(zeros({30})), zeros({4}), 0.0));
+    EXPECT_EQ(s.report().status, Status::converged);
+  }
+}
+
+TEST(NoNewFactorisation, OneStepAndImplicitAfterNewtonUseTheLastOne) {
+  Random random(8);
+  const Logistic problem(random, 60, 8);
+  const auto f = problem.objective();
+  for (const Solver& solver : {newton(f), newton_root([f](Expr x, Expr t) { return grad(f(x, t), x); })})
+    for (const Estimator& e : std::vector<Estimator>{OneStep{}, Implicit{}, Auto{}}) {
+      const Solution s = solve(solver, problem.start(), problem.weights(), e);
+      ASSERT_EQ(s.status(), Status::converged);
+      EXPECT_EQ(s.statistics().factorisations, s.statistics().iterations);
+      s.vjp(ones({8}));
+      EXPECT_EQ(s.report().factorisations, 0);
+      s.jvp(ones({60}));
+      EXPECT_EQ(s.report().factorisations, 0);
+    }
+}
+
+TEST(NoNewFactorisation, OthersAreCounted) {
+  Random random(8);
+  const Logistic problem(random, 60, 8);
+  const Solver solver = newton(problem.objective());
+  const Solution unrolled = solve(solver, problem.start(), problem.weights(), Unrolled{});
+  unrolled.vjp(ones({8}));
+  EXPECT_EQ(unrolled.report().factorisations, unrolled.statistics().iterations);
+  const Solution two = solve(solver, problem.start(), problem.weights(), KStep{2});
+  two.vjp(ones({8}));
+  EXPECT_EQ(two.report().factorisations, 1);
+  const Solution dense = solve(solver, problem.start(), problem.weights(), Implicit{.how = Implicit::dense});
+  dense.vjp(ones({8}));
+  EXPECT_EQ(dense.report().factorisations, 1);
+  dense.vjp(ones({8}));
+  EXPECT_EQ(dense.report().factorisations, 0);
+}
+
+TEST(NoNewFactorisation, ImplicitRefinesInAFewProducts) {
+  Random random(9);
+  const Logistic problem(random, 60, 8);
+  const Solution s = solve(newton(problem.objective()), problem.start(), problem.weights(), Implicit{});
+  s.vjp(ones({8}));
+  // The factorisation is that of x_{k-1}, which is as good as that of x_k here.
+  EXPECT_LE(s.report().products, 5);
+  EXPECT_LE(s.report().residual, 1e-12);
+}
+
+}  // namespace
+}  // namespace onestep

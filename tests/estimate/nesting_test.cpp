@@ -1,0 +1,211 @@
+// A solver inside a traced function: derivatives of g(x(θ)) to any order the steps allow, and solves inside solves.
+#include <gtest/gtest.h>
+
+#include "support/problems.h"
+
+namespace onestep {
+namespace {
+
+using test::Logistic;
+using test::Random;
+using test::says;
+
+// x + x³ = θ: x' = 1/(1 + 3x²), x'' = -6x x'³, x''' = -6x'⁴ + 108 x² x'⁵.
+double root_of(double theta) {
+  double x = 0;
+  for (int k = 0; k < 100; ++k) x -= (x + x * x * x - theta) / (1 + 3 * x * x);
+  return x;
+}
+Solver cubic() {
+  return newton_root([](Expr x, Expr t) { return x + x * x * x - t; });
+}
+double value_of(const std::function<Expr(const Expr&)>& f, double theta) {
+  return evaluate(trace([&](Expr t) { return f(t); }, Shape{}), {Array(theta)}).front().item();
+}
+
+TEST(Nested, TheValueIsTheSolution) {
+  for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{2}, Implicit{}, Unrolled{}, Auto{}})
+    EXPECT_NEAR(value_of([&](const Expr& t) { return cubic().from(Array(0.0)).with(e)(t); }, 3.0), root_of(3.0), 1e-14);
+}
+
+TEST(Nested, TheDerivativeOfAFunctionOfTheSolutionIsThatOfDifferences) {
+  Random random(1);
+  const Logistic problem(random, 20, 3);
+  const Array w = random.array({20}, 0.5, 1.5), v = random.array({20});
+  const auto outer = [](const Expr& x) { return sum(exp(0.3 * x)) + 0.5 * sum(square(x)); };
+  const Array expected = test::differences([&](double t) {
+    const Array x = problem.solution(test::plus(w, test::times(t, v)));
+    double g = 0;
+    for (const double e : test::entries_of(x)) g += std::exp(0.3 * e) + 0.5 * e * e;
+    return Array(g);
+  });
+  const SolveOptions exactly{.tolerance = 1e-13, .max_iterations = 100000};
+  const std::vector<Solver> solvers{
+      newton(problem.objective(), exactly).with(OneStep{}),
+      newton(problem.objective(), exactly).with(KStep{2}),
+      newton(problem.objective(), exactly).with(Implicit{}),
+      newton(problem.objective(), exactly).with(Unrolled{}),
+      newton(problem.objective(), exactly).with(Auto{}),
+      newton(problem.objective(), exactly),
+      gradient_descent(problem.objective(), {}, exactly).with(Implicit{}),
+      gradient_descent(problem.objective(), {}, exactly).with(Unrolled{.memory = 4000}),
+      gradient_descent(problem.objective(), {}, exactly).with(Auto{1e-11}),
+  };
+  for (const Solver& fit : solvers) {
+    const auto g = [&](const Expr& t) { return outer(fit.from(problem.start())(t)); };
+    const Array forward = evaluate(trace([&](Expr t, Expr d) { return jvp(g(t), t, d); }, Shape{20}, Shape{20}), {w, v}).front();
+    EXPECT_NEAR(forward.item(), expected.item(), 1e-9 * std::fabs(expected.item()));
+    const Array reverse = evaluate(trace([&](Expr t) { return grad(g(t), t); }, Shape{20}), {w}).front();
+    EXPECT_NEAR(test::product(test::transposed(reverse), v)(0), expected.item(), 1e-9 * std::fabs(expected.item()));
+  }
+}
+
+TEST(Nested, CheckGradientsHoldsThroughASolve) {
+  const Array theta{0.5, 2.0};
+  for (const Estimator& e : std::vector<Estimator>{Implicit{}, OneStep{}}) {
+    const Function g = trace(
+        [&](Expr t) { return sum(sin(newton_root([](Expr x, Expr s) { return x + x * x * x - s; }).from(zeros({2})).with(e)(t))); },
+        Shape{2});
+    const GradientCheck check = check_gradients(g, {theta}, {.order = 1});
+    for (const GradientComparison& c : check.comparisons())
+      if (c.claim.find("differences") != std::string::npos || c.claim.find("⟨") != std::string::npos)
+        EXPECT_TRUE(c.ok()) << check.message();
+  }
+}
+
+// K Newton steps from the solution give every derivative up to order 2^K - 1.
+TEST(Nested, KNewtonStepsGiveDerivativesUpToOrderTwoToTheKMinusOne) {
+  const double theta = 1.7, x = root_of(theta), d1 = 1 / (1 + 3 * x * x), d2 = -6 * x * std::pow(d1, 3),
+               d3 = -6 * std::pow(d1, 4) + 108 * x * x * std::pow(d1, 5);
+  const auto derivative = [&](int K, int order) {
+    const Solver fit = cubic().from(Array(0.5)).with(KStep{K});
+    return value_of(
+        [&](const Expr& t) {
+          Expr y = fit(t);
+          for (int i = 0; i < order; ++i) y = grad(y, t);
+          return y;
+        },
+        theta);
+  };
+  EXPECT_NEAR(derivative(1, 1), d1, 1e-13 * std::fabs(d1));
+  EXPECT_GT(std::fabs(derivative(1, 2) - d2), 1e-2 * std::fabs(d2));  // one step is not enough for the second
+  EXPECT_NEAR(derivative(2, 1), d1, 1e-13 * std::fabs(d1));
+  EXPECT_NEAR(derivative(2, 2), d2, 1e-12 * std::fabs(d2));
+  EXPECT_NEAR(derivative(2, 3), d3, 1e-11 * std::fabs(d3));
+  EXPECT_NEAR(derivative(3, 3), d3, 1e-11 * std::fabs(d3));
+}
+
+TEST(Nested, TheHessianOfAFunctionOfTheSolutionByTwoSteps) {
+  // x = H⁻¹ θ with H = diag(2 + t₂²): closed form for g = Σ x², and symmetric.
+  Random random(2);
+  const auto f = [](Expr x, Expr t) { return sum((1.0 + 0.5 * square(t)) * square(x)) - sum(sin(t) * x); };
+  // x = sin t / (2 + t²)
+  const Array theta{0.3, -1.2, 0.8};
+  const Solver fit = newton(f).from(zeros({3})).with(KStep{2});
+  const Array H = evaluate(trace([&](Expr t) { return hessian(sum(square(fit(t))), t); }, Shape{3}), {theta}).front();
+  const auto g1 = [](double t) {
+    const double u = std::sin(t), v = 2 + t * t;
+    return 2 * u / v * (std::cos(t) * v - u * 2 * t) / (v * v);
+  };
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t j = 0; j < 3; ++j) {
+      const double h = 1e-3, t = theta(i);
+      const double second = (8 * (g1(t + h) - g1(t - h)) - (g1(t + 2 * h) - g1(t - 2 * h))) / (12 * h);
+      EXPECT_NEAR(H(i, j), i == j ? second : 0.0, 1e-10);
+    }
+}
+
+TEST(Nested, TheHessianOfALogisticFitIsThatOfDifferencesOfTheGradient) {
+  Random random(3);
+  const Logistic problem(random, 15, 3);
+  const Array w = random.array({15}, 0.5, 1.5), v = random.array({15});
+  const Solver fit = newton(problem.objective()).from(problem.start()).with(KStep{2});
+  const Array Hv = evaluate(trace([&](Expr t, Expr d) { return hvp(0.5 * sum(square(fit(t))), t, d); }, Shape{15}, Shape{15}), {w, v}).front();
+  const Array expected = test::differences([&](double t) {
+    const Array at = test::plus(w, test::times(t, v));
+    return test::product(test::transposed(problem.derivative(at)), problem.solution(at));
+  });
+  EXPECT_LT(test::relative_error(Hv, expected), 1e-8);
+}
+
+TEST(Nested, ABilevelObjectiveInsideNewton) {
+  // min over t of ‖x(t) - a‖² with x(t) = argmin ‖x - b t‖² + ‖x‖²: x = b t/2, so t = 2 aᵀb / bᵀb.
+  const Array a{1.0, 2.0, -0.5}, b{0.5, 1.0, 2.0};
+  const Solver inner = newton([&](Expr x, Expr t) { return sum(square(x - b * t)) + sum(square(x)); }).from(zeros({3}));
+  for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{2}}) {
+    const Solver outer = newton([&](Expr t, Expr target) { return sum(square(inner.with(e)(t) - target)); });
+    const Solution s = solve(outer, Array(0.3), a, Implicit{});
+    ASSERT_EQ(s.status(), Status::converged) << s.message();
+    const double bb = 0.25 + 1 + 4, ab = 0.5 + 2 - 1;
+    EXPECT_NEAR(s.x().item(), 2 * ab / bb, 1e-12);
+    // dt/da = 2 b / bᵀb
+    EXPECT_TRUE(test::near(s.vjp(Array(1.0)), test::times(2 / bb, b), 1e-12));
+  }
+}
+
+TEST(Nested, ANonlinearBilevelObjectiveInsideNewton) {
+  // inner: x + x³ = t; outer: min (x(t) - a)² + 0.1 t², whose solution satisfies 2(x - a)/(1 + 3x²) + 0.2 t = 0.
+  const Solver inner = cubic().from(Array(0.0)).with(KStep{2});
+  const Solver outer = newton([&](Expr t, Expr a) { return square(inner(t) - a) + 0.1 * square(t); });
+  const Solution s = solve(outer, Array(0.5), Array(1.0), Implicit{});
+  ASSERT_EQ(s.status(), Status::converged) << s.message();
+  const double t = s.x().item(), x = root_of(t), d = 1 / (1 + 3 * x * x), d2 = -6 * x * d * d * d;
+  EXPECT_NEAR(2 * (x - 1.0) * d + 0.2 * t, 0.0, 1e-12);
+  // dt/da = 2d / (2d² + 2(x - a) x'' + 0.2)
+  const double expected = 2 * d / (2 * d * d + 2 * (x - 1.0) * d2 + 0.2);
+  EXPECT_NEAR(s.jvp(Array(1.0))[0].item(), expected, 1e-10 * expected);
+  EXPECT_NEAR(s.vjp(Array(1.0))[0].item(), expected, 1e-10 * expected);
+}
+
+TEST(Nested, ASolveInsideAFixedPoint) {
+  // x ← cbrt-like root of the last x: y + y³ = 0.5 x + θ.
+  const Solver inner = cubic().from(Array(0.0)).with(Implicit{});
+  const Solver outer = fixed_point([&](Expr x, Expr t) { return inner(0.5 * x + t); }, {.tolerance = 1e-14});
+  for (const Estimator& e : std::vector<Estimator>{Implicit{}, Unrolled{}, KStep{60}, Auto{1e-10}}) {
+    const Solution s = solve(outer, Array(0.0), Array(0.8), e);
+    ASSERT_TRUE(is_solution(s.status())) << s.message();
+    const double x = s.x().item();
+    EXPECT_NEAR(x + x * x * x, 0.5 * x + 0.8, 1e-13);
+    const double expected = 1 / (0.5 + 3 * x * x);
+    EXPECT_NEAR(s.jvp(Array(1.0))[0].item(), expected, 1e-9);
+    EXPECT_NEAR(s.vjp(Array(1.0))[0].item(), expected, 1e-9);
+  }
+}
+
+TEST(Nested, AStartThatDependsOnTheParameters) {
+  const Solver fit = cubic().from([](Expr t) { return 0.5 * t; });
+  for (const Estimator& e : std::vector<Estimator>{OneStep{}, Implicit{}, Unrolled{}}) {
+    const double x = root_of(2.0);
+    EXPECT_NEAR(value_of([&](const Expr& t) { return grad(fit.with(e)(t), t); }, 2.0), 1 / (1 + 3 * x * x), 1e-12);
+  }
+}
+
+TEST(Nested, SeveralPartsComeOneBehindTheOther) {
+  const Solver s = fixed_point([](Expr x, Expr y, Expr t) { return std::pair{0.5 * x + t, 0.5 * y + sum(x)}; }, {.tolerance = 1e-14})
+                       .from({zeros({2}), zeros({1})});
+  for (const Estimator& e : std::vector<Estimator>{KStep{100}, Implicit{}}) {
+    const Function f = trace([&](Expr t) { return s.with(e)(t); }, Shape{2});
+    const Array value = evaluate(f, {Array{1.0, 2.0}}).front();
+    EXPECT_TRUE(test::near(value, Array{2.0, 4.0, 12.0}, 1e-12));
+    const Array J = evaluate(trace([&](Expr t) { return jacobian(s.with(e)(t), t); }, Shape{2}), {Array{1.0, 2.0}}).front();
+    EXPECT_TRUE(test::near(J, Array{{2.0, 0.0}, {0.0, 2.0}, {4.0, 4.0}}, 1e-11));
+  }
+}
+
+TEST(Nested, ASolveThatFailsIsNaNAndNoException) {
+  const Solver diverging = fixed_point([](Expr x, Expr t) { return 2.0 * x + t; }).from(ones({2}));
+  for (const Estimator& e : std::vector<Estimator>{OneStep{}, Implicit{}, Unrolled{}}) {
+    const Array v = evaluate(trace([&](Expr t) { return sum(diverging.with(e)(t)); }, Shape{2}), {ones({2})}).front();
+    EXPECT_TRUE(std::isnan(v.item()));
+    const Array g = evaluate(trace([&](Expr t) { return grad(sum(diverging.with(e)(t)), t); }, Shape{2}), {ones({2})}).front();
+    if (!std::holds_alternative<OneStep>(e.kind())) EXPECT_TRUE(std::isnan(g(0)));
+  }
+}
+
+TEST(Nested, DerivativesAboveTheFirstThatAnEstimatorDoesNotHaveAreErrors) {
+  const Solver fit = cubic().from(Array(0.0)).with(Implicit{});
+  EXPECT_TRUE(says(test::error_of([&] { trace([&](Expr t) { return grad(grad(fit(t), t), t); }, Shape{}); }), {"solve"}));
+}
+
+}  // namespace
+}  // namespace onestep

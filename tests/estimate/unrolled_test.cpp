@@ -1,0 +1,175 @@
+// Unrolling: binomial checkpointing does the least work there is, and changes nothing but the work.
+#include <gtest/gtest.h>
+
+#include "estimate/revolve.h"
+#include "support/problems.h"
+
+namespace onestep {
+namespace {
+
+using detail::best_advance;
+using detail::least_recomputation;
+using test::Random;
+
+// The least number of steps made again, by trying every place for the next snapshot.
+class BruteForce {
+ public:
+  std::int64_t operator()(int steps, int snapshots) {
+    if (steps <= 1) return 0;
+    if (snapshots == 1) return steps * (steps - 1) / 2;
+    std::int64_t& known = table_[static_cast<std::size_t>(snapshots)][static_cast<std::size_t>(steps)];
+    if (known == 0) {
+      known = std::numeric_limits<std::int64_t>::max();
+      for (int m = 1; m < steps; ++m)
+        known = std::min(known, m + (*this)(steps - m, snapshots - 1) + (*this)(m, snapshots));
+    }
+    return known;
+  }
+
+ private:
+  std::array<std::array<std::int64_t, 61>, 9> table_{};
+};
+
+TEST(Revolve, TheLeastRecomputationIsThatOfAllSchedules) {
+  BruteForce least;
+  for (int snapshots = 1; snapshots <= 8; ++snapshots)
+    for (int steps = 0; steps <= 60; ++steps)
+      EXPECT_EQ(least_recomputation(steps, snapshots), least(steps, snapshots)) << steps << ", " << snapshots;
+}
+
+TEST(Revolve, TheBestAdvanceAttainsIt) {
+  BruteForce least;
+  for (int snapshots = 2; snapshots <= 8; ++snapshots)
+    for (int steps = 2; steps <= 60; ++steps) {
+      const auto m = static_cast<int>(best_advance(steps, snapshots));
+      ASSERT_GE(m, 1);
+      ASSERT_LT(m, steps);
+      EXPECT_EQ(m + least(steps - m, snapshots - 1) + least(m, snapshots), least(steps, snapshots))
+          << steps << ", " << snapshots;
+    }
+}
+
+TEST(Revolve, LargeNumbersOfStepsDoNotOverflow) {
+  EXPECT_EQ(least_recomputation(1'000'000'000, 1), 500'000'000LL * 999'999'999LL);
+  for (const int snapshots : {2, 3, 10, 1000, 1'000'000}) {
+    const std::int64_t steps = 10'000'000, m = best_advance(steps, snapshots);
+    EXPECT_GE(m, 1);
+    EXPECT_LT(m, steps);
+    EXPECT_EQ(m + least_recomputation(steps - m, snapshots - 1) + least_recomputation(m, snapshots),
+              least_recomputation(steps, snapshots));
+  }
+  EXPECT_EQ(least_recomputation(100, 100), 99);
+  EXPECT_EQ(least_recomputation(100, 1000), 99);
+}
+
+// x ← tanh(A x + θ) for a fixed number of steps, from x₀ = cos θ.
+struct Recurrence {
+  Array A, theta, c, v;
+  explicit Recurrence(std::uint64_t seed) {
+    Random random(seed);
+    A = test::with_norm(random, 3, 3, 0.95), theta = random.array({3}), c = random.array({3}), v = random.array({3});
+  }
+  Solution run(int steps, const Estimator& e) const {
+    const Solver s =
+        fixed_point([a = A](Expr x, Expr t) { return tanh(matmul(a, x) + t); }, {.tolerance = 0, .max_iterations = steps})
+            .from([](Expr t) { return cos(t); });
+    const Solution solution = solve(s, theta, e);
+    solution.even_if_unconverged();
+    return solution;
+  }
+};
+
+TEST(Unrolled, WithLittleMemoryRecomputesExactlyTheLeastNumberOfSteps) {
+  const Recurrence r(1);
+  for (const int steps : {1, 2, 3, 7, 20, 41})
+    for (const int snapshots : {1, 2, 3, 5, 8}) {
+      const std::size_t memory = static_cast<std::size_t>(snapshots) * 3 * sizeof(double);
+      const Solution s = r.run(steps, Unrolled{.mode = Unrolled::reverse, .memory = memory});
+      ASSERT_EQ(s.statistics().iterations, steps);
+      const Solution all = r.run(steps, Unrolled{.mode = Unrolled::reverse});
+      const Array expected = all.vjp(r.c);
+      EXPECT_EQ(all.report().steps, steps);
+      for (int again = 0; again < 2; ++again) {
+        EXPECT_TRUE(test::near(s.vjp(r.c), expected, 0.0)) << steps << ", " << snapshots;
+        EXPECT_EQ(s.report().steps, steps <= snapshots ? steps : steps + least_recomputation(steps, snapshots))
+            << steps << ", " << snapshots;
+      }
+    }
+}
+
+TEST(Unrolled, ForwardAndReverseGiveTheSameInBothDirections) {
+  const Recurrence r(2);
+  for (const std::size_t memory : {std::size_t{50}, std::size_t{1} << 20}) {
+    const Solution forward = r.run(30, Unrolled{.mode = Unrolled::forward, .memory = memory}),
+                   reverse = r.run(30, Unrolled{.mode = Unrolled::reverse, .memory = memory}),
+                   automatic = r.run(30, Unrolled{.memory = memory});
+    EXPECT_TRUE(test::near(reverse.vjp(r.c), forward.vjp(r.c)));
+    EXPECT_TRUE(test::near(automatic.vjp(r.c), reverse.vjp(r.c), 0.0));
+    // After a vjp has used the memory for its snapshots.
+    EXPECT_TRUE(test::near(reverse.jvp(r.v), forward.jvp(r.v)));
+    EXPECT_TRUE(test::near(automatic.jvp(r.v), forward.jvp(r.v), 0.0));
+    EXPECT_TRUE(test::near(reverse.jacobian(), forward.jacobian()));
+    EXPECT_TRUE(test::near(forward.jacobian(), test::product(test::identity(3), automatic.jacobian())));
+  }
+}
+
+TEST(Unrolled, CarriesTheDerivativeOfTheStart) {
+  const Recurrence r(3);
+  for (const int steps : {1, 2, 5, 12}) {
+    const auto run = [&](double t) {
+      Recurrence moved = r;
+      moved.theta = test::plus(r.theta, test::times(t, r.v));
+      return moved.run(steps, OneStep{}).x();
+    };
+    const Array expected = test::differences(run);
+    for (const Unrolled& how : {Unrolled{}, Unrolled{.mode = Unrolled::reverse}, Unrolled{.memory = 48}}) {
+      const Solution s = r.run(steps, how);
+      EXPECT_LT(test::relative_error(s.jvp(r.v), expected), 1e-9) << steps;
+      const double reverse = test::product(test::transposed(s.vjp(r.c)), r.v)(0);
+      EXPECT_NEAR(reverse, test::product(test::transposed(r.c), expected)(0), 1e-8 * test::norm(r.c) * test::norm(expected));
+    }
+    // The start is no part of the other estimators.
+    EXPECT_GT(test::relative_error(r.run(1, OneStep{}).jvp(r.v), r.run(1, Unrolled{}).jvp(r.v)), 1e-3);
+  }
+}
+
+TEST(Unrolled, OfNewtonIsTheDerivativeOfTheStepsAsTheyWereTaken) {
+  // Damped steps at first: the lengths are held constant.
+  const auto f = [](Expr x, Expr t) { return sum(softplus(4.0 * (x - t)) + softplus(4.0 * (t - x)) + 0.01 * square(x)); };
+  std::vector<double> lengths;
+  const Solution s = solve(newton(f, {.tolerance = 0.5, .max_iterations = 3,
+                                      .callback =
+                                          [&](const Iteration& i) {
+                                            lengths.push_back(i.length);
+                                            return true;
+                                          }}),
+                           Array{1.2}, Array{0.5}, Unrolled{});
+  ASSERT_TRUE(std::ranges::any_of(lengths, [](double l) { return l < 1; }));
+  const Function by_hand = trace(
+      [&](Expr t) {
+        Expr x = Array{1.2};
+        for (const double length : lengths) {
+          const Expr at = x;
+          const Expr g = grad(f(at, t), at), h = jacobian(g, at);
+          x = at - length * solve(cholesky(h), g);
+        }
+        return x;
+      },
+      Shape{1});
+  EXPECT_TRUE(test::near(s.x(), evaluate(by_hand, {Array{0.5}}).front(), 1e-12));
+  const Function derivative = trace(
+      [&](Expr t, Expr v) { return jvp(by_hand(std::vector<Expr>{t}).front(), t, v); }, Shape{1}, Shape{1});
+  EXPECT_TRUE(test::near(s.even_if_unconverged().jvp(Array{1.0}), evaluate(derivative, {Array{0.5}, Array{1.0}}).front(), 1e-11));
+}
+
+TEST(Unrolled, ConvergesToTheDerivativeOfTheSolution) {
+  Random random(4);
+  const test::Logistic problem(random, 30, 4);
+  const Array expected = problem.derivative(problem.weights());
+  const Solution s = solve(gradient_descent(problem.objective(), {}, {.tolerance = 1e-14, .max_iterations = 100000}),
+                           problem.start(), problem.weights(), Unrolled{.memory = 5000});
+  EXPECT_LT(test::relative_error(s.jacobian(), expected), 1e-10);
+}
+
+}  // namespace
+}  // namespace onestep
