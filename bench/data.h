@@ -34,13 +34,14 @@ inline double gaussian(std::uint64_t stream, std::uint64_t index) {
 }
 
 // The logistic problem f(x, w) = sum(w * softplus(-y * (A x))) + 0.1 * sum(square(x)) at a point x, with a direction v for
-// the reverse derivative of the Newton step.
+// the reverse derivative of the Newton step. Of x, the entries before the first penalised one are left out of the last sum.
 struct Logistic {
   std::size_t N, n;
   std::vector<double> A;  // N x n, row-major
   std::vector<double> y;  // +1 or -1
   std::vector<double> w;  // in [0.5, 1.5)
   std::vector<double> x, v;
+  std::size_t first_penalised = 0;
 };
 
 inline Logistic logistic_data(std::size_t N, std::size_t n) {
@@ -58,6 +59,52 @@ inline Logistic logistic_data(std::size_t N, std::size_t n) {
     data.v[j] = gaussian(4, j);
   }
   return data;
+}
+
+// The paper's problem, from x = 0: the first column is made of ones, and its coefficient, the intercept, is not penalised.
+inline Logistic logistic_with_intercept(std::size_t N, std::size_t n) {
+  Logistic data = logistic_data(N, n);
+  for (std::size_t i = 0; i < N; ++i) data.A[i * n] = 1;
+  data.x.assign(n, 0);
+  data.first_penalised = 1;
+  return data;
+}
+
+// A quadratic program of the paper's form, min 1/2 xᵀQx + qᵀx with Ax = b and Gx <= h, feasible and strictly convex.
+struct DenseQp {
+  std::size_t n, m, p;
+  std::vector<double> Q, q, A, b, G, h;  // matrices row-major
+};
+
+// Products of two Gaussians are multiples of 2^-32 below 36, so that sums of up to 2^15 of them are exact in any order: Q =
+// MᵀM/n
+// + I/10, b = A x and h = G x + slack are the same numbers whoever computes them.
+inline DenseQp qp_data(std::size_t n, std::size_t m, std::size_t p) {
+  DenseQp qp{n, m, p, std::vector<double>(n * n), {}, {}, {}, {}, {}};
+  const auto gaussians = [](std::uint64_t stream, std::size_t count) {
+    std::vector<double> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = gaussian(stream, i);
+    return values;
+  };
+  const std::vector<double> M = gaussians(6, n * n), x = gaussians(7, n);
+  qp.q = gaussians(8, n);
+  qp.A = gaussians(9, m * n);
+  qp.G = gaussians(10, p * n);
+  for (std::size_t k = 0; k < n; ++k)
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j < n; ++j) qp.Q[i * n + j] += M[k * n + i] * M[k * n + j];
+  for (double& e : qp.Q) e /= static_cast<double>(n);
+  for (std::size_t i = 0; i < n; ++i) qp.Q[i * n + i] += 0.1;
+  const auto times_x = [&](const std::vector<double>& matrix, std::size_t rows) {
+    std::vector<double> result(rows);
+    for (std::size_t i = 0; i < rows; ++i)
+      for (std::size_t j = 0; j < n; ++j) result[i] += matrix[i * n + j] * x[j];
+    return result;
+  };
+  qp.b = times_x(qp.A, m);
+  qp.h = times_x(qp.G, p);
+  for (std::size_t i = 0; i < p; ++i) qp.h[i] += uniform(11, i);
+  return qp;
 }
 
 // The entries of the elementwise chain, in [-2, 2).

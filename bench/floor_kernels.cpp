@@ -156,8 +156,8 @@ HWY_INLINE void add_triangle_rows(D d, std::size_t count, const double* HWY_REST
 
 template <int n>
 HWY_INLINE double newton_step(std::size_t N, const double* HWY_RESTRICT columns, std::size_t stride,
-                              const double* HWY_RESTRICT y, const double* HWY_RESTRICT w, const double* HWY_RESTRICT x,
-                              double* HWY_RESTRICT x_next) {
+                              const double* HWY_RESTRICT y, const double* HWY_RESTRICT w, int first_penalised,
+                              const double* HWY_RESTRICT x, double* HWY_RESTRICT x_next) {
   const D d;
   constexpr std::size_t block = 256;  // rows at a time: with n = 10 their columns are 20 kB, within the first-level cache
   HWY_ALIGN double t[block];
@@ -204,19 +204,21 @@ HWY_INLINE double newton_step(std::size_t N, const double* HWY_RESTRICT columns,
   for (int i = 0; i < n; ++i) {
 #pragma GCC unroll 16
     for (int j = 0; j <= i; ++j) H[i * n + j] = hn::GetLane(hn::SumOfLanes(d, sums[i * (i + 1) / 2 + j]));
-    H[i * n + i] += 0.2;
-    g[i] = hn::GetLane(hn::SumOfLanes(d, gradient[i])) + 0.2 * x[i];
-    square += x[i] * x[i];
+    const double penalty = i < first_penalised ? 0 : 0.2;
+    H[i * n + i] += penalty;
+    g[i] = hn::GetLane(hn::SumOfLanes(d, gradient[i])) + penalty * x[i];
+    square += penalty * x[i] * x[i];
   }
   solve_small<n>(H, g);
 #pragma GCC unroll 16
   for (int i = 0; i < n; ++i) x_next[i] = x[i] - g[i];
-  return hn::GetLane(hn::SumOfLanes(d, value)) + 0.1 * square;
+  return hn::GetLane(hn::SumOfLanes(d, value)) + 0.5 * square;
 }
 
 double SmallNewtonStep(std::size_t N, std::size_t n, const double* columns, std::size_t stride, const double* y,
-                       const double* w, const double* x, double* x_next) {
-  return n == 5 ? newton_step<5>(N, columns, stride, y, w, x, x_next) : newton_step<10>(N, columns, stride, y, w, x, x_next);
+                       const double* w, std::size_t first_penalised, const double* x, double* x_next) {
+  const auto step = n == 5 ? newton_step<5> : newton_step<10>;
+  return step(N, columns, stride, y, w, static_cast<int>(first_penalised), x, x_next);
 }
 
 // H is symmetric: its rows serve as columns, so that nothing is summed across a vector.
@@ -269,9 +271,9 @@ void chain(std::size_t count, double a, double b, const double* x, double* out) 
 }
 
 double small_newton_step(std::size_t N, std::size_t n, const double* columns, std::size_t stride, const double* y,
-                         const double* w, const double* x, double* x_next) {
+                         const double* w, std::size_t first_penalised, const double* x, double* x_next) {
   if (n != 5 && n != 10) throw std::invalid_argument("small_newton_step is written for n = 5 and n = 10");
-  return HWY_DYNAMIC_DISPATCH(SmallNewtonStep)(N, n, columns, stride, y, w, x, x_next);
+  return HWY_DYNAMIC_DISPATCH(SmallNewtonStep)(N, n, columns, stride, y, w, first_penalised, x, x_next);
 }
 
 void ridge_step(const double* H, const double* b, double alpha, const double* x, double* x_next) {

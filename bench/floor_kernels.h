@@ -22,7 +22,7 @@ void chain(std::size_t count, double a, double b, const double* x, double* out);
 // The whole Newton step of the logistic problem for n = 5 or n = 10. `columns` is A by columns, column j at columns + j *
 // stride; `stride` is a multiple of 8 and so are the entries it allows to read in y, which are zero past N. Returns f(x, w).
 double small_newton_step(std::size_t N, std::size_t n, const double* columns, std::size_t stride, const double* y,
-                         const double* w, const double* x, double* x_next);
+                         const double* w, std::size_t first_penalised, const double* x, double* x_next);
 
 // x - alpha (H x - b) for n = 12.
 void ridge_step(const double* H, const double* b, double alpha, const double* x, double* x_next);

@@ -168,7 +168,7 @@ class LargeFloor final : public NewtonFloor {
     Share& sum = add_up();
     const double* const x = data_.x.data();
     value_ = sum.value;
-    for (std::size_t j = 0; j < data_.n; ++j) {
+    for (std::size_t j = data_.first_penalised; j < data_.n; ++j) {
       sum.H[j * data_.n + j] += 0.2;
       sum.g[j] += 0.2 * x[j];
       value_ += 0.1 * x[j] * x[j];
@@ -251,8 +251,8 @@ class SmallFloor final : public NewtonFloor {
   }
 
   void step() override {
-    value_ = small_newton_step(data_.N, data_.n, columns_.get(), stride_, labels_.get(), data_.w.data(), data_.x.data(),
-                               x_next_.data());
+    value_ = small_newton_step(data_.N, data_.n, columns_.get(), stride_, labels_.get(), data_.w.data(),
+                               data_.first_penalised, data_.x.data(), x_next_.data());
   }
 
  private:

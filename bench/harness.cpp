@@ -24,6 +24,10 @@ double seconds_of(const Contender& contender, int calls) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+double seconds_of_unit(const Contender& contender, int calls) {
+  return seconds_of(contender, calls) / (calls * contender.units);
+}
+
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -31,9 +35,10 @@ double median(std::vector<double> values) {
 }
 
 // How often to call within one turn, so that the clock's own cost and resolution do not count. The best of three, since an
-// interruption would pass for a long call.
+// interruption would pass for a long call; a call that is longer than any interruption is tried once.
 int calls_per_turn(const Contender& contender, double turn) {
   int calls = 1;
+  if (seconds_of(contender, 1) > 100 * turn) return 1;
   for (;;) {
     const double taken =
         std::min({seconds_of(contender, calls), seconds_of(contender, calls), seconds_of(contender, calls)});
@@ -48,6 +53,7 @@ const char* text(Unit unit) {
     case Unit::us: return "us";
     case Unit::ms: return "ms";
     case Unit::MB: return "MB";
+    case Unit::count: return "count";
   }
   return "";
 }
@@ -63,19 +69,21 @@ std::string number(double value) {
 
 std::string number(const std::optional<double>& value) { return value ? number(*value) : "-"; }
 
-std::string text(const Row& row) {
-  const bool least = row.bar.kind == Bar::Kind::ratio_at_least;
-  const bool amount = row.bar.kind == Bar::Kind::amount_at_most;
-  return fmt::format("{} {}{}", least ? ">=" : "<=", row.bar.value, amount ? fmt::format(" {}", text(row.unit)) : "");
+std::string text_of_bar(const Row& row) {
+  if (!row.bar) return "-";
+  const bool least = row.bar->kind == Bar::Kind::ratio_at_least;
+  const bool amount = row.bar->kind == Bar::Kind::amount_at_most;
+  return fmt::format("{} {}{}", least ? ">=" : "<=", row.bar->value, amount ? fmt::format(" {}", text(row.unit)) : "");
 }
 
 }  // namespace
 
 bool Row::holds() const {
-  switch (bar.kind) {
-    case Bar::Kind::ratio_at_most: return ratio && *ratio <= bar.value;
-    case Bar::Kind::ratio_at_least: return ratio && *ratio >= bar.value;
-    case Bar::Kind::amount_at_most: return ours <= bar.value;
+  if (!bar) return true;
+  switch (bar->kind) {
+    case Bar::Kind::ratio_at_most: return ratio && *ratio <= bar->value;
+    case Bar::Kind::ratio_at_least: return ratio && *ratio >= bar->value;
+    case Bar::Kind::amount_at_most: return ours <= bar->value;
   }
   return false;
 }
@@ -88,27 +96,33 @@ void Suite::progress(std::string_view text) const {
   if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K{}", text);
 }
 
-void Suite::time(const std::string& row, Unit unit, const Contender& ours, const std::optional<Contender>& floor, Bar bar) {
+void Suite::time(const std::string& row, Unit unit, const Contender& ours, const std::optional<Contender>& floor,
+                 std::optional<Bar> bar) {
   if (!wants(row)) return;
   // A turn of 0.3 ms is far above the clock's resolution and shorter than what the scheduler gives: on a machine that others
   // use too, most turns are then not interrupted, and the median is one of those.
-  const double turn = 3e-4;                                         // seconds of one turn, at least
-  const double total = options_.quick ? 0.2 : 2.0;                  // seconds of all turns, at least
-  const std::size_t fewest = options_.quick ? 3 : 11, most = 3001;  // turns
+  const double turn = 3e-4;                            // seconds of one turn, at least
+  const double total = options_.quick ? 0.2 : 2.0;     // seconds of all turns, at least
+  const double patience = options_.quick ? 1.0 : 6.0;  // seconds after which a few turns are enough
+  const std::size_t fewest = options_.quick ? 3 : 11, few = options_.quick ? 1 : 5, most = 3001;  // turns
   progress(row);
   const int ours_calls = calls_per_turn(ours, turn);
   const int floor_calls = floor ? calls_per_turn(*floor, turn) : 0;
   std::vector<double> ours_seconds, floor_seconds, ratios;
-  const bool speed_up = bar.kind == Bar::Kind::ratio_at_least;
+  const bool speed_up = bar && bar->kind == Bar::Kind::ratio_at_least;
   const auto start = Clock::now();
-  while (ours_seconds.size() < fewest ||
-         (ours_seconds.size() < most && std::chrono::duration<double>(Clock::now() - start).count() < total)) {
+  const auto enough = [&] {
+    const double taken = std::chrono::duration<double>(Clock::now() - start).count();
+    const std::size_t turns = ours_seconds.size();
+    return turns >= most || (turns >= fewest && taken >= total) || (turns >= few && taken >= patience);
+  };
+  while (!enough()) {
     // Who goes first alternates: the second finds what the first left in the caches.
     double floor_time = 0;
     const bool floor_first = floor && ours_seconds.size() % 2 == 1;
-    if (floor_first) floor_time = seconds_of(*floor, floor_calls) / floor_calls;
-    const double ours_time = seconds_of(ours, ours_calls) / ours_calls;
-    if (floor && !floor_first) floor_time = seconds_of(*floor, floor_calls) / floor_calls;
+    if (floor_first) floor_time = seconds_of_unit(*floor, floor_calls);
+    const double ours_time = seconds_of_unit(ours, ours_calls);
+    if (floor && !floor_first) floor_time = seconds_of_unit(*floor, floor_calls);
     ours_seconds.push_back(ours_time);
     if (!floor) continue;
     floor_seconds.push_back(floor_time);
@@ -123,9 +137,12 @@ void Suite::time(const std::string& row, Unit unit, const Contender& ours, const
   progress("");
 }
 
-void Suite::amount(const std::string& row, Unit unit, double ours, Bar bar) {
-  if (wants(row)) rows_.push_back({row, unit, ours, std::nullopt, std::nullopt, bar});
+void Suite::amount(const std::string& row, Unit unit, double ours, std::optional<Bar> bar, std::optional<double> floor) {
+  if (!wants(row)) return;
+  rows_.push_back({row, unit, ours, floor, floor ? std::optional(ours / *floor) : std::nullopt, bar});
 }
+
+void Suite::note(std::string text) { notes_.push_back(std::move(text)); }
 
 void Suite::print() const {
   std::size_t width = 3;
@@ -133,29 +150,38 @@ void Suite::print() const {
   fmt::print("{:<{}}  {:>9}  {:>9}  {:>7}  {:>10}  {:<4}  {}\n", name_, width, "ours", "floor", "ratio", "bar", "", "unit");
   for (const Row& row : rows_) {
     fmt::print("{:<{}}  {:>9}  {:>9}  {:>7}  {:>10}  {:<4}  {}\n", row.name, width, number(row.ours), number(row.floor),
-               number(row.ratio), text(row), row.holds() ? "pass" : "FAIL", text(row.unit));
+               number(row.ratio), text_of_bar(row),
+               !row.bar      ? ""
+               : row.holds() ? "pass"
+                             : "FAIL",
+               text(row.unit));
   }
-  const auto held = std::count_if(rows_.begin(), rows_.end(), [](const Row& row) { return row.holds(); });
-  fmt::print("{} of {} bars hold\n", held, rows_.size());
+  for (const std::string& line : notes_) fmt::print("{}\n", line);
+  const auto bars = std::count_if(rows_.begin(), rows_.end(), [](const Row& row) { return row.bar.has_value(); });
+  const auto missed = std::count_if(rows_.begin(), rows_.end(), [](const Row& row) { return !row.holds(); });
+  fmt::print("{} of {} bars hold\n", bars - missed, bars);
 }
 
-void Suite::write_json() const {
+void write_json(const std::string& file, const std::vector<Suite>& suites) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Row& row : rows_) {
-    nlohmann::ordered_json entry;
-    entry["suite"] = name_;
-    entry["row"] = row.name;
-    entry["ours"] = row.ours;
-    entry["floor"] = row.floor ? nlohmann::ordered_json(*row.floor) : nlohmann::ordered_json();
-    entry["ratio"] = row.ratio ? nlohmann::ordered_json(*row.ratio) : nlohmann::ordered_json();
-    if (row.bar.kind == Bar::Kind::amount_at_most) entry["limit"] = row.bar.value;
-    entry["unit"] = text(row.unit);
-    list.push_back(std::move(entry));
+  for (const Suite& suite : suites) {
+    for (const Row& row : suite.rows()) {
+      nlohmann::ordered_json entry;
+      entry["suite"] = suite.name();
+      entry["row"] = row.name;
+      entry["ours"] = row.ours;
+      entry["floor"] = row.floor ? nlohmann::ordered_json(*row.floor) : nlohmann::ordered_json();
+      entry["ratio"] = row.ratio ? nlohmann::ordered_json(*row.ratio) : nlohmann::ordered_json();
+      if (row.bar && row.bar->kind == Bar::Kind::amount_at_most) entry["limit"] = row.bar->value;
+      if (row.bar) entry["holds"] = row.holds();
+      entry["unit"] = text(row.unit);
+      list.push_back(std::move(entry));
+    }
   }
-  std::ofstream file(options_.json);
-  file << list.dump(2) << '\n';
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("cannot write {}", options_.json));
+  std::ofstream out(file);
+  out << list.dump(2) << '\n';
+  out.close();
+  if (!out) throw std::runtime_error(fmt::format("cannot write {}", file));
 }
 
 }  // namespace onestep::bench

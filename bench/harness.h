@@ -16,7 +16,7 @@ struct Options {
   bool quick = false;  // few repetitions: does it run, roughly how fast
 };
 
-enum class Unit { us, ms, MB };
+enum class Unit { us, ms, MB, count };
 
 // What a row has to hold: a ratio at most (ours/floor), a ratio at least (a speed-up, floor/ours), or an amount at most, in
 // the row's unit.
@@ -33,15 +33,17 @@ struct Row {
   Unit unit;
   double ours;
   std::optional<double> floor, ratio;
-  Bar bar;
+  std::optional<Bar> bar;  // none: the row only reports
 
   bool holds() const;
 };
 
-// Somebody who does the work: `run` does it once, `before` (if any) makes ready for a turn and is not timed.
+// Somebody who does the work: `run` does it once, `before` (if any) makes ready for a turn and is not timed. What is
+// reported is the time of one of `units`, such as the iterations of a solve.
 struct Contender {
   std::function<void()> run;
   std::function<void()> before = {};
+  double units = 1;
 };
 
 class Suite {
@@ -49,16 +51,21 @@ class Suite {
   Suite(std::string name, Options options);
 
   bool wants(std::string_view row) const;
+  bool quick() const { return options_.quick; }
 
-  // Times the two in turn. Without a floor the bar has to be an amount.
-  void time(const std::string& row, Unit unit, const Contender& ours, const std::optional<Contender>& floor, Bar bar);
+  // Times the two in turn. Without a floor the bar, if any, has to be an amount.
+  void time(const std::string& row, Unit unit, const Contender& ours, const std::optional<Contender>& floor,
+            std::optional<Bar> bar);
 
   // A row that is not a time of this suite's own taking: an amount of memory, or a second bar on a row already timed.
-  void amount(const std::string& row, Unit unit, double ours, Bar bar);
+  void amount(const std::string& row, Unit unit, double ours, std::optional<Bar> bar,
+              std::optional<double> floor = std::nullopt);
+  // A line to be printed below the table.
+  void note(std::string text);
 
+  const std::string& name() const { return name_; }
   const std::vector<Row>& rows() const { return rows_; }
   void print() const;
-  void write_json() const;
 
  private:
   void progress(std::string_view text) const;
@@ -66,6 +73,10 @@ class Suite {
   std::string name_;
   Options options_;
   std::vector<Row> rows_;
+  std::vector<std::string> notes_;
 };
+
+// The rows of all suites as one JSON list.
+void write_json(const std::string& file, const std::vector<Suite>& suites);
 
 }  // namespace onestep::bench

@@ -1,22 +1,32 @@
-// onestep_bench SUITE: the benchmark tables.
+// onestep_bench [SUITE]: the benchmark tables.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "engine.h"
 #include "floors.h"
 #include "harness.h"
+#include "solve.h"
 
 namespace {
 
 constexpr std::string_view usage =
-    "onestep_bench engine [--json FILE] [--filter TEXT] [--quick]\n"
+    "onestep_bench [SUITE] [--json FILE] [--filter TEXT] [--quick]\n"
     "\n"
     "Times the rows of a suite: ours and the floor (the same work written by hand on the same BLAS) in turn, medians over\n"
-    "the turns, and whether each row's bar holds.\n"
+    "the turns, and whether each row's bar holds. Rows without a bar only report.\n"
+    "\n"
+    "  engine         steps and derivatives against BLAS written by hand\n"
+    "  solve          whole solves and their derivatives, by every estimator\n"
+    "  (none given)   all of them\n"
     "\n"
     "  --json FILE    also write the rows as a JSON list\n"
     "  --filter TEXT  only rows whose name contains TEXT, such as \"n=100\" or \"newton step N=200\"\n"
@@ -54,17 +64,27 @@ int main(int argc, char** argv) {
       return misuse(fmt::format("one suite at a time, not {} and {}", suite, word));
     }
   }
-  if (suite.empty()) return misuse("no suite given, try: onestep_bench engine");
-  if (suite != "engine") return misuse(fmt::format("no suite {}, there is: engine", suite));
+  constexpr std::array<std::pair<std::string_view, void (*)(Suite&)>, 2> known{
+      {{"engine", run_engine}, {"solve", run_solve}}};
+  if (!suite.empty() && std::ranges::none_of(known, [&](const auto& entry) { return entry.first == suite; }))
+    return misuse(fmt::format("no suite {}, there are: engine, solve", suite));
   if (!options.json.empty() && !std::ofstream(options.json, std::ios::app))
     return misuse(fmt::format("cannot write {}", options.json));
   try {
     prepare_blas();
-    Suite rows("engine", options);
-    run_engine(rows);
-    if (rows.rows().empty()) return misuse(fmt::format("no row contains \"{}\"", options.filter));
-    rows.print();
-    if (!options.json.empty()) rows.write_json();
+    std::vector<Suite> suites;
+    for (const auto& [name, run] : known) {
+      if (!suite.empty() && suite != name) continue;
+      Suite rows{std::string(name), options};
+      run(rows);
+      if (rows.rows().empty()) continue;
+      if (!suites.empty()) fmt::print("\n");
+      rows.print();
+      std::fflush(stdout);
+      suites.push_back(std::move(rows));
+    }
+    if (suites.empty()) return misuse(fmt::format("no row contains \"{}\"", options.filter));
+    if (!options.json.empty()) write_json(options.json, suites);
   } catch (const std::exception& problem) {
     fmt::print(stderr, "onestep_bench: {}\n", problem.what());
     return 1;

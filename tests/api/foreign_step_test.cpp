@@ -94,7 +94,7 @@ TEST(ForeignStep, WithoutVjpHasJvpInEveryEstimatorAndSaysWhatWorks) {
     EXPECT_EQ(s.jacobian()[0].shape(), (Shape{3, 3}));
     EXPECT_EQ(
         error_of([&] { s.vjp(r.direction); }),
-        fmt::format("[{}] the step has no vjp callback, so vjp cannot be had this way; jvp can, with any estimator, and "
+        fmt::format("[{}] vjp is missing: the step has no vjp callback. Without it there is jvp with every estimator, and "
                     "vjp with Unrolled{{.mode = Unrolled::forward}}",
                     name));
   }
@@ -111,7 +111,7 @@ TEST(ForeignStep, WithoutJvpHasVjpInEveryEstimatorAndSaysWhatWorks) {
     EXPECT_EQ(s.jacobian()[0].shape(), (Shape{3, 3}));
     EXPECT_EQ(
         error_of([&] { s.jvp(r.direction); }),
-        fmt::format("[{}] the step has no jvp callback, so jvp cannot be had this way; vjp can, with any estimator, and "
+        fmt::format("[{}] jvp is missing: the step has no jvp callback. Without it there is vjp with every estimator, and "
                     "jvp with Unrolled{{.mode = Unrolled::reverse}}",
                     name));
   }

@@ -1,0 +1,376 @@
+#include "solve.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "allocations.h"
+#include "data.h"
+#include "estimate/revolve.h"
+#include "estimate/state.h"
+#include "floors.h"
+#include "onestep/onestep.h"
+#include "reference.h"
+
+namespace onestep::bench {
+namespace {
+
+Array matrix(const std::vector<double>& values, std::size_t rows, std::size_t columns) {
+  const auto width = static_cast<std::int64_t>(columns);
+  return Array::view(MatrixView{values.data(), static_cast<std::int64_t>(rows), width, width, 1});
+}
+
+Shape vector_shape(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
+
+// A prepared solver with memory for the derivative of |x|²/2, x the first part of the state.
+class Ours {
+ public:
+  Ours(const Solver& solver, Parts x0, Parts theta, const Estimator& estimator)
+      : prepared_(solver, x0, theta, estimator), x0_(std::move(x0)), theta_(std::move(theta)) {
+    for (const Array& t : theta_) bars_.emplace_back(static_cast<std::size_t>(t.size()));
+    outputs_.assign(bars_.begin(), bars_.end());
+    solve();
+    if (!is_solution(solution_->status())) throw std::runtime_error("our solve: " + solution_->message());
+    c_.assign(state().begin(), state().begin() + x0_[0].size());
+  }
+
+  void solve() { solution_ = &prepared_.solve(x0_, theta_); }
+  void vjp() {
+    const std::span<const double> c = c_;
+    solution_->vjp_into({&c, 1}, outputs_);
+  }
+  void solve_and_vjp() {
+    solve();
+    vjp();
+  }
+
+  std::span<const double> state() const { return solution_->internals().run.x; }
+  std::span<const double> x() const { return c_; }
+  const Solution& solution() const { return *solution_; }
+  const std::vector<double>& bar(std::size_t parameter = 0) const { return bars_[parameter]; }
+
+ private:
+  Prepared prepared_;
+  Parts x0_, theta_;
+  const Solution* solution_ = nullptr;
+  std::vector<double> c_;
+  std::vector<std::vector<double>> bars_;
+  std::vector<std::span<double>> outputs_;
+};
+
+// What a derivative adds to a solve. It must be `same`'s to `tolerance`, which leaves room for the one-step error.
+void over_solve(Suite& suite, const std::string& row, Unit unit, Ours& with, Ours& without, const Ours& same,
+                double tolerance, std::optional<Bar> bar) {
+  with.vjp();
+  must_agree(row, with.bar(), same.bar(), tolerance);
+  suite.time(row, unit, {[&] { with.solve_and_vjp(); }}, {{[&] { without.solve(); }}}, bar);
+}
+
+// ---- Newton's method on the paper's logistic problem ----
+
+struct LogisticSize {
+  std::size_t N, n;
+};
+constexpr std::array logistic_sizes{LogisticSize{200, 5},     LogisticSize{1000, 10},   LogisticSize{1000, 100},
+                                    LogisticSize{10000, 100}, LogisticSize{10000, 300}, LogisticSize{20000, 1000}};
+
+Solver logistic_newton(const Logistic& data) {
+  const Array A = matrix(data.A, data.N, data.n), y = Array::view(data.y);
+  const auto n = static_cast<std::int64_t>(data.n);
+  return newton(
+      [A, y, n](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(slice(x, 1, n))); },
+      {.tolerance = 1e-10});
+}
+
+// The same method by the engine's floor: as many full steps as ours took. Leaves x_{k-1} and x_k.
+class FloorSolve {
+ public:
+  FloorSolve(Logistic& data, int iterations) : data_(data), floor_(newton_floor(data)), iterations_(iterations) {}
+  void run() {
+    std::ranges::fill(data_.x, 0.0);
+    for (int i = 0; i < iterations_; ++i) {
+      if (i > 0) data_.x = floor_->x_next();
+      floor_->step();
+    }
+  }
+  const std::vector<double>& x() const { return floor_->x_next(); }
+
+ private:
+  Logistic& data_;
+  std::unique_ptr<NewtonFloor> floor_;
+  int iterations_;
+};
+
+void newton_rows(Suite& suite, const LogisticSize& size) {
+  const std::string text = fmt::format("({},{})", size.N, size.n);
+  const std::string solve_row = "newton solve " + text, one_row = "newton solve + one-step over solve " + text,
+                    implicit_row = "newton solve + implicit over solve " + text,
+                    unrolled_row = "newton solve + unrolled over solve " + text;
+  if (!suite.wants(solve_row) && !suite.wants(one_row) && !suite.wants(implicit_row) && !suite.wants(unrolled_row)) return;
+  Logistic data = logistic_with_intercept(size.N, size.n);
+  const Solver solver = logistic_newton(data);
+  const Array x0 = zeros(vector_shape(size.n)), w = Array::view(data.w);
+  const Unit unit = size.n < 100 ? Unit::us : Unit::ms;
+
+  Ours one_step(solver, x0, w, OneStep{});
+  const int iterations = one_step.solution().statistics().iterations;
+  FloorSolve floor(data, iterations);
+  floor.run();
+  must_agree("our solution", one_step.x(), floor.x());
+  // The floor leaves x_{k-1} in the data, where the derivative is taken.
+  data.v = floor.x();
+  one_step.vjp();
+  must_agree("our one-step derivative", one_step.bar(), newton_reference(data).w_bar, 1e-8);
+
+  suite.time(solve_row, unit, {[&] { one_step.solve(); }}, {{[&] { floor.run(); }}}, at_most_ratio(1.2));
+  if (suite.wants(one_row))
+    over_solve(suite, one_row, unit, one_step, one_step, one_step, 0,
+               size.n < 100 ? std::nullopt : std::optional(at_most_ratio(1.03)));
+  if (suite.wants(implicit_row)) {
+    Ours implicit(solver, x0, w, Implicit{});
+    over_solve(suite, implicit_row, unit, implicit, one_step, one_step, 1e-8, std::nullopt);
+  }
+  if (suite.wants(unrolled_row)) {
+    Ours unrolled(solver, x0, w, Unrolled{});
+    over_solve(suite, unrolled_row, unit, unrolled, one_step, one_step, 1e-8, std::nullopt);
+  }
+}
+
+// ---- dense quadratic programs, the right-hand side of the equalities as parameter ----
+
+struct QpSize {
+  std::size_t n, m, p;
+};
+constexpr std::array qp_sizes{QpSize{5, 2, 5},      QpSize{10, 4, 10},     QpSize{50, 20, 50},
+                              QpSize{100, 40, 100}, QpSize{300, 100, 300}, QpSize{1000, 300, 1000}};
+
+Solver paper_program(const DenseQp& qp) {
+  const Array Q = matrix(qp.Q, qp.n, qp.n), q = Array::view(qp.q), A = matrix(qp.A, qp.m, qp.n),
+              G = matrix(qp.G, qp.p, qp.n), h = Array::view(qp.h);
+  return quadratic_program([=](Expr b) { return TracedProgram{.Q = Q, .q = q, .A = A, .b = b, .G = G, .u = h}; },
+                           {.tolerance = 1e-9, .max_iterations = 200});
+}
+
+Parts all_data(const DenseQp& qp) {
+  return parts_of({.Q = matrix(qp.Q, qp.n, qp.n),
+                   .q = Array::view(qp.q),
+                   .A = matrix(qp.A, qp.m, qp.n),
+                   .b = Array::view(qp.b),
+                   .G = matrix(qp.G, qp.p, qp.n),
+                   .u = Array::view(qp.h)});
+}
+
+Parts cold_start(const DenseQp& qp) {
+  return {zeros(vector_shape(qp.n)), zeros(vector_shape(qp.m)), zeros(vector_shape(qp.p)), zeros(vector_shape(qp.n))};
+}
+
+void qp_rows(Suite& suite, const QpSize& size) {
+  const std::string text = fmt::format("({},{},{})", size.n, size.m, size.p);
+  const std::string solve_row = "qp solve " + text, one_row = "qp solve + one-step over solve " + text,
+                    implicit_row = "qp solve + implicit over solve " + text,
+                    unrolled_row = "qp solve + unrolled over solve " + text,
+                    one_alone_row = "qp one-step backward by all data " + text,
+                    implicit_alone_row = "qp implicit backward by all data " + text;
+  const std::array rows{solve_row, one_row, implicit_row, unrolled_row, one_alone_row, implicit_alone_row};
+  if (std::ranges::none_of(rows, [&](const std::string& row) { return suite.wants(row); })) return;
+  const DenseQp qp = qp_data(size.n, size.m, size.p);
+  const Solver solver = paper_program(qp);
+  const Parts x0 = cold_start(qp);
+  const Array b = Array::view(qp.b);
+  const Unit unit = size.n < 100 ? Unit::us : Unit::ms;
+
+  Ours one_step(solver, x0, b, OneStep{}), implicit(solver, x0, b, Implicit{});
+  const std::span<const double> found = one_step.state();
+  must_solve(qp, found.first(size.n), found.subspan(size.n, size.m), found.subspan(size.n + size.m, size.p), 2e-9);
+  implicit.vjp();
+  one_step.vjp();
+
+  suite.time(solve_row, unit, {[&] { one_step.solve(); }}, std::nullopt, std::nullopt);
+  over_solve(suite, one_row, unit, one_step, one_step, implicit, 1e-3, at_most_ratio(size.n < 100 ? 1.15 : 1.03));
+  over_solve(suite, implicit_row, unit, implicit, one_step, implicit, 0, std::nullopt);
+  if (suite.wants(unrolled_row)) {
+    try {
+      Ours unrolled(solver, x0, b, Unrolled{});
+      over_solve(suite, unrolled_row, unit, unrolled, one_step, implicit, 1e-3, std::nullopt);
+    } catch (const Error& problem) { suite.note(fmt::format("no row {}: {}", unrolled_row, problem.what())); }
+  }
+  const auto alone = [&](const std::string& row, const Estimator& estimator) {
+    if (!suite.wants(row)) return;
+    Ours by_all(quadratic_program({.tolerance = 1e-9, .max_iterations = 200}), x0, all_data(qp), estimator);
+    by_all.vjp();
+    must_agree(row, by_all.bar(3), implicit.bar(), 1e-3);
+    suite.time(row, unit, {[&] { by_all.vjp(); }}, std::nullopt, std::nullopt);
+  };
+  alone(one_alone_row, OneStep{});
+  alone(implicit_alone_row, Implicit{});
+}
+
+// ---- gradient descent on weighted ridge regression ----
+
+void ridge_rows(Suite& suite) {
+  const std::string solve_row = "ridge descent 8192x12, an iteration of the solve",
+                    jvp_row = "ridge descent 8192x12, an iteration of the unrolled jvp";
+  if (!suite.wants(solve_row) && !suite.wants(jvp_row)) return;
+  const double lambda = 1, alpha = 1e-6;
+  const Logistic data = logistic_data(8192, 12);
+  const Array A = matrix(data.A, data.N, data.n), y = Array::view(data.y);
+  const Solver solver = gradient_descent(
+      [&](Expr x, Expr w) { return 0.5 * sum(w * square(matmul(A, x) - y)) + 0.5 * lambda * sum(square(x)); },
+      {.step = GradientStep::fixed(alpha)}, {.tolerance = 1e-10, .max_iterations = 100000});
+  Ours ours(solver, zeros({12}), Array::view(data.w), Unrolled{.mode = Unrolled::forward});
+  const int iterations = ours.solution().statistics().iterations;
+
+  std::vector<double> v(data.N), dx(data.n);
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = gaussian(12, i);
+  const std::array direction{Array::view(v)};
+  ours.solution().jvp_into(direction, dx);
+  const DescentReference expected = descent_reference(data, lambda, alpha, iterations, v);
+  must_agree("our descent", ours.x(), expected.x);
+  must_agree("its derivative", dx, expected.dx);
+
+  const auto per_iteration = [&](std::function<void()> run) {
+    return Contender{std::move(run), {}, static_cast<double>(iterations)};
+  };
+  suite.time(solve_row, Unit::us, per_iteration([&] { ours.solve(); }), std::nullopt, at_most(1.2));
+  suite.time(jvp_row, Unit::us, per_iteration([&] { ours.solution().jvp_into(direction, dx); }), std::nullopt, at_most(2.5));
+}
+
+// ---- small problems again and again, each with new parameters, from where the last one ended ----
+
+class Repeated {
+ public:
+  // `thetas` is what the parameter takes in turn.
+  Repeated(const Solver& solver, const Parts& x0, std::vector<std::vector<double>> thetas) : values_(std::move(thetas)) {
+    for (const Array& part : x0) start_.emplace_back(static_cast<std::size_t>(part.size()));
+    std::vector<Array> parts;
+    for (const std::vector<double>& part : start_) parts.push_back(Array::view(part));
+    x0_ = Parts(parts);
+    for (const std::vector<double>& theta : values_) thetas_.emplace_back(Array::view(theta));
+    prepared_.emplace(solver, x0_, thetas_.front(), OneStep{});
+  }
+  void solve() {
+    const Solution& solution = prepared_->solve(x0_, thetas_[next_]);
+    if (!is_solution(solution.status())) throw std::runtime_error("a repeated solve: " + solution.message());
+    next_ = (next_ + 1) % thetas_.size();
+    const std::vector<double>& x = solution.internals().run.x;
+    auto from = x.begin();
+    for (std::vector<double>& part : start_) {
+      std::copy_n(from, part.size(), part.begin());
+      from += static_cast<std::ptrdiff_t>(part.size());
+    }
+  }
+
+ private:
+  std::vector<std::vector<double>> values_, start_;
+  Parts x0_;
+  std::vector<Parts> thetas_;
+  std::optional<Prepared> prepared_;
+  std::size_t next_ = 0;
+};
+
+// Copies of θ, each entry changed by about a hundredth of its size.
+std::vector<std::vector<double>> nearby(const std::vector<double>& theta) {
+  std::vector<std::vector<double>> all(16, theta);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    for (std::size_t i = 0; i < theta.size(); ++i) all[k][i] *= 1 + 0.01 * gaussian(13 + k, i);
+  return all;
+}
+
+void repeated_rows(Suite& suite, const std::string& what, Repeated repeated) {
+  for (int i = 0; i < 16; ++i) repeated.solve();
+  const std::size_t before = allocations();
+  for (int i = 0; i < 16; ++i) repeated.solve();
+  suite.amount("allocations of 16 repeated solves, " + what, Unit::count, static_cast<double>(allocations() - before),
+               at_most(0));
+  suite.time("a repeated solve, " + what, Unit::us, {[&] { repeated.solve(); }}, std::nullopt, at_most(20));
+}
+
+void repeated_rows(Suite& suite) {
+  const std::string logistic_text = "newton (200,5)", qp_text = "qp (10,4,10)";
+  const auto wanted = [&](const std::string& what) {
+    return suite.wants("a repeated solve, " + what) || suite.wants("allocations of 16 repeated solves, " + what);
+  };
+  if (wanted(logistic_text)) {
+    const Logistic data = logistic_with_intercept(200, 5);
+    repeated_rows(suite, logistic_text, Repeated(logistic_newton(data), zeros({5}), nearby(data.w)));
+  }
+  if (wanted(qp_text)) {
+    const DenseQp qp = qp_data(10, 4, 10);
+    repeated_rows(suite, qp_text, Repeated(paper_program(qp), cold_start(qp), nearby(qp.b)));
+  }
+}
+
+// ---- memory of reverse unrolling ----
+
+// A signal x close to θ whose jumps cost their size, smoothed: steps so short that a hundred thousand of them do not end.
+void memory_rows(Suite& suite) {
+  constexpr int steps = 100000;
+  constexpr std::int64_t n = 1000;
+  constexpr std::size_t budget = 80'000'000;
+  const std::string text = fmt::format("{} gradient steps n={}", steps, n);
+  const std::string memory_row = "peak memory of reverse unrolling, " + text,
+                    steps_row = "steps of reverse unrolling over Revolve's, " + text,
+                    time_row = "solve and reverse unrolling, once, " + text;
+  if (!suite.wants(memory_row) && !suite.wants(steps_row) && !suite.wants(time_row)) return;
+  const Solver solver = gradient_descent(
+      [](Expr x, Expr theta) {
+        const Expr jump = slice(x, 1, n) - slice(x, 0, n - 1);
+        return 0.5 * sum(square(x - theta)) + sum(softplus(jump) + softplus(-jump));
+      },
+      {.step = GradientStep::fixed(1e-4)}, {.tolerance = 0, .max_iterations = steps});
+  std::vector<double> theta(n), v(n), dx(n), bar(n);
+  for (std::size_t i = 0; i < theta.size(); ++i) theta[i] = gaussian(40, i), v[i] = gaussian(41, i);
+  const Parts parameter(Array::view(theta)), start(zeros({n}));
+  Prepared prepared(solver, start, parameter, Unrolled{.memory = budget});
+
+  reset_peak();
+  const std::size_t before = allocated_bytes();
+  const auto begin = std::chrono::steady_clock::now();
+  const Solution& solution = prepared.solve(start, parameter).even_if_unconverged();
+  if (solution.statistics().iterations != steps) throw std::runtime_error("the descent ended early: " + solution.message());
+  const std::span<const double> c = v;
+  const std::span<double> out = bar;
+  solution.vjp_into({&c, 1}, {&out, 1});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double held = static_cast<double>(peak_bytes() - before);
+  const int made = solution.report().steps;
+
+  // The other direction gives the same number, <v, J v>.
+  const std::array direction{Array::view(v)};
+  solution.jvp_into(direction, dx);
+  double forward = 0, reverse = 0;
+  for (std::size_t i = 0; i < v.size(); ++i) forward += v[i] * dx[i], reverse += v[i] * bar[i];
+  must_agree("reverse unrolling", {&reverse, 1}, {&forward, 1});
+
+  const double predicted =
+      steps + static_cast<double>(detail::least_recomputation(steps, static_cast<int>(budget / (n * sizeof(double)))));
+  // The budget is for states; the hundredth above it is for the vectors and workspaces that any derivative needs.
+  suite.amount(memory_row, Unit::MB, held / 1e6, at_most(1.01 * static_cast<double>(budget) / 1e6));
+  suite.amount(steps_row, Unit::count, made, at_most_ratio(1), predicted);
+  suite.amount(time_row, Unit::ms, 1e3 * seconds, std::nullopt);
+}
+
+}  // namespace
+
+void run_solve(Suite& suite) {
+  for (const LogisticSize& size : logistic_sizes) {
+    if (suite.quick() && size.N * size.n > 10'000'000) {
+      suite.note(fmt::format("--quick leaves out newton ({},{})", size.N, size.n));
+      continue;
+    }
+    newton_rows(suite, size);
+  }
+  for (const QpSize& size : qp_sizes) qp_rows(suite, size);
+  ridge_rows(suite);
+  repeated_rows(suite);
+  memory_rows(suite);
+}
+
+}  // namespace onestep::bench
