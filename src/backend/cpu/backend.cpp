@@ -20,6 +20,7 @@ using detail::Instruction;
 
 size_t rows(const Shape& s) { return size(s[0]); }
 size_t columns(const Shape& s) { return size(s[1]); }
+size_t inner(const Instruction& matmul) { return size(matmul.arg_shapes[0][matmul.attr.i != 0 ? 0 : 1]); }
 
 // An instruction with its memory.
 struct At {
@@ -28,21 +29,24 @@ struct At {
   double* out() const { return frame.address[static_cast<size_t>(i.out)]; }
   const double* arg(size_t k) const { return frame.address[static_cast<size_t>(i.args[k])]; }
   const Shape& shape(size_t k) const { return i.arg_shapes[k]; }
+  void clear() const { std::fill_n(out(), i.shape.size(), 0.0); }
   /// The result begins as a copy of argument k, or is where that was.
   void start_as(size_t k) const {
     if (out() != arg(k)) std::copy_n(arg(k), shape(k).size(), out());
   }
 };
 
-void run_eye(const At& at) {
-  std::fill_n(at.out(), at.i.shape.size(), 0.0);
-  for (std::int64_t r = 0; r < at.i.shape[0]; ++r) {
-    const std::int64_t c = r + at.i.attr.i;
-    if (c >= 0 && c < at.i.shape[1]) at.out()[r * at.i.shape[1] + c] = 1.0;
-  }
+/// `count` entries, `from_step` and `to_step` apart.
+void copy(std::int64_t count, const double* from, std::int64_t from_step, double* to, std::int64_t to_step) {
+  for (std::int64_t k = 0; k < count; ++k) to[k * to_step] = from[k * from_step];
 }
 
-size_t inner_size(const Instruction& i) { return size(i.arg_shapes[0][i.attr.i != 0 ? 0 : 1]); }
+void run_eye(const At& at) {
+  const std::int64_t m = at.i.shape[0], n = at.i.shape[1], below = std::max<std::int64_t>(0, -at.i.attr.i);
+  const double one = 1;
+  at.clear();
+  copy(std::min(m, n - at.i.attr.i) - below, &one, 0, at.out() + below * (n + 1) + at.i.attr.i, n + 1);
+}
 
 void run_outer(const At& at) {
   const size_t n = columns(at.i.shape);
@@ -52,21 +56,10 @@ void run_outer(const At& at) {
 
 // Eight rows at a time, which are a cache line of the result.
 void run_transpose(const At& at) {
-  const size_t m = rows(at.shape(0)), n = columns(at.shape(0)), stride = size(at.i.attr.i);
-  for (size_t r0 = 0; r0 < m; r0 += cache_line)
-    for (size_t c = 0; c < n; ++c)
-      for (size_t r = r0; r < std::min(r0 + cache_line, m); ++r) at.out()[c * stride + r] = at.arg(0)[r * n + c];
-}
-
-void run_diag(const At& at) {
-  const size_t n = rows(at.i.shape);
-  std::fill_n(at.out(), n * n, 0.0);
-  for (size_t r = 0; r < n; ++r) at.out()[r * (n + 1)] = at.arg(0)[r];
-}
-
-void run_diagonal(const At& at) {
-  const size_t n = rows(at.i.shape);
-  for (size_t r = 0; r < n; ++r) at.out()[r] = at.arg(0)[r * (n + 1)];
+  const std::int64_t m = at.shape(0)[0], n = at.shape(0)[1], line = cache_line;
+  for (std::int64_t r = 0; r < m; r += line)
+    for (std::int64_t c = 0; c < n; ++c)
+      copy(std::min(line, m - r), at.arg(0) + r * n + c, n, at.out() + c * at.i.attr.i + r, 1);
 }
 
 void run_add_diagonal(const At& at) {
@@ -75,29 +68,24 @@ void run_add_diagonal(const At& at) {
   for (size_t r = 0; r < n; ++r) at.out()[r * (n + 1)] += at.arg(1)[at.i.scalar_diagonal ? 0 : r];
 }
 
-// Copies the part of `from` that begins at `from_begin` along the axis, as long as `part`, to `to_begin` in `to`.
-void copy_part(int axis, const Shape& part, const double* from, const Shape& from_shape, std::int64_t from_begin, double* to,
-               const Shape& to_shape, std::int64_t to_begin) {
-  const std::int64_t lines = axis == 1 ? part[0] : 1, count = axis == 1 ? part[1] : part.size(),
-                     step = axis == 1 ? 1 : part[1];
+// Copies a part of the given shape from one array to another; it begins at from_begin and to_begin along the axis of attr.i.
+void copy_part(const At& at, const Shape& part, const double* from, const Shape& from_shape, std::int64_t from_begin,
+               std::int64_t to_begin) {
+  const bool across = at.i.attr.i == 1;
+  const std::int64_t lines = across ? part[0] : 1, count = across ? part[1] : part.size(), step = across ? 1 : part[1];
   for (std::int64_t l = 0; l < lines; ++l)
-    std::copy_n(from + l * from_shape[1] + from_begin * step, count, to + l * to_shape[1] + to_begin * step);
+    std::copy_n(from + l * from_shape[1] + from_begin * step, count, at.out() + l * at.i.shape[1] + to_begin * step);
 }
 
 void run_concat(const At& at) {
-  const auto axis = static_cast<int>(at.i.attr.i);
   std::int64_t begin = 0;
-  for (size_t k = 0; k < at.i.args.size(); begin += at.shape(k++)[axis])
-    copy_part(axis, at.shape(k), at.arg(k), at.shape(k), 0, at.out(), at.i.shape, begin);
-}
-
-void run_slice(const At& at) {
-  copy_part(static_cast<int>(at.i.attr.i), at.i.shape, at.arg(0), at.shape(0), at.i.attr.j, at.out(), at.i.shape, 0);
+  for (size_t k = 0; k < at.i.args.size(); begin += at.shape(k++)[static_cast<int>(at.i.attr.i)])
+    copy_part(at, at.shape(k), at.arg(k), at.shape(k), 0, begin);
 }
 
 void run_pad(const At& at) {
-  std::fill_n(at.out(), at.i.shape.size(), 0.0);
-  copy_part(static_cast<int>(at.i.attr.i), at.shape(0), at.arg(0), at.shape(0), 0, at.out(), at.i.shape, at.i.attr.j);
+  at.clear();
+  copy_part(at, at.shape(0), at.arg(0), at.shape(0), 0, at.i.attr.j);
 }
 
 // Pivots stand behind the matrix.
@@ -141,19 +129,19 @@ bool execute(const Instruction& i, const Frame& frame) {
     return true;
   }
   switch (i.op) {
-    case Op::reshape: std::copy_n(at.arg(0), i.shape.size(), at.out()); break;
+    case Op::reshape: at.start_as(0); break;
     case Op::eye: run_eye(at); break;
     case Op::matmul:
-      gemm(i.attr.i != 0, i.attr.j != 0, rows(i.shape), columns(i.shape), inner_size(i), at.arg(0), at.arg(1), at.out(),
+      gemm(i.attr.i != 0, i.attr.j != 0, rows(i.shape), columns(i.shape), inner(i), at.arg(0), at.arg(1), at.out(),
            frame.shared_scratch);
       break;
     case Op::outer: run_outer(at); break;
     case Op::transpose: run_transpose(at); break;
-    case Op::diag: run_diag(at); break;
-    case Op::diagonal: run_diagonal(at); break;
+    case Op::diag: at.clear(), copy(i.shape[0], at.arg(0), 1, at.out(), i.shape[0] + 1); break;
+    case Op::diagonal: copy(i.shape[0], at.arg(0), i.shape[0] + 1, at.out(), 1); break;
     case Op::add: run_add_diagonal(at); break;
     case Op::concat: run_concat(at); break;
-    case Op::slice: run_slice(at); break;
+    case Op::slice: copy_part(at, i.shape, at.arg(0), at.shape(0), i.attr.j, 0); break;
     case Op::pad: run_pad(at); break;
     case Op::cholesky:
     case Op::lu:
@@ -182,7 +170,7 @@ class CpuBackend final : public detail::Backend {
     const bool small = (i.op == Op::cholesky || i.factor == Op::cholesky) && rows(i.arg_shapes[0]) <= max_small_n &&
                        (i.op == Op::cholesky || columns(i.shape) == 1);
     plan->calls_blas = i.op == Op::matmul || (!small && (is_factor(i.op) || i.op == Op::solve));
-    if (i.op == Op::matmul) plan->shared_scratch = gemm_scratch(rows(i.shape), columns(i.shape), inner_size(i));
+    if (i.op == Op::matmul) plan->shared_scratch = gemm_scratch(rows(i.shape), columns(i.shape), inner(i));
     if (is_factor(i.op)) plan->shared_scratch = factor_scratch(i.op, rows(i.shape));
     return plan;
   }

@@ -10,6 +10,7 @@ namespace onestep::cpu {
 namespace {
 
 constexpr size_t most_partial_doubles = size_t{1} << 20;  // partial results of a product are kept below 8 MB
+constexpr size_t tiled_from = 400;                        // columns of a symmetric product
 
 /// The output in tiles, or, where it is too small for that, the inner dimension in pieces (inner.count > 1).
 struct ProductCut {
@@ -49,7 +50,7 @@ void gemm(bool ta, bool tb, size_t m, size_t n, size_t k, const double* a, const
 
 RowCut row_cut(size_t rows, size_t n) {
   // A strip of the packed block fills most of a first-level cache.
-  constexpr size_t tiled_from = 400, block_rows = 192, most_chunks = 64, least_rows = 512, chunk_work = size_t{1} << 21;
+  constexpr size_t block_rows = 192, most_chunks = 64, least_rows = 512, chunk_work = size_t{1} << 21;
   const size_t square = std::max<size_t>(n * n, 1);
   const size_t chunks =
       std::min({most_chunks, 1 + most_partial_doubles / square, rows / std::max({least_rows, 4 * n, chunk_work / square})});
@@ -58,7 +59,8 @@ RowCut row_cut(size_t rows, size_t n) {
 }
 
 void gram(size_t rows, size_t n, const double* a, const double* d, double* c, double* scratch) {
-  constexpr size_t piece_doubles = size_t{1} << 14, side = 5 * gram_tile_columns;
+  constexpr size_t piece_doubles = size_t{1} << 14;
+  const size_t side = (n < tiled_from ? 8 : 5) * gram_tile_columns;
   const Cut pieces = cut_into(rows, n < side ? 1 : rows * n / piece_doubles);
   parallel_for(pieces.count, [&](size_t p) { tile_kernels().pack(pieces.begin(p), pieces.end(p), rows, n, a, d, scratch); });
   const size_t positive = rows - count_negative(rows, d);

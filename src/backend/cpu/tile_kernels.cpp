@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which defines what it needs.
 #include "backend/cpu/vector_math-inl.h"
+#include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace onestep::cpu::HWY_NAMESPACE {
@@ -34,15 +35,14 @@ struct Stream {
     data = buffer.entries;
     mask = 0;
   }
+  template <class Part> HWY_INLINE V load(size_t i, Part part) const { return part.load(data + (i & mask)); }
 };
 
 template <size_t... I, class Kernel>
 HWY_INLINE void map(std::index_sequence<I...>, const Operand* args, double* out, size_t n, Kernel kernel) {
   Repeated buffers[sizeof...(I)];
   const Stream streams[] = {Stream(args[I], buffers[I])...};
-  each_vector(0, n, [&](size_t i, auto part) {
-    part.store(kernel(part.load(streams[I].data + (i & streams[I].mask))...), out + i);
-  });
+  each_vector(0, n, [&](size_t i, auto part) { part.store(kernel(streams[I].load(i, part)...), out + i); });
 }
 
 // A row without a function of its name in vector_math-inl.h does not compile.
@@ -74,16 +74,17 @@ template <class Add, class Join> HWY_INLINE V reduce(double start, size_t n, Add
   return join(join(s[0], s[1]), join(s[2], s[3]));
 }
 
+HWY_INLINE double sum_of_lanes(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
 HWY_INLINE V larger_or_nan(V largest, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, largest), hn::IsNaN(x)), x, largest); }
 
 double sum(const double* x, size_t n) {
   const auto add = [x](V s, size_t i, auto part) { return s + part.load(x + i); };
-  return hn::GetLane(hn::SumOfLanes(D(), reduce(0, n, add, kernel::add)));
+  return sum_of_lanes(reduce(0, n, add, kernel::add));
 }
 
 double dot(const double* x, const double* y, size_t n) {
   const auto add = [x, y](V s, size_t i, auto part) { return hn::MulAdd(part.load(x + i), part.load(y + i), s); };
-  return hn::GetLane(hn::SumOfLanes(D(), reduce(0, n, add, kernel::add)));
+  return sum_of_lanes(reduce(0, n, add, kernel::add));
 }
 
 double max(const double* x, size_t n) {
@@ -111,6 +112,9 @@ inline constexpr size_t panel = std::max<size_t>(lanes, 4);
 inline constexpr size_t strip = lanes < 4 ? 1 : 3;
 static_assert(gram_tile_columns % (strip * panel) == 0 && cache_line % panel == 0);
 
+constexpr double unit = 1;
+constexpr Operand one{&unit, true};
+
 // Calls f(integral_constant) for a size known only at run time, 1 <= size <= Largest.
 template <size_t Largest, class F> HWY_INLINE void with_size(size_t size, F f) {
   if (size == Largest) {
@@ -120,20 +124,18 @@ template <size_t Largest, class F> HWY_INLINE void with_size(size_t size, F f) {
   }
 }
 
-// Two sets of columns of a tile, and the weights of its rows; unit weights are read again and again from one vector.
+// Two sets of columns of a tile, and the weights of its rows.
 struct Columns {
   const double *left, *right;
   size_t stride, rows;
-  const double* weights;
-  size_t weights_mask;
+  Stream weights;
 };
 
 // c_jk += sum over the rows of weight left_j right_k, of which only k <= j when Triangle: left and right are then the same.
 template <size_t J, size_t K, bool Triangle> void add_products(const Columns& t, double* c, size_t ldc) {
-  V sums[J][K];
-  HWY_UNROLL(8) for (size_t j = 0; j < J; ++j) { HWY_UNROLL(8) for (size_t k = 0; k < K; ++k) sums[j][k] = zero(); }
+  V sums[J][K] = {};
   each_vector(0, t.rows, [&](size_t row, auto part) {
-    const V weights = part.load(t.weights + (row & t.weights_mask));
+    const V weights = t.weights.load(row, part);
     V right[K];
     HWY_UNROLL(8) for (size_t k = 0; k < K; ++k) right[k] = part.load(t.right + k * t.stride + row);
     HWY_UNROLL(8) for (size_t j = 0; j < J; ++j) {
@@ -142,8 +144,7 @@ template <size_t J, size_t K, bool Triangle> void add_products(const Columns& t,
     }
   });
   HWY_UNROLL(8) for (size_t j = 0; j < J; ++j) {
-    HWY_UNROLL(8)
-    for (size_t k = 0; k < (Triangle ? j + 1 : K); ++k) c[j * ldc + k] += hn::GetLane(hn::SumOfLanes(D(), sums[j][k]));
+    HWY_UNROLL(8) for (size_t k = 0; k < (Triangle ? j + 1 : K); ++k) c[j * ldc + k] += sum_of_lanes(sums[j][k]);
   }
 }
 
@@ -151,8 +152,12 @@ template <size_t J, size_t K, bool Triangle> void add_products(const Columns& t,
 template <size_t Rows, size_t Columns>
 void add_panels(size_t rows, size_t positive, size_t n, const double* panels, size_t row, size_t column, double* c) {
   constexpr size_t vectors = Columns * panel / lanes, per_panel = panel / lanes, width = Columns * panel;
-  V sums[Rows][vectors];
-  HWY_UNROLL(8) for (size_t i = 0; i < Rows; ++i) { HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) sums[i][v] = zero(); }
+  const size_t height = std::min(Rows, n - row * panel), diagonal = (row - column) * panel;
+  double* const to = c + row * panel * n + column * panel;
+  for (size_t i = 0; i < height; ++i) {
+    for (size_t j = 0; j < width; j += cache_line) hwy::Prefetch(to + i * n + j);
+  }
+  V sums[Rows][vectors] = {};
   const double *left = panels + row * panel * rows, *right = panels + column * panel * rows;
   const auto add_rows = [&](size_t count, auto negative) {
     for (size_t r = 0; r < count; ++r, left += panel, right += panel) {
@@ -170,22 +175,13 @@ void add_panels(size_t rows, size_t positive, size_t n, const double* panels, si
   };
   add_rows(positive, std::false_type());
   add_rows(rows - positive, std::true_type());
-  double* const to = c + row * panel * n + column * panel;
-  if (column + Columns <= row && row * panel + Rows <= n) {
-    HWY_UNROLL(8) for (size_t i = 0; i < Rows; ++i) {
-      HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) {
-        double* const entries = to + i * n + v * lanes;
-        hn::StoreU(hn::LoadU(D(), entries) + sums[i][v], D(), entries);
-      }
-    }
-    return;
-  }
-  HWY_ALIGN double all[Rows * width];
+  HWY_ALIGN double all[Rows][width];
   HWY_UNROLL(8) for (size_t i = 0; i < Rows; ++i) {
-    HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) hn::Store(sums[i][v], D(), all + i * width + v * lanes);
+    HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) hn::Store(sums[i][v], D(), all[i] + v * lanes);
   }
-  for (size_t i = 0; i < std::min(Rows, n - row * panel); ++i) {
-    for (size_t j = 0; j < std::min(width, (row - column) * panel + i + 1); ++j) to[i * n + j] += all[i * width + j];
+  for (size_t i = 0; i < height; ++i) {
+    each_vector(0, std::min(width, diagonal + i + 1),
+                [&](size_t j, auto part) { part.store(part.load(to + i * n + j) + part.load(all[i] + j), to + i * n + j); });
   }
 }
 
@@ -207,30 +203,27 @@ void matvec(const double* a, size_t stride, size_t rows, size_t n, const double*
 }
 
 void tmatvec(const double* a, size_t stride, size_t rows, size_t n, const double* r, double* out) {
-  HWY_ALIGN double ones[lanes];
-  hn::Store(set(1.0), D(), ones);
+  Repeated ones;
+  const Stream weights(one, ones);
   for (size_t j = 0; j < n; j += block) {
     with_size<block>(std::min(block, n - j), [&](auto count) {
-      add_products<1, count, false>({r, a + j * stride, stride, rows, ones, 0}, out + j, 0);
+      add_products<1, count, false>({r, a + j * stride, stride, rows, weights}, out + j, 0);
     });
   }
 }
 
 // Below the diagonal a short block goes row by row, which spares a kernel for every size.
 void gram(const double* a, size_t stride, size_t rows, size_t n, const double* d, double* c) {
-  HWY_ALIGN double ones[lanes];
-  hn::Store(set(1.0), D(), ones);
-  const auto columns = [&](size_t j, size_t k) -> Columns {
-    return {a + j * stride, a + k * stride, stride, rows, d == nullptr ? ones : d, d == nullptr ? 0 : ~size_t{0}};
-  };
+  Repeated ones;
+  const Stream weights(d == nullptr ? one : Operand{d, false}, ones);
   for (size_t j0 = 0; j0 < n; j0 += block) {
     with_size<block>(std::min(block, n - j0), [&](auto count) {
       constexpr size_t at_once = count == block ? block : 1;
       for (size_t k = 0; k < j0; k += block) {
         for (size_t j = j0; j < j0 + count; j += at_once)
-          add_products<at_once, block, false>(columns(j, k), c + j * n + k, n);
+          add_products<at_once, block, false>({a + j * stride, a + k * stride, stride, rows, weights}, c + j * n + k, n);
       }
-      add_products<count, count, true>(columns(j0, j0), c + j0 * n + j0, n);
+      add_products<count, count, true>({nullptr, a + j0 * stride, stride, rows, weights}, c + j0 * n + j0, n);
     });
   }
 }

@@ -1,5 +1,6 @@
 // The elementwise kernels, one function for each elementwise row of the table of operations and of the same name, written on
-// Highway vectors and compiled once for each instruction set. To add an operation, add its row and its function here.
+// Highway vectors. To add an operation, add its row and its function here. tile_kernels.cpp includes this file once for each
+// instruction set: it has no guard.
 //
 // The largest errors found over 10^7 random arguments (the last line: 4 10^6) and every special one, in ulp, the worst of
 // all instruction sets, and in brackets what vector_math_test.cpp holds them to. Subnormals are as good; everything else is
@@ -15,13 +16,6 @@
 #include <limits>
 
 #include "hwy/highway.h"
-
-#if defined(ONESTEP_BACKEND_CPU_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ONESTEP_BACKEND_CPU_VECTOR_MATH_INL_H_
-#undef ONESTEP_BACKEND_CPU_VECTOR_MATH_INL_H_
-#else
-#define ONESTEP_BACKEND_CPU_VECTOR_MATH_INL_H_
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace onestep::cpu::HWY_NAMESPACE {
@@ -326,5 +320,3 @@ HWY_INLINE V atan(V a) {
 }  // namespace kernel
 }  // namespace onestep::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-
-#endif
