@@ -170,7 +170,8 @@ GradientCheck check_gradients(const ForeignStep& step, const Parts& x, const Par
   return GradientCheck(StepChecker(callbacks, at, thetas, options).run());
 }
 
-GradientCheck check_gradients(const Solver& solver, const Parts& x, const Parts& theta, const GradientCheckOptions& options) {
+GradientCheck check_gradients(const Solver& solver, const Parts& x, const Parts& theta,
+                              const GradientCheckOptions& options) {
   const Arrays parts(x.begin(), x.end()), thetas(theta.begin(), theta.end());
   const std::shared_ptr<const detail::Method> method = solver.recipe().method(parts, thetas);
   const detail::Map& map = *method->step;

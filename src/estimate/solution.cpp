@@ -17,15 +17,17 @@ void add(Vector to, ConstVector what, double factor) {
 
 void need_jvp(const Map& map, const char* estimator) {
   if (!map.no_jvp.empty())
-    throw Error(fmt::format("[{}] jvp is missing: {}. Without it there is vjp with every estimator, and jvp with "
-                            "Unrolled{{.mode = Unrolled::reverse}}",
-                            estimator, map.no_jvp));
+    throw Error(
+        fmt::format("[{}] jvp is missing: {}. Without it there is vjp with every estimator, and jvp with "
+                    "Unrolled{{.mode = Unrolled::reverse}}",
+                    estimator, map.no_jvp));
 }
 void need_vjp(const Map& map, const char* estimator) {
   if (!map.no_vjp.empty())
-    throw Error(fmt::format("[{}] vjp is missing: {}. Without it there is jvp with every estimator, and vjp with "
-                            "Unrolled{{.mode = Unrolled::forward}}",
-                            estimator, map.no_vjp));
+    throw Error(
+        fmt::format("[{}] vjp is missing: {}. Without it there is jvp with every estimator, and vjp with "
+                    "Unrolled{{.mode = Unrolled::forward}}",
+                    estimator, map.no_vjp));
 }
 
 void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
@@ -176,9 +178,10 @@ void require_solution(const SolutionState& state, const char* what) {
                     "wanted all the same",
                     what, to_string(state.run.status), state.run.about));
   if (!is_solution(state.run.status) && state.run.statistics.iterations == 0)
-    throw Error(fmt::format("[{}] the solve ended with status {} ({}) before its first step: no step was made that could be "
-                            "differentiated",
-                            what, to_string(state.run.status), state.run.about));
+    throw Error(
+        fmt::format("[{}] the solve ended with status {} ({}) before its first step: no step was made that could be "
+                    "differentiated",
+                    what, to_string(state.run.status), state.run.about));
 }
 
 // Cotangents of the parts as one vector; those left out are zero.
@@ -255,7 +258,8 @@ Solution solve(const Solver& solver, const Parts& theta, const Estimator& estima
 
 Array Solution::x(std::size_t part) const {
   const std::size_t parts = state_->method->step->state.size();
-  if (part >= parts) throw Error(fmt::format("[x] part {} of a state that has {} part{}", part, parts, parts == 1 ? "" : "s"));
+  if (part >= parts)
+    throw Error(fmt::format("[x] part {} of a state that has {} part{}", part, parts, parts == 1 ? "" : "s"));
   return state()[part];
 }
 Parts Solution::state() const { return detail::unflatten(state_->run.x, state_->method->step->state); }

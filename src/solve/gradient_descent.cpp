@@ -113,8 +113,8 @@ class BacktrackingDescent final : public Loop {
   Point& last() override { return *point_; }
 
  private:
-  // Armijo's rule with 1/2. Near the solution rounding hides the decrease; the mean of the slopes at both ends tells it there:
-  // it is at most half the slope here as long as the gradients at both ends do not point against each other.
+  // Armijo's rule with 1/2. Near the solution rounding hides the decrease; the mean of the slopes at both ends tells it
+  // there: it is at most half the slope here as long as the gradients at both ends do not point against each other.
   bool decreases_enough(double value, double reached, double wanted, Run& run) {
     if (wanted > visible * std::fabs(value)) return reached <= value - wanted;
     std::ranges::transform(run.previous, run.x, difference_.begin(), std::minus<>());

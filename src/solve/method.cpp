@@ -40,8 +40,8 @@ Expr call_objective(const char* who, const Body& body, const Expr& x, std::span<
 namespace {
 std::vector<Expr> call_start(const Body& start, std::span<const Expr> theta) {
   if (start.arguments != theta.size())
-    throw Error(fmt::format("[from] the start is a lambda of {} arguments, there are {} parameters", start.arguments,
-                            theta.size()));
+    throw Error(
+        fmt::format("[from] the start is a lambda of {} arguments, there are {} parameters", start.arguments, theta.size()));
   return start.call(theta);
 }
 }  // namespace
@@ -203,8 +203,8 @@ Solver Solver::with(SolveOptions options) const {
   return made_from(std::move(copy));
 }
 Solver Solver::knowing(Constants constants) const {
-  for (const auto& [name, value] : {std::pair{"rho", constants.rho}, {"L_A", constants.L_A}, {"L_J", constants.L_J},
-                                    {"norm_B", constants.norm_B}})
+  for (const auto& [name, value] :
+       {std::pair{"rho", constants.rho}, {"L_A", constants.L_A}, {"L_J", constants.L_J}, {"norm_B", constants.norm_B}})
     if (std::isnan(value)) throw Error(fmt::format("[knowing] {} is not a number; leave out what is not known", name));
   detail::Recipe copy = recipe_->changed();
   copy.known = constants;

@@ -26,13 +26,15 @@ Function loop(const Step& F, const Array& x0, const Shape& theta, int K, int dif
       theta);
 }
 Array forward(const Function& f, const Array& theta, const Array& v) {
-  return evaluate(trace([&](Expr t, Expr dt) { return jvp(f(std::vector<Expr>{t}).front(), t, dt); }, theta.shape(), v.shape()),
-                  {theta, v})
+  return evaluate(
+             trace([&](Expr t, Expr dt) { return jvp(f(std::vector<Expr>{t}).front(), t, dt); }, theta.shape(), v.shape()),
+             {theta, v})
       .front();
 }
 Array reverse(const Function& f, const Array& theta, const Array& c) {
-  return evaluate(trace([&](Expr t, Expr cx) { return vjp(f(std::vector<Expr>{t}).front(), t, cx); }, theta.shape(), c.shape()),
-                  {theta, c})
+  return evaluate(
+             trace([&](Expr t, Expr cx) { return vjp(f(std::vector<Expr>{t}).front(), t, cx); }, theta.shape(), c.shape()),
+             {theta, c})
       .front();
 }
 

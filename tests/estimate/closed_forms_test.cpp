@@ -46,16 +46,18 @@ const SolveOptions exactly{.tolerance = 1e-14, .max_iterations = 100000};
 TEST(ClosedForm, Quadratic) {
   // ½xᵀHx - xᵀBθ: x = H⁻¹Bθ
   Random random(1);
-  const Array H = test::with_eigenvalues(random, test::spread(0.5, 3, 6)), B = random.array({6, 4}), theta = random.array({4});
+  const Array H = test::with_eigenvalues(random, test::spread(0.5, 3, 6)), B = random.array({6, 4}),
+              theta = random.array({4});
   const auto f = [&](Expr x, Expr t) { return 0.5 * matmul(x, matmul(H, x)) - matmul(x, matmul(B, t)); };
   const Array J = test::solved(H, B), x = test::product(J, theta);
   expect_derivative(newton(f, exactly), zeros({6}), theta, x, J, true);
-  expect_derivative(newton_root([&](Expr at, Expr t) { return matmul(H, at) - matmul(B, t); }, exactly), zeros({6}), theta, x, J,
-                    true);
+  expect_derivative(newton_root([&](Expr at, Expr t) { return matmul(H, at) - matmul(B, t); }, exactly), zeros({6}), theta,
+                    x, J, true);
   expect_derivative(gradient_descent(f, {.step = GradientStep::optimal(0.5, 3)}, exactly), zeros({6}), theta, x, J, false);
-  expect_derivative(gradient_descent(f, {.step = GradientStep::inverse_smoothness()}, exactly), zeros({6}), theta, x, J, false);
-  expect_derivative(fixed_point([&](Expr at, Expr t) { return at - 0.3 * (matmul(H, at) - matmul(B, t)); }, exactly), zeros({6}),
-                    theta, x, J, false);
+  expect_derivative(gradient_descent(f, {.step = GradientStep::inverse_smoothness()}, exactly), zeros({6}), theta, x, J,
+                    false);
+  expect_derivative(fixed_point([&](Expr at, Expr t) { return at - 0.3 * (matmul(H, at) - matmul(B, t)); }, exactly),
+                    zeros({6}), theta, x, J, false);
 }
 
 TEST(ClosedForm, RidgeByItsWeights) {
@@ -84,8 +86,8 @@ TEST(ClosedForm, ScalarFixedPointOfACosine) {
   const double J = -x * std::sin(theta * x) / (1 + theta * std::sin(theta * x));
   expect_derivative(fixed_point([](Expr at, Expr t) { return cos(t * at); }, exactly), Array(0.5), Array(theta), Array(x),
                     Array{{J}}, false);
-  expect_derivative(newton_root([](Expr at, Expr t) { return at - cos(t * at); }, exactly), Array(0.5), Array(theta), Array(x),
-                    Array{{J}}, true);
+  expect_derivative(newton_root([](Expr at, Expr t) { return at - cos(t * at); }, exactly), Array(0.5), Array(theta),
+                    Array(x), Array{{J}}, true);
 }
 
 TEST(ClosedForm, SquareRootsByHeron) {
@@ -164,7 +166,8 @@ std::vector<double> errors_along(const Solver& solver, const Logistic& problem, 
   const Array expected = problem.derivative(problem.weights());
   std::vector<double> errors;
   for (int k = 1; k <= most; ++k) {
-    const Solution s = solve(solver.with(SolveOptions{.tolerance = 0, .max_iterations = k}), problem.start(), problem.weights(), e);
+    const Solution s =
+        solve(solver.with(SolveOptions{.tolerance = 0, .max_iterations = k}), problem.start(), problem.weights(), e);
     errors.push_back(test::relative_error(s.even_if_unconverged().jacobian(), expected));
   }
   return errors;
@@ -195,13 +198,15 @@ TEST(Agreement, OneStepOfGradientDescentKeepsAnErrorInProportionToRho) {
   const Array J = test::inverse(H), A = test::minus(test::identity(5), test::times(0.25, H));
   Array power = A;
   for (int K = 1; K <= 6; ++K) {
-    const Solution s = solve(gradient_descent(f, {.step = GradientStep::inverse_smoothness(4)}), zeros({5}), theta, KStep{K});
+    const Solution s =
+        solve(gradient_descent(f, {.step = GradientStep::inverse_smoothness(4)}), zeros({5}), theta, KStep{K});
     const double error = test::spectral_norm(test::minus(J, s.jacobian()));
     EXPECT_NEAR(error, test::spectral_norm(test::product(power, J)), 1e-12);
     EXPECT_NEAR(error, std::pow(0.75, K), 1e-12);  // ρ^K ‖J‖ with ρ = 1 - μ/L and ‖J‖ = 1/μ = 1
     power = test::product(power, A);
   }
-  const Solution one = solve(gradient_descent(f, {.step = GradientStep::inverse_smoothness(4)}), zeros({5}), theta, OneStep{});
+  const Solution one =
+      solve(gradient_descent(f, {.step = GradientStep::inverse_smoothness(4)}), zeros({5}), theta, OneStep{});
   EXPECT_NEAR(test::spectral_norm(test::minus(J, one.jacobian())), 0.75, 1e-12);
 }
 
@@ -211,7 +216,8 @@ TEST(Agreement, ErrorsOfGradientDescentOnALogisticFitSettleAtPowersOfRho) {
   const Array expected = problem.derivative(problem.weights());
   std::vector<double> errors;
   for (const int K : {10, 20, 30}) {
-    const Solution s = solve(gradient_descent(problem.objective(), {}, exactly), problem.start(), problem.weights(), KStep{K});
+    const Solution s =
+        solve(gradient_descent(problem.objective(), {}, exactly), problem.start(), problem.weights(), KStep{K});
     errors.push_back(test::relative_error(s.jacobian(), expected));
   }
   // Ten steps more multiply the error by ρ¹⁰ each time.

@@ -78,12 +78,9 @@ struct Named {
   const char* name;
   Estimator estimator;
 };
-const std::vector<Named> estimators{{"OneStep", OneStep{}},
-                                    {"KStep", KStep{3}},
-                                    {"Implicit", Implicit{}},
-                                    {"Implicit", Implicit{.how = Implicit::matrix_free}},
-                                    {"Unrolled", Unrolled{}},
-                                    {"Auto", Auto{}}};
+const std::vector<Named> estimators{{"OneStep", OneStep{}},   {"KStep", KStep{3}},
+                                    {"Implicit", Implicit{}}, {"Implicit", Implicit{.how = Implicit::matrix_free}},
+                                    {"Unrolled", Unrolled{}}, {"Auto", Auto{}}};
 
 TEST(ForeignStep, GivesWhatTheTracedStepGivesWithEveryEstimator) {
   const Plain plain(1);
@@ -112,7 +109,8 @@ TEST(ForeignStep, WithoutVjpEveryEstimatorHasJvpAndNamesWhatIsMissing) {
     const Solution s = solve(foreign, zeros({4}), theta, e), complete = solve(full, zeros({4}), theta, e);
     EXPECT_TRUE(test::near(s.jvp(direction), complete.jvp(direction), 1e-6)) << name;
     EXPECT_TRUE(test::near(s.jacobian()[0], complete.jacobian()[0], 1e-6)) << name;
-    EXPECT_TRUE(says(error_of([&] { s.vjp(cotangent); }), {"[", name, "vjp is missing", "no vjp callback", "jvp with", "Unrolled::forward"}));
+    EXPECT_TRUE(says(error_of([&] { s.vjp(cotangent); }),
+                     {"[", name, "vjp is missing", "no vjp callback", "jvp with", "Unrolled::forward"}));
     EXPECT_EQ(s.certificate(cotangent).basis, Certificate::Basis::refused);
     EXPECT_TRUE(says(s.certificate(cotangent).reason, {"vjp"}));
   }
@@ -130,7 +128,8 @@ TEST(ForeignStep, WithoutJvpEveryEstimatorHasVjpAndNamesWhatIsMissing) {
     const Solution s = solve(foreign, zeros({4}), theta, e), complete = solve(full, zeros({4}), theta, e);
     EXPECT_TRUE(test::near(test::flat(s.vjp(cotangent)), test::flat(complete.vjp(cotangent)), 1e-6)) << name;
     EXPECT_TRUE(test::near(s.jacobian()[0], complete.jacobian()[0], 1e-6)) << name;
-    EXPECT_TRUE(says(error_of([&] { s.jvp(direction); }), {"[", name, "jvp is missing", "no jvp callback", "vjp with", "Unrolled::reverse"}));
+    EXPECT_TRUE(says(error_of([&] { s.jvp(direction); }),
+                     {"[", name, "jvp is missing", "no jvp callback", "vjp with", "Unrolled::reverse"}));
     EXPECT_EQ(s.certificate_jvp(direction).basis, Certificate::Basis::refused);
   }
   const Solution reverse = solve(foreign, zeros({4}), theta, Unrolled{.mode = Unrolled::reverse});
@@ -152,9 +151,8 @@ TEST(ForeignStep, WithNeitherSolves) {
 TEST(ForeignStep, WithAnEquationOfTheUserNeedsNoDerivativeForImplicit) {
   const Plain plain(5);
   const auto F = plain.traced();
-  const Solver s = fixed_point(ForeignStep{.apply = plain.step().apply}).equation([F](Expr x, Expr t, Expr u) {
-    return x - F(x, t, u);
-  });
+  const Solver s =
+      fixed_point(ForeignStep{.apply = plain.step().apply}).equation([F](Expr x, Expr t, Expr u) { return x - F(x, t, u); });
   const Solution foreign = solve(s, zeros({4}), theta, Implicit{}),
                  traced = solve(fixed_point(F), zeros({4}), theta, Implicit{});
   EXPECT_TRUE(test::near(foreign.jvp(direction), traced.jvp(direction), 1e-9));
@@ -196,7 +194,8 @@ TEST(CheckGradients, ChecksWhatThereIs) {
   const Array x{0.1, -0.2, 0.3, 0.4};
   EXPECT_TRUE(check_gradients(forward, x, theta).ok()) << check_gradients(forward, x, theta).message();
   EXPECT_TRUE(check_gradients(reverse, x, theta).ok()) << check_gradients(reverse, x, theta).message();
-  EXPECT_TRUE(says(error_of([&] { check_gradients(ForeignStep{.apply = forward.apply}, x, theta); }), {"neither jvp nor vjp"}));
+  EXPECT_TRUE(
+      says(error_of([&] { check_gradients(ForeignStep{.apply = forward.apply}, x, theta); }), {"neither jvp nor vjp"}));
 }
 
 std::string failed_claims(const GradientCheck& check) {
@@ -269,8 +268,9 @@ TEST(CheckGradients, ChecksTheStepOfASolver) {
   Random random(12);
   const test::Logistic problem(random, 20, 3);
   const Array x = random.array({3}), w = random.array({20}, 0.5, 1.5);
-  for (const Solver& s : {newton(problem.objective()), gradient_descent(problem.objective(), {.step = GradientStep::fixed(0.1)}),
-                          fixed_point([](Expr at, Expr t) { return tanh(at) * sum(t); })}) {
+  for (const Solver& s :
+       {newton(problem.objective()), gradient_descent(problem.objective(), {.step = GradientStep::fixed(0.1)}),
+        fixed_point([](Expr at, Expr t) { return tanh(at) * sum(t); })}) {
     const GradientCheck check = check_gradients(s, x, w);
     EXPECT_TRUE(check.ok()) << check.message();
   }

@@ -123,9 +123,9 @@ TEST(Implicit, ALinearSolveThatFallsShortIsAStatus) {
   const Array H = test::with_eigenvalues(random, test::spread(1e-6, 1, n)), b = random.array({n});
   const Solver s = newton([&](Expr x, Expr t) { return 0.5 * matmul(x, matmul(H, x)) - t * sum(b * x); });
   // Without the solver's factorisation three products are not enough.
-  const Solution few = solve(s, zeros({n}), Array(1.0),
-                             Implicit{.how = Implicit::matrix_free, .max_iterations = 3,
-                                      .preconditioner = [](std::span<double>, bool) {}});
+  const Solution few =
+      solve(s, zeros({n}), Array(1.0),
+            Implicit{.how = Implicit::matrix_free, .max_iterations = 3, .preconditioner = [](std::span<double>, bool) {}});
   few.jvp(Array(1.0));
   EXPECT_EQ(few.report().status, Status::iteration_limit);
   EXPECT_GT(few.report().residual, 1e-3);
@@ -150,8 +150,8 @@ TEST(Implicit, AToleranceBelowRoundingIsSaid) {
   Random random(6);
   const Logistic problem(random, 30, 4);
   for (const auto how : all_ways) {
-    const Solution s = solve(newton(problem.objective()), problem.start(), problem.weights(),
-                             Implicit{.how = how, .tolerance = 1e-30});
+    const Solution s =
+        solve(newton(problem.objective()), problem.start(), problem.weights(), Implicit{.how = how, .tolerance = 1e-30});
     s.vjp(ones({4}));
     EXPECT_TRUE(s.report().status == Status::rounding_reached || s.report().residual == 0) << s.report().residual;
     EXPECT_LT(s.report().residual, 1e-14);

@@ -53,7 +53,8 @@ TEST(Nested, TheDerivativeOfAFunctionOfTheSolutionIsThatOfDifferences) {
   };
   for (const Solver& fit : solvers) {
     const auto g = [&](const Expr& t) { return outer(fit.from(problem.start())(t)); };
-    const Array forward = evaluate(trace([&](Expr t, Expr d) { return jvp(g(t), t, d); }, Shape{20}, Shape{20}), {w, v}).front();
+    const Array forward =
+        evaluate(trace([&](Expr t, Expr d) { return jvp(g(t), t, d); }, Shape{20}, Shape{20}), {w, v}).front();
     EXPECT_NEAR(forward.item(), expected.item(), 1e-9 * std::fabs(expected.item()));
     const Array reverse = evaluate(trace([&](Expr t) { return grad(g(t), t); }, Shape{20}), {w}).front();
     EXPECT_NEAR(test::product(test::transposed(reverse), v)(0), expected.item(), 1e-9 * std::fabs(expected.item()));
@@ -64,7 +65,9 @@ TEST(Nested, CheckGradientsHoldsThroughASolve) {
   const Array theta{0.5, 2.0};
   for (const Estimator& e : std::vector<Estimator>{Implicit{}, OneStep{}}) {
     const Function g = trace(
-        [&](Expr t) { return sum(sin(newton_root([](Expr x, Expr s) { return x + x * x * x - s; }).from(zeros({2})).with(e)(t))); },
+        [&](Expr t) {
+          return sum(sin(newton_root([](Expr x, Expr s) { return x + x * x * x - s; }).from(zeros({2})).with(e)(t)));
+        },
         Shape{2});
     const GradientCheck check = check_gradients(g, {theta}, {.order = 1});
     for (const GradientComparison& c : check.comparisons())
@@ -120,7 +123,9 @@ TEST(Nested, TheHessianOfALogisticFitIsThatOfDifferencesOfTheGradient) {
   const Logistic problem(random, 15, 3);
   const Array w = random.array({15}, 0.5, 1.5), v = random.array({15});
   const Solver fit = newton(problem.objective()).from(problem.start()).with(KStep{2});
-  const Array Hv = evaluate(trace([&](Expr t, Expr d) { return hvp(0.5 * sum(square(fit(t))), t, d); }, Shape{15}, Shape{15}), {w, v}).front();
+  const Array Hv =
+      evaluate(trace([&](Expr t, Expr d) { return hvp(0.5 * sum(square(fit(t))), t, d); }, Shape{15}, Shape{15}), {w, v})
+          .front();
   const Array expected = test::differences([&](double t) {
     const Array at = test::plus(w, test::times(t, v));
     return test::product(test::transposed(problem.derivative(at)), problem.solution(at));
@@ -181,7 +186,11 @@ TEST(Nested, AStartThatDependsOnTheParameters) {
 }
 
 TEST(Nested, SeveralPartsComeOneBehindTheOther) {
-  const Solver s = fixed_point([](Expr x, Expr y, Expr t) { return std::pair{0.5 * x + t, 0.5 * y + sum(x)}; }, {.tolerance = 1e-14})
+  const Solver s = fixed_point(
+                       [](Expr x, Expr y, Expr t) {
+                         return std::pair{0.5 * x + t, 0.5 * y + sum(x)};
+                       },
+                       {.tolerance = 1e-14})
                        .from({zeros({2}), zeros({1})});
   for (const Estimator& e : std::vector<Estimator>{KStep{100}, Implicit{}}) {
     const Function f = trace([&](Expr t) { return s.with(e)(t); }, Shape{2});
@@ -197,7 +206,8 @@ TEST(Nested, ASolveThatFailsIsNaNAndNoException) {
   for (const Estimator& e : std::vector<Estimator>{OneStep{}, Implicit{}, Unrolled{}}) {
     const Array v = evaluate(trace([&](Expr t) { return sum(diverging.with(e)(t)); }, Shape{2}), {ones({2})}).front();
     EXPECT_TRUE(std::isnan(v.item()));
-    const Array g = evaluate(trace([&](Expr t) { return grad(sum(diverging.with(e)(t)), t); }, Shape{2}), {ones({2})}).front();
+    const Array g =
+        evaluate(trace([&](Expr t) { return grad(sum(diverging.with(e)(t)), t); }, Shape{2}), {ones({2})}).front();
     if (!std::holds_alternative<OneStep>(e.kind())) EXPECT_TRUE(std::isnan(g(0)));
   }
 }

@@ -98,7 +98,8 @@ TEST(Paper, OneStepBound) {
     const Array bar = c.fixed(), J = c.derivative();
     for (const int k : {1, 2, 4, 30}) {
       const double error = spectral_norm(minus(c.after(k, OneStep{}).jacobian(), J));
-      EXPECT_LE(error, (c.rho * c.L_F / (1 - c.rho) + c.L_J * norm(minus(c.iterate(k - 1), bar))) * slack) << seed << ", " << k;
+      EXPECT_LE(error, (c.rho * c.L_F / (1 - c.rho) + c.L_J * norm(minus(c.iterate(k - 1), bar))) * slack)
+          << seed << ", " << k;
     }
   }
 }
@@ -145,7 +146,8 @@ TEST(Paper, KStepBoundWithRhoToTheK) {
 struct Descent {
   Array H;
   double beta, mu, L;
-  explicit Descent(Random& random, double its_beta) : beta(its_beta), mu(random.uniform(0.1, 2)), L(mu + random.uniform(0, 5) + 2 * beta) {
+  explicit Descent(Random& random, double its_beta)
+      : beta(its_beta), mu(random.uniform(0.1, 2)), L(mu + random.uniform(0, 5) + 2 * beta) {
     H = test::with_eigenvalues(random, test::spread(mu + beta, L - beta, 4));
   }
   auto objective() const {
@@ -171,8 +173,9 @@ TEST(Paper, GradientDescentConstants) {
       double alpha, rho, L_F;
     };
     const double best = 2 / (d.mu + d.L);
-    for (const Case& c : {Case{GradientStep::optimal(d.mu, d.L), best, 1 - 2 * d.mu / (d.L + d.mu), 2 * d.L / (d.mu + d.L)},
-                          Case{GradientStep{GradientStep::Kind::inverse_smoothness, 0, d.mu, d.L}, 1 / d.L, 1 - d.mu / d.L, 1}}) {
+    for (const Case& c :
+         {Case{GradientStep::optimal(d.mu, d.L), best, 1 - 2 * d.mu / (d.L + d.mu), 2 * d.L / (d.mu + d.L)},
+          Case{GradientStep{GradientStep::Kind::inverse_smoothness, 0, d.mu, d.L}, 1 / d.L, 1 - d.mu / d.L, 1}}) {
       EXPECT_NEAR(c.rho, std::max(1 - c.alpha * d.mu, c.alpha * d.L - 1), 1e-14);
       EXPECT_LE(c.L_F, 2.0 * slack);
       const Array theta = random.array({4}), x = random.array({4}, -10, 10), y = random.array({4}, -10, 10);
@@ -182,11 +185,13 @@ TEST(Paper, GradientDescentConstants) {
       EXPECT_LE(spectral_norm(at_x[1]), c.L_F * slack);
       EXPECT_LE(spectral_norm(minus(at_x[1], at_y[1])), c.L_F * norm(minus(x, y)) * slack);
       // The solver uses this step, and the certificate this ρ.
-      const Solution s = solve(gradient_descent(d.objective(), {.step = c.step}, {.tolerance = 0, .max_iterations = 1}), x, theta);
-      const Array next = minus(x, times(c.alpha, evaluate(trace([&](Expr at, Expr t) { return grad(d.objective()(at, t), at); },
-                                                                Shape{4}, Shape{4}),
-                                                          {x, theta})
-                                                     .front()));
+      const Solution s =
+          solve(gradient_descent(d.objective(), {.step = c.step}, {.tolerance = 0, .max_iterations = 1}), x, theta);
+      const Array next = minus(
+          x,
+          times(c.alpha, evaluate(trace([&](Expr at, Expr t) { return grad(d.objective()(at, t), at); }, Shape{4}, Shape{4}),
+                                  {x, theta})
+                             .front()));
       EXPECT_TRUE(test::near(s.x(), next, 1e-14));
       const Solution done = solve(gradient_descent(d.objective(), {.step = c.step}), x, theta);
       EXPECT_NEAR(done.certificate(x).rho, c.rho, 1e-13);
@@ -237,8 +242,9 @@ TEST(Paper, QuadraticConvergence) {
     const double start = bar * random.uniform(1.01, 3);
     double previous = start - bar;
     for (int i = 1; i <= 5; ++i) {
-      const Solution s = solve(fixed_point([](Expr x, Expr t) { return 0.5 * (x + t / x); }, {.tolerance = 0, .max_iterations = i}),
-                               Array(start), Array(theta));
+      const Solution s =
+          solve(fixed_point([](Expr x, Expr t) { return 0.5 * (x + t / x); }, {.tolerance = 0, .max_iterations = i}),
+                Array(start), Array(theta));
       s.even_if_unconverged();
       const double distance = s.x().item() - bar, J = s.jvp(Array(1.0))[0].item();
       EXPECT_LE(std::fabs(J - 0.5 / bar), L_J * previous * slack + 1e-15 / bar);

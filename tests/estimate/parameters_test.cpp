@@ -57,8 +57,8 @@ TEST(SeveralParameters, EachGetsItsOwnDerivative) {
   const Array c = random.array({3});
   const Array expected = test::differences([&](double t) { return ridge.moved(d, t).solution(); });
   const SolveOptions options{.tolerance = 1e-14, .max_iterations = 100000};
-  for (const Solver& solver : {newton(Ridge::objective, options),
-                               gradient_descent(Ridge::objective, {.step = GradientStep::optimal()}, options)})
+  for (const Solver& solver :
+       {newton(Ridge::objective, options), gradient_descent(Ridge::objective, {.step = GradientStep::optimal()}, options)})
     for (const Estimator& e : exact_estimators()) {
       const Solution s = solve(solver, zeros({3}), ridge.theta(), e);
       ASSERT_TRUE(is_solution(s.status()));
@@ -110,7 +110,8 @@ struct TwoParts {
   }
   // (I - M)⁻¹ of what θ adds
   Array derivative() const {
-    return test::solved(test::minus(test::identity(5), M), Array{{1.0, 0.0}, {0.0, 1.0}, {2.0, 2.0}, {2.0, 2.0}, {2.0, 2.0}});
+    return test::solved(test::minus(test::identity(5), M),
+                        Array{{1.0, 0.0}, {0.0, 1.0}, {2.0, 2.0}, {2.0, 2.0}, {2.0, 2.0}});
   }
 };
 
@@ -138,9 +139,7 @@ TEST(SeveralParts, EachHasACotangentAndThoseLeftOutAreZero) {
 
 TEST(SeveralParts, OfAnObjective) {
   // ‖x - θ‖² + (y - sum x)² + 0.1 y²: Newton on a state of a vector and a number.
-  const auto f = [](Expr x, Expr y, Expr t) {
-    return sum(square(x - t)) + square(y - sum(x)) + 0.1 * square(y);
-  };
+  const auto f = [](Expr x, Expr y, Expr t) { return sum(square(x - t)) + square(y - sum(x)) + 0.1 * square(y); };
   const Array H{{4.0, 2.0, -2.0}, {2.0, 4.0, -2.0}, {-2.0, -2.0, 2.2}};
   const Array J = test::solved(H, Array{{2.0, 0.0}, {0.0, 2.0}, {0.0, 0.0}});
   for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{2}, Implicit{}, Unrolled{}, Auto{}}) {

@@ -20,8 +20,7 @@ class BruteForce {
     std::int64_t& known = table_[static_cast<std::size_t>(snapshots)][static_cast<std::size_t>(steps)];
     if (known == 0) {
       known = std::numeric_limits<std::int64_t>::max();
-      for (int m = 1; m < steps; ++m)
-        known = std::min(known, m + (*this)(steps - m, snapshots - 1) + (*this)(m, snapshots));
+      for (int m = 1; m < steps; ++m) known = std::min(known, m + (*this)(steps - m, snapshots - 1) + (*this)(m, snapshots));
     }
     return known;
   }
@@ -137,7 +136,8 @@ TEST(Unrolled, OfNewtonIsTheDerivativeOfTheStepsAsTheyWereTaken) {
   // Damped steps at first: the lengths are held constant.
   const auto f = [](Expr x, Expr t) { return sum(softplus(4.0 * (x - t)) + softplus(4.0 * (t - x)) + 0.01 * square(x)); };
   std::vector<double> lengths;
-  const Solution s = solve(newton(f, {.tolerance = 0.5, .max_iterations = 3,
+  const Solution s = solve(newton(f, {.tolerance = 0.5,
+                                      .max_iterations = 3,
                                       .callback =
                                           [&](const Iteration& i) {
                                             lengths.push_back(i.length);
@@ -157,9 +157,10 @@ TEST(Unrolled, OfNewtonIsTheDerivativeOfTheStepsAsTheyWereTaken) {
       },
       Shape{1});
   EXPECT_TRUE(test::near(s.x(), evaluate(by_hand, {Array{0.5}}).front(), 1e-12));
-  const Function derivative = trace(
-      [&](Expr t, Expr v) { return jvp(by_hand(std::vector<Expr>{t}).front(), t, v); }, Shape{1}, Shape{1});
-  EXPECT_TRUE(test::near(s.even_if_unconverged().jvp(Array{1.0}), evaluate(derivative, {Array{0.5}, Array{1.0}}).front(), 1e-11));
+  const Function derivative =
+      trace([&](Expr t, Expr v) { return jvp(by_hand(std::vector<Expr>{t}).front(), t, v); }, Shape{1}, Shape{1});
+  EXPECT_TRUE(
+      test::near(s.even_if_unconverged().jvp(Array{1.0}), evaluate(derivative, {Array{0.5}, Array{1.0}}).front(), 1e-11));
 }
 
 TEST(Unrolled, ConvergesToTheDerivativeOfTheSolution) {

@@ -44,7 +44,10 @@ TEST(BadInput, AStepThatChangesTheShapeOfTheStateIsNamed) {
 
 TEST(BadInput, TheNumberOfArgumentsOfTheLambdaIsComparedWithWhatWasGiven) {
   const Solver s = distance_to_theta();
-  EXPECT_TRUE(says(error_of([&] { solve(s, zeros({3}), {ones({3}), ones({3})}); }), {"[newton]", "takes 2 arguments", "2 parameters"}));
+  EXPECT_TRUE(says(error_of([&] {
+                     solve(s, zeros({3}), {ones({3}), ones({3})});
+                   }),
+                   {"[newton]", "takes 2 arguments", "2 parameters"}));
   EXPECT_TRUE(says(error_of([&] { solve(s, {zeros({3}), zeros({3})}, ones({3})); }), {"2 parts of the state"}));
   EXPECT_TRUE(says(error_of([&] { solve(s, zeros({3}), Parts()); }), {"0 parameters"}));
   const Solver start = s.from([](Expr t, Expr other) { return t + other; });
@@ -57,7 +60,8 @@ TEST(BadInput, TheNumberOfArgumentsOfTheLambdaIsComparedWithWhatWasGiven) {
 TEST(BadInput, AnObjectiveThatIsNoNumberIsRefused) {
   const auto squares = [](Expr x, Expr t) { return square(x - t); };
   EXPECT_TRUE(says(error_of([&] { solve(newton(squares), zeros({3}), ones({3})); }), {"[newton]", "(3)", "sum"}));
-  EXPECT_TRUE(says(error_of([&] { solve(gradient_descent(squares), zeros({3}), ones({3})); }), {"[gradient_descent]", "(3)"}));
+  EXPECT_TRUE(
+      says(error_of([&] { solve(gradient_descent(squares), zeros({3}), ones({3})); }), {"[gradient_descent]", "(3)"}));
 }
 
 TEST(BadInput, NoStartIsAnErrorThatSaysHowToGiveOne) {
@@ -128,7 +132,9 @@ TEST(BadInput, AGradientStepOutOfRangeIsNamed) {
 }
 
 TEST(BadInput, OptionsOfEstimatorsOutOfRangeAreNamed) {
-  const auto said = [](const Estimator& e) { return error_of([&] { solve(distance_to_theta(), zeros({3}), ones({3}), e); }); };
+  const auto said = [](const Estimator& e) {
+    return error_of([&] { solve(distance_to_theta(), zeros({3}), ones({3}), e); });
+  };
   EXPECT_TRUE(says(said(KStep{0}), {"[KStep]", "K = 0"}));
   EXPECT_TRUE(says(said(Implicit{.tolerance = 0}), {"[Implicit]", "tolerance = 0"}));
   EXPECT_TRUE(says(said(Implicit{.max_iterations = 0}), {"[Implicit]", "max_iterations = 0"}));

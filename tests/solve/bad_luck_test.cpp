@@ -11,9 +11,9 @@ namespace onestep {
 namespace {
 
 using test::error_of;
-using test::says;
 using test::Logistic;
 using test::Random;
+using test::says;
 
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -23,13 +23,16 @@ std::vector<Estimator> all_estimators() { return {OneStep{}, KStep{2}, Implicit{
 // One solver of each kind for min ‖x - θ‖², all of which converge to θ.
 std::vector<Solver> all_solvers(SolveOptions options = {}) {
   const auto f = [](Expr x, Expr t) { return sum(square(x - t)); };
-  return {newton(f, options), newton_root([](Expr x, Expr t) { return x - t; }, options),
-          fixed_point([](Expr x, Expr t) { return 0.5 * (x + t); }, options), gradient_descent(f, {}, options),
+  return {newton(f, options),
+          newton_root([](Expr x, Expr t) { return x - t; }, options),
+          fixed_point([](Expr x, Expr t) { return 0.5 * (x + t); }, options),
+          gradient_descent(f, {}, options),
           gradient_descent(f, {.step = GradientStep::backtracking()}, options),
-          fixed_point(ForeignStep{.apply = [](auto x, auto t, auto next) {
-                        for (std::size_t i = 0; i < x.size(); ++i)
-                          next[i] = 0.5 * (x[i] + t[0](static_cast<std::int64_t>(i)));
-                      }},
+          fixed_point(ForeignStep{.apply =
+                                      [](auto x, auto t, auto next) {
+                                        for (std::size_t i = 0; i < x.size(); ++i)
+                                          next[i] = 0.5 * (x[i] + t[0](static_cast<std::int64_t>(i)));
+                                      }},
                       options)};
 }
 
@@ -121,7 +124,8 @@ TEST(Diverged, AFixedPointThatExpandsSaysSo) {
 
 TEST(Diverged, AGradientStepThatIsTooLongSaysSo) {
   const auto f = [](Expr x, Expr t) { return sum(square(x - t)); };
-  EXPECT_EQ(solve(gradient_descent(f, {.step = GradientStep::fixed(1.5)}), zeros({3}), ones({3})).status(), Status::diverged);
+  EXPECT_EQ(solve(gradient_descent(f, {.step = GradientStep::fixed(1.5)}), zeros({3}), ones({3})).status(),
+            Status::diverged);
 }
 
 TEST(Diverged, FasterThanExponentialGrowthIsNotTakenForBadData) {
@@ -183,7 +187,8 @@ TEST(IterationLimit, TheDerivativeIsGivenWhenItIsWanted) {
   const Logistic problem(random, 30, 4);
   const Array c = random.array({4});
   for (const Estimator& e : all_estimators()) {
-    const Solution stopped = solve(newton(problem.objective(), {.max_iterations = 2}), problem.start(), problem.weights(), e);
+    const Solution stopped =
+        solve(newton(problem.objective(), {.max_iterations = 2}), problem.start(), problem.weights(), e);
     ASSERT_EQ(stopped.status(), Status::iteration_limit);
     const Solution done = solve(newton(problem.objective()), problem.start(), problem.weights(), e);
     // Two Newton steps are on the way: not right, but no nonsense.
@@ -207,8 +212,8 @@ TEST(LineSearch, AnObjectiveWithoutAMinimumAlongTheStepFails) {
     }
   };
   const auto wrong = std::make_shared<WrongSign>();
-  const Solver s = gradient_descent([&](Expr x, Expr t) { return sum(t * call(wrong, {x})); },
-                                    {.step = GradientStep::backtracking()});
+  const Solver s =
+      gradient_descent([&](Expr x, Expr t) { return sum(t * call(wrong, {x})); }, {.step = GradientStep::backtracking()});
   const Solution solution = solve(s, ones({2}), ones({2}));
   EXPECT_EQ(solution.status(), Status::line_search_failed) << solution.message();
   EXPECT_TRUE(says(solution.message(), {"iteration 1"}));
@@ -301,7 +306,8 @@ TEST(Cancelled, FromTheCallback) {
     EXPECT_TRUE(says(s.message(), {when == 1 ? "iteration 1" : "iteration 2"}));
     EXPECT_TRUE(says(error_of([&] { s.vjp(ones({4})); }), {"cancelled"}));
     // The step at x_{k-1} is gone back to.
-    const Solution limited = solve(newton(problem.objective(), {.max_iterations = when}), problem.start(), problem.weights());
+    const Solution limited =
+        solve(newton(problem.objective(), {.max_iterations = when}), problem.start(), problem.weights());
     EXPECT_TRUE(test::near(s.even_if_unconverged().vjp(ones({4})), limited.even_if_unconverged().vjp(ones({4})), 1e-13));
   }
 }
@@ -345,10 +351,9 @@ TEST(RoundingReached, AToleranceOfZeroStopsAndSaysSo) {
   const Array expected = problem.solution(ones({50}));
   const auto gradient = [f](Expr x, Expr w) { return grad(f(x, w), x); };
   const SolveOptions zero{.tolerance = 0, .max_iterations = 5000};
-  for (const Solver& solver :
-       {newton(f, zero), newton_root(gradient, zero), gradient_descent(f, {}, zero),
-        gradient_descent(f, {.step = GradientStep::backtracking()}, zero),
-        fixed_point([gradient](Expr x, Expr w) { return x - 0.02 * gradient(x, w); }, zero)}) {
+  for (const Solver& solver : {newton(f, zero), newton_root(gradient, zero), gradient_descent(f, {}, zero),
+                               gradient_descent(f, {.step = GradientStep::backtracking()}, zero),
+                               fixed_point([gradient](Expr x, Expr w) { return x - 0.02 * gradient(x, w); }, zero)}) {
     const Solution s = solve(solver, problem.start(), problem.weights());
     // Some iterations come to stand exactly still.
     if (s.status() != Status::converged) {
@@ -373,7 +378,8 @@ TEST(RoundingReached, AnIllConditionedProblemStopsWhereItsRoundingIs) {
 }
 
 TEST(RoundingReached, ASolutionAtZeroIsFoundAlthoughItGivesNoScale) {
-  // b is orthogonal to the columns of A up to rounding, so x = 0 up to rounding: there is nothing steps could be relative to.
+  // b is orthogonal to the columns of A up to rounding, so x = 0 up to rounding: there is nothing steps could be relative
+  // to.
   Random random(8);
   const Array A = random.array({30, 4}), y = test::orthogonal_part(A, random.array({30}));
   for (const Solver& solver : {newton([&](Expr x, Expr w) { return sum(w * square(matmul(A, x) - y)); }),

@@ -30,13 +30,14 @@ TEST(Statistics, CountWhatWasDone) {
 
 TEST(Statistics, HistoryHasTheLengthOfEachStep) {
   std::vector<double> told;
-  SolveOptions options{.tolerance = 1e-6, .callback =
-                                              [&](const Iteration& i) {
-                                                told.push_back(i.step);
-                                                EXPECT_GE(i.scale, i.step);
-                                                EXPECT_GE(i.seconds, 0);
-                                                return true;
-                                              },
+  SolveOptions options{.tolerance = 1e-6,
+                       .callback =
+                           [&](const Iteration& i) {
+                             told.push_back(i.step);
+                             EXPECT_GE(i.scale, i.step);
+                             EXPECT_GE(i.seconds, 0);
+                             return true;
+                           },
                        .history = true};
   const Solution s = solve(fixed_point([](Expr x, Expr t) { return 0.5 * (x + t); }, options), zeros({1}), ones({1}));
   const std::vector<double>& history = s.statistics().history;
@@ -104,7 +105,8 @@ TEST(Prepared, NewDataOfTheSameShapeIsAParameter) {
   again.solve(zeros({3}), {A, y});
   const Solution& s = again.solve(zeros({3}), {B, z});
   const Array bt = test::transposed(B);
-  const Array expected = test::solved(test::plus(test::product(bt, B), test::times(0.1, test::identity(3))), test::product(bt, z));
+  const Array expected =
+      test::solved(test::plus(test::product(bt, B), test::times(0.1, test::identity(3))), test::product(bt, z));
   EXPECT_LT(test::relative_error(s.x(), expected), 1e-13);
 }
 
@@ -150,8 +152,7 @@ TEST(PreparedThreads, ASolverIsTracedOnceForThreadsThatAskAtTheSameTime) {
     running.emplace_back([&, i] { found[i] = solve(shared, zeros({2}), full({2}, 0.1 * static_cast<double>(i))).x()(0); });
   for (std::thread& t : running) t.join();
   EXPECT_EQ(traced, 2 * once);
-  for (std::size_t i = 0; i < 4; ++i)
-    EXPECT_NEAR(found[i], 0.5 * std::cos(found[i]) + 0.1 * static_cast<double>(i), 1e-9);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(found[i], 0.5 * std::cos(found[i]) + 0.1 * static_cast<double>(i), 1e-9);
 }
 
 TEST(NestedThreads, ASolveInsideAPlanRunsFromSeveralThreads) {

@@ -191,7 +191,9 @@ Array orthogonal_part(const Array& a, const Array& v) {
 Array differences(const std::function<Array(double)>& f, double h) {
   const auto central = [&](double t) { return times(1 / (2 * t), minus(f(t), f(-t))); };
   // b + (b - a) / (4^order - 1)
-  const auto better = [](const Array& a, const Array& b, double power) { return plus(b, times(1 / (power - 1), minus(b, a))); };
+  const auto better = [](const Array& a, const Array& b, double power) {
+    return plus(b, times(1 / (power - 1), minus(b, a)));
+  };
   const Array a = central(h), b = central(h / 2), c = central(h / 4);
   return better(better(a, b, 4), better(b, c, 4), 16);
 }

@@ -76,9 +76,8 @@ void mirror_lower(size_t n, double* c) {
   const Cut cut{n, side, (n + side - 1) / side};
   parallel_for(cut.count, n < parallel_from ? 1 : any_worker, [&](size_t band) {
     for (size_t j0 = 0; j0 < cut.end(band); j0 += side) {
-      for (size_t i = cut.begin(band); i < cut.end(band); ++i) {
+      for (size_t i = cut.begin(band); i < cut.end(band); ++i)
         for (size_t j = j0; j < std::min(j0 + side, i); ++j) c[j * n + i] = c[i * n + j];
-      }
     }
   });
 }

@@ -72,9 +72,8 @@ bool general(size_t n, double* a, int* pivots) {
 /// Bunch-Kaufman, aᵀ = u d uᵀ. Afterwards (as LAPACK's dsyconv does) the row exchanges are applied to all of u, which makes
 /// it a triangle BLAS can solve with; the off-diagonal entry of a 2 x 2 block of d moves to the unused triangle.
 bool symmetric_indefinite(size_t n, double* a, int* pivots, double* scratch) {
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < n; ++i)
     if (!all_finite(i + 1, a + i * n)) return false;
-  }
   int info = 0;
   blas::dsytrf_(Uplo::upper, n, a, n, pivots, scratch, factor_scratch(Op::ldlt, n), info);
   if (info != 0 || !all_finite(n, a, n + 1)) return false;

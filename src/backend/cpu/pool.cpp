@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -97,13 +98,13 @@ class Pool {
     for (size_t i = 0; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) piece_(context_, i, worker);
   }
 
-  void work(size_t worker) {
+  void work(const std::stop_token& stop, size_t worker) {
     keep_blas_serial_on_this_thread();
     std::uint32_t last = 0;
-    const auto stopped = [&] { return worker > allowed_.load(); };
-    for (;;) {
-      wait_until(gate_, [&](std::uint32_t gate) { return stopped() || ((gate & open) != 0 && gate / one_loop != last); });
-      if (stopped()) return;
+    const auto called = [&](std::uint32_t gate) {
+      return stop.stop_requested() || ((gate & open) != 0 && gate / one_loop != last);
+    };
+    for (wait_until(gate_, called); !stop.stop_requested(); wait_until(gate_, called)) {
       std::uint32_t gate = gate_.load();
       while ((gate & open) != 0 && !gate_.compare_exchange_weak(gate, gate + 1)) {}
       if ((gate & open) == 0) continue;
@@ -116,20 +117,13 @@ class Pool {
   /// Only while busy_ is ours. Where the system refuses more threads we go on with those there are.
   void resize(int n) {
     const size_t workers = static_cast<size_t>(n - 1);
-    allowed_.store(workers);
-    if (workers < workers_.size()) {
-      gate_.fetch_add(one_loop);
-      gate_.notify_all();
-      for (size_t i = workers; i < workers_.size(); ++i) workers_[i].join();
-      workers_.resize(workers);
-    }
+    for (size_t i = workers; i < workers_.size(); ++i) workers_[i].request_stop();
+    gate_.fetch_add(one_loop);
+    gate_.notify_all();
     try {
-      workers_.reserve(workers);
-      while (workers_.size() < workers) workers_.emplace_back(&Pool::work, this, workers_.size() + 1);
-    } catch (const std::exception&) {
-      wanted_.store(static_cast<int>(workers_.size()) + 1, std::memory_order_relaxed);
-      allowed_.store(workers_.size());
-    }
+      workers_.resize(std::min(workers, workers_.size()));
+      while (workers_.size() < workers) workers_.emplace_back(std::bind_front(&Pool::work, this), workers_.size() + 1);
+    } catch (const std::exception&) { wanted_.store(static_cast<int>(workers_.size()) + 1, std::memory_order_relaxed); }
   }
 
   std::atomic<int> wanted_;
@@ -138,10 +132,8 @@ class Pool {
   alignas(64) std::atomic<size_t> next_{0};
   alignas(64) Piece piece_ = nullptr;
   const void* context_ = nullptr;
-  size_t count_ = 0;
-  size_t most_workers_ = 0;
-  std::atomic<size_t> allowed_{0};
-  std::vector<std::thread> workers_;
+  size_t count_ = 0, most_workers_ = 0;
+  std::vector<std::jthread> workers_;
 };
 
 Pool& pool() {

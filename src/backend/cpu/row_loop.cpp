@@ -47,9 +47,9 @@ struct Step {
   bool is_max = false;
   size_t entries = 0;   // of what it adds up
   size_t partials = 0;  // shared scratch: the partial sums of parts 1, 2, …
+  bool shared = false;  // a large gram: all threads update tiles of it, block after block
   size_t panels = 0;    // gram: scratch for a block, the worker's or, when shared, the shared one
   size_t weights = 0;   // shared scratch: the weights of a block of a shared gram
-  bool shared = false;  // a large gram: all threads update tiles of it, block after block
 };
 
 struct RowPlan final : detail::BackendPlan {
@@ -75,13 +75,8 @@ size_t entries_of_sum(const RowOp& op) {
 
 // Rough cost of one row, in multiply-adds.
 size_t row_work(const RowOp& op) {
-  switch (op.kind) {
-    case Kind::product: return size(op.args[0].columns * op.out.columns);
-    case Kind::transposed_product: return size(op.args[0].columns * op.args[1].columns);
-    case Kind::gram: return size(op.args[0].columns * (op.args[0].columns + 1) / 2);
-    case Kind::elementwise: return 4 * size(op.out.columns);
-    default: return size(op.args[0].columns);
-  }
+  if (accumulates(op.kind)) return std::max(entries_of_sum(op), size(op.args[0].columns));
+  return size(op.out.columns) * (op.kind == Kind::product ? size(op.args[0].columns) : 4);
 }
 
 // By shape alone: how many rows at a time, and how many chunks.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace onestep::cpu {
 
@@ -31,10 +32,7 @@ constexpr Cut cut_into(size_t total, size_t pieces, size_t multiple = cache_line
 }
 
 /// Tile (row, column) of a triangle of tiles, those off the diagonal first because they are twice the work.
-struct Tile {
-  size_t row, column;
-};
-constexpr Tile triangle_tile(size_t index, size_t side) {
+constexpr std::pair<size_t, size_t> triangle_tile(size_t index, size_t side) {
   const size_t off_diagonal = side * (side - 1) / 2;
   if (index >= off_diagonal) return {index - off_diagonal, index - off_diagonal};
   size_t row = 1;

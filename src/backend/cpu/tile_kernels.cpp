@@ -63,13 +63,17 @@ TileKernel elementwise(Op op) {
 
 // ---- reductions ----
 
+// f(0), ..., f(Count - 1), each index a constant, so that what it chooses can be in a register.
+template <size_t Count, class F> HWY_INLINE void unrolled(F f) {
+  [&]<size_t... I>(std::index_sequence<I...>) { (f(std::integral_constant<size_t, I>{}), ...); }
+  (std::make_index_sequence<Count>());
+}
+
 // Four accumulators hide the latency of addition; they are joined in a fixed order.
 template <class Add, class Join> HWY_INLINE V reduce(double start, size_t n, Add add, Join join) {
   V s[4] = {set(start), set(start), set(start), set(start)};
   size_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    HWY_UNROLL(4) for (size_t k = 0; k < 4; ++k) s[k] = add(s[k], i + k * lanes, Whole{});
-  }
+  for (; i + 4 * lanes <= n; i += 4 * lanes) unrolled<4>([&](auto k) { s[k] = add(s[k], i + k * lanes, Whole{}); });
   each_vector(i, n, [&](size_t rest, auto part) { s[0] = add(s[0], rest, part); });
   return join(join(s[0], s[1]), join(s[2], s[3]));
 }
@@ -137,15 +141,13 @@ template <size_t J, size_t K, bool Triangle> void add_products(const Columns& t,
   each_vector(0, t.rows, [&](size_t row, auto part) {
     const V weights = t.weights.load(row, part);
     V right[K];
-    HWY_UNROLL(8) for (size_t k = 0; k < K; ++k) right[k] = part.load(t.right + k * t.stride + row);
-    HWY_UNROLL(8) for (size_t j = 0; j < J; ++j) {
+    unrolled<K>([&](auto k) { right[k] = part.load(t.right + k * t.stride + row); });
+    unrolled<J>([&](auto j) {
       const V left = weights * (Triangle ? right[j] : part.load(t.left + j * t.stride + row));
-      HWY_UNROLL(8) for (size_t k = 0; k < (Triangle ? j + 1 : K); ++k) sums[j][k] = hn::MulAdd(left, right[k], sums[j][k]);
-    }
+      unrolled<Triangle ? j + 1 : K>([&](auto k) { sums[j][k] = hn::MulAdd(left, right[k], sums[j][k]); });
+    });
   });
-  HWY_UNROLL(8) for (size_t j = 0; j < J; ++j) {
-    HWY_UNROLL(8) for (size_t k = 0; k < (Triangle ? j + 1 : K); ++k) c[j * ldc + k] += sum_of_lanes(sums[j][k]);
-  }
+  unrolled<J>([&](auto j) { unrolled<Triangle ? j + 1 : K>([&](auto k) { c[j * ldc + k] += sum_of_lanes(sums[j][k]); }); });
 }
 
 // The part of the triangle that begins `row` panels down and `column` panels to the right.
@@ -154,31 +156,26 @@ void add_panels(size_t rows, size_t positive, size_t n, const double* panels, si
   constexpr size_t vectors = Columns * panel / lanes, per_panel = panel / lanes, width = Columns * panel;
   const size_t height = std::min(Rows, n - row * panel), diagonal = (row - column) * panel;
   double* const to = c + row * panel * n + column * panel;
-  for (size_t i = 0; i < height; ++i) {
+  for (size_t i = 0; i < height; ++i)
     for (size_t j = 0; j < width; j += cache_line) hwy::Prefetch(to + i * n + j);
-  }
   V sums[Rows][vectors] = {};
   const double *left = panels + row * panel * rows, *right = panels + column * panel * rows;
   const auto add_rows = [&](size_t count, auto negative) {
     for (size_t r = 0; r < count; ++r, left += panel, right += panel) {
       V b[vectors];
-      HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) {
-        b[v] = hn::LoadU(D(), right + v / per_panel * panel * rows + v % per_panel * lanes);
-      }
-      HWY_UNROLL(8) for (size_t i = 0; i < Rows; ++i) {
+      unrolled<vectors>(
+          [&](auto v) { b[v] = hn::LoadU(D(), right + v / per_panel * panel * rows + v % per_panel * lanes); });
+      unrolled<Rows>([&](auto i) {
         const V a = set(left[i]);
-        HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) {
-          sums[i][v] = negative ? hn::NegMulAdd(a, b[v], sums[i][v]) : hn::MulAdd(a, b[v], sums[i][v]);
-        }
-      }
+        unrolled<vectors>(
+            [&](auto v) { sums[i][v] = negative ? hn::NegMulAdd(a, b[v], sums[i][v]) : hn::MulAdd(a, b[v], sums[i][v]); });
+      });
     }
   };
   add_rows(positive, std::false_type());
   add_rows(rows - positive, std::true_type());
   HWY_ALIGN double all[Rows][width];
-  HWY_UNROLL(8) for (size_t i = 0; i < Rows; ++i) {
-    HWY_UNROLL(8) for (size_t v = 0; v < vectors; ++v) hn::Store(sums[i][v], D(), all[i] + v * lanes);
-  }
+  unrolled<Rows>([&](auto i) { unrolled<vectors>([&](auto v) { hn::Store(sums[i][v], D(), all[i] + v * lanes); }); });
   for (size_t i = 0; i < height; ++i) {
     each_vector(0, std::min(width, diagonal + i + 1),
                 [&](size_t j, auto part) { part.store(part.load(to + i * n + j) + part.load(all[i] + j), to + i * n + j); });
@@ -189,11 +186,9 @@ void matvec(const double* a, size_t stride, size_t rows, size_t n, const double*
   size_t i = 0;
   for (; i + 4 * lanes <= rows; i += 4 * lanes) {
     V s[4] = {zero(), zero(), zero(), zero()};
-    for (size_t j = 0; j < n; ++j) {
-      HWY_UNROLL(4)
-      for (size_t k = 0; k < 4; ++k) s[k] = hn::MulAdd(hn::LoadU(D(), a + j * stride + i + k * lanes), set(x[j]), s[k]);
-    }
-    HWY_UNROLL(4) for (size_t k = 0; k < 4; ++k) hn::StoreU(s[k], D(), out + i + k * lanes);
+    for (size_t j = 0; j < n; ++j)
+      unrolled<4>([&](auto k) { s[k] = hn::MulAdd(hn::LoadU(D(), a + j * stride + i + k * lanes), set(x[j]), s[k]); });
+    unrolled<4>([&](auto k) { hn::StoreU(s[k], D(), out + i + k * lanes); });
   }
   each_vector(i, rows, [&](size_t row, auto part) {
     V s = zero();
@@ -306,9 +301,8 @@ bool cholesky(double* a, size_t n) {
   const size_t ldu = (n + lanes - 1) / lanes * lanes;
   HWY_ALIGN double u[max_small_n * max_small_n];
   for (size_t k = 0; k < n * ldu; k += lanes) hn::Store(zero(), D(), u + k);
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < n; ++i)
     for (size_t j = 0; j <= i; ++j) u[j * ldu + i] = a[i * n + j];
-  }
   for (size_t j = 0; j < n; ++j) {
     const double* row = u + j * ldu;
     if (!(row[j] > 0 && row[j] < infinity)) return false;
