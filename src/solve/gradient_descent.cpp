@@ -49,10 +49,11 @@ class ConstantDescent final : public FixedPointLoop {
     measured_ = 0;
     if (measures()) {
       const std::size_t n = method_.gradient->size();
-      std::vector<double> g(n);
+      at_start_.resize(n);
       gradient_->bind(theta);
-      gradient_->apply(ConstVector(run.start).first(n), {}, g);
-      const Extremes e = lanczos(n, lanczos_steps, [&](ConstVector v, Vector out) { gradient_->jvp_x(v, out); });
+      gradient_->apply(ConstVector(run.start).first(n), {}, at_start_);
+      const Extremes e =
+          lanczos(n, lanczos_steps, [this](ConstVector v, Vector out) { gradient_->jvp_x(v, out); }, memory_);
       measured_ = e.products;
       if (L == 0) L = e.largest;
       if (mu == 0) mu = std::max(e.smallest, 0.0);
@@ -64,6 +65,8 @@ class ConstantDescent final : public FixedPointLoop {
 
   const DescentMethod& method_;
   std::unique_ptr<Point> gradient_;
+  std::vector<double> at_start_;
+  LanczosMemory memory_;
   int measured_ = 0;
 };
 

@@ -36,30 +36,44 @@ double eigenvalue(const std::vector<double>& a, const std::vector<double>& b, st
 }  // namespace
 
 Extremes lanczos(std::size_t n, int steps, const std::function<void(ConstVector v, Vector out)>& product) {
+  LanczosMemory memory;
+  return lanczos(n, steps, product, memory);
+}
+
+Extremes lanczos(std::size_t n, int steps, const std::function<void(ConstVector v, Vector out)>& product,
+                 LanczosMemory& memory) {
   Extremes result;
   if (n == 0) return result;
   std::mt19937_64 random(1);
   std::normal_distribution<double> gaussian;
-  std::vector<std::vector<double>> basis(1, std::vector<double>(n));
-  for (double& e : basis[0]) e = gaussian(random);
+  auto& [basis, a, b, w] = memory;
+  const auto vector = [&](std::size_t i) -> std::vector<double>& {
+    if (basis.size() <= i) basis.emplace_back();
+    basis[i].resize(n);
+    return basis[i];
+  };
+  for (double& e : vector(0)) e = gaussian(random);
   const double first = norm(basis[0]);
   for (double& e : basis[0]) e /= first;
-  std::vector<double> a, b, w(n);
+  a.clear();
+  b.clear();
+  w.resize(n);
   const auto most = std::min(n, static_cast<std::size_t>(steps));
   while (a.size() < most) {
-    product(basis.back(), w);
+    const std::size_t k = a.size();
+    product(basis[k], w);
     ++result.products;
-    a.push_back(dot(basis.back(), w));
+    a.push_back(dot(basis[k], w));
     for (int twice = 0; twice < 2; ++twice)
-      for (const std::vector<double>& v : basis) {
-        const double along = dot(v, w);
-        for (std::size_t i = 0; i < n; ++i) w[i] -= along * v[i];
+      for (std::size_t j = 0; j <= k; ++j) {
+        const double along = dot(basis[j], w);
+        for (std::size_t i = 0; i < n; ++i) w[i] -= along * basis[j][i];
       }
     const double rest = norm(w);
     if (a.size() == most || !(rest > 1e-14 * std::fabs(a.back()) + std::numeric_limits<double>::min())) break;
     b.push_back(rest);
-    basis.emplace_back(n);
-    for (std::size_t i = 0; i < n; ++i) basis.back()[i] = w[i] / rest;
+    std::vector<double>& next = vector(k + 1);
+    for (std::size_t i = 0; i < n; ++i) next[i] = w[i] / rest;
   }
   result.smallest = eigenvalue(a, b, 0);
   result.largest = eigenvalue(a, b, a.size() - 1);

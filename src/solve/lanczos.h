@@ -14,5 +14,12 @@ struct Extremes {
 /// From a fixed random start, with full reorthogonalisation, in at most `steps` products (exact when that is n). The inner
 /// approximations: `largest` is not above the true one, `smallest` not below it, up to rounding.
 Extremes lanczos(std::size_t n, int steps, const std::function<void(ConstVector v, Vector out)>& product);
+/// The same with memory that is kept, so that a second call allocates nothing.
+struct LanczosMemory {
+  std::vector<std::vector<double>> basis;
+  std::vector<double> diagonal, beside, product;
+};
+Extremes lanczos(std::size_t n, int steps, const std::function<void(ConstVector v, Vector out)>& product,
+                 LanczosMemory& memory);
 
 }  // namespace onestep::detail

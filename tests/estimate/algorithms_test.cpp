@@ -111,7 +111,7 @@ TEST_P(Algorithms, Algorithm2ByHandIsImplicit) {
   EXPECT_LT(test::relative_error(s.jacobian(), J), 1e-12);
 }
 INSTANTIATE_TEST_SUITE_P(Steps, Algorithms, ::testing::Values("gradient", "newton", "tanh"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
 }  // namespace onestep

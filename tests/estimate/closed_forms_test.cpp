@@ -85,9 +85,9 @@ TEST(ClosedForm, ScalarFixedPointOfACosine) {
   for (int k = 0; k < 1000; ++k) x = std::cos(theta * x);
   const double J = -x * std::sin(theta * x) / (1 + theta * std::sin(theta * x));
   expect_derivative(fixed_point([](Expr at, Expr t) { return cos(t * at); }, exactly), Array(0.5), Array(theta), Array(x),
-                    Array{{J}}, false);
+                    Array({1, 1}, {J}), false);
   expect_derivative(newton_root([](Expr at, Expr t) { return at - cos(t * at); }, exactly), Array(0.5), Array(theta),
-                    Array(x), Array{{J}}, true);
+                    Array(x), Array({1, 1}, {J}), true);
 }
 
 TEST(ClosedForm, SquareRootsByHeron) {

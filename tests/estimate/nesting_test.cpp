@@ -69,10 +69,13 @@ TEST(Nested, CheckGradientsHoldsThroughASolve) {
           return sum(sin(newton_root([](Expr x, Expr s) { return x + x * x * x - s; }).from(zeros({2})).with(e)(t)));
         },
         Shape{2});
-    const GradientCheck check = check_gradients(g, {theta}, {.order = 1});
-    for (const GradientComparison& c : check.comparisons())
-      if (c.claim.find("differences") != std::string::npos || c.claim.find("⟨") != std::string::npos)
-        EXPECT_TRUE(c.ok()) << check.message();
+    GradientCheckOptions order_one;
+    order_one.order = 1;
+    const GradientCheck check = check_gradients(g, {theta}, order_one);
+    for (const GradientComparison& c : check.comparisons()) {
+      const bool is_wanted = c.claim.find("differences") != std::string::npos || c.claim.find("⟨") != std::string::npos;
+      EXPECT_TRUE(!is_wanted || c.ok()) << check.message();
+    }
   }
 }
 
@@ -208,7 +211,7 @@ TEST(Nested, ASolveThatFailsIsNaNAndNoException) {
     EXPECT_TRUE(std::isnan(v.item()));
     const Array g =
         evaluate(trace([&](Expr t) { return grad(sum(diverging.with(e)(t)), t); }, Shape{2}), {ones({2})}).front();
-    if (!std::holds_alternative<OneStep>(e.kind())) EXPECT_TRUE(std::isnan(g(0)));
+    EXPECT_TRUE(std::holds_alternative<OneStep>(e.kind()) || std::isnan(g(0)));
   }
 }
 

@@ -181,7 +181,9 @@ TEST(Paper, GradientDescentConstants) {
       const Array theta = random.array({4}), x = random.array({4}, -10, 10), y = random.array({4}, -10, 10);
       const std::vector<Array> at_x = d.jacobians(c.alpha, x, theta), at_y = d.jacobians(c.alpha, y, theta);
       EXPECT_LE(spectral_norm(at_x[0]), c.rho * slack + 1e-14);
-      if (d.beta == 0) EXPECT_NEAR(spectral_norm(at_x[0]), c.rho, 1e-13);  // attained
+      if (d.beta == 0) {
+        EXPECT_NEAR(spectral_norm(at_x[0]), c.rho, 1e-13);  // attained
+      }
       EXPECT_LE(spectral_norm(at_x[1]), c.L_F * slack);
       EXPECT_LE(spectral_norm(minus(at_x[1], at_y[1])), c.L_F * norm(minus(x, y)) * slack);
       // The solver uses this step, and the certificate this ρ.

@@ -118,7 +118,7 @@ struct TwoParts {
 TEST(SeveralParts, EachHasACotangentAndThoseLeftOutAreZero) {
   const TwoParts map(5);
   const Array J = map.derivative(), theta{0.3, -0.7}, v{1.0, 2.0};
-  const Array cx{1.0, -1.0}, cy{{0.5}, {2.0}, {-1.0}};
+  const Array cx{1.0, -1.0}, cy({3, 1}, {0.5, 2.0, -1.0});
   for (const Estimator& e : exact_estimators()) {
     const Solution s = solve(map.solver({.tolerance = 1e-14}), {zeros({2}), zeros({3, 1})}, theta, e);
     ASSERT_TRUE(is_solution(s.status()));
@@ -204,7 +204,7 @@ TEST(Directions, IntoMemoryOfTheCallerIsTheSame) {
   const std::vector<std::span<const double>> c{cx, cy};
   const std::vector<std::span<double>> out{g};
   s.vjp_into(c, out);
-  EXPECT_TRUE(test::near(Array::view(g), s.vjp({Array{1.0, -1.0}, Array{{0.5}, {2.0}, {-1.0}}}), 0.0));
+  EXPECT_TRUE(test::near(Array::view(g), s.vjp({Array{1.0, -1.0}, Array({3, 1}, {0.5, 2.0, -1.0})}), 0.0));
   s.jvp_into(std::vector<Array>{Array{1.0, 2.0}}, dx);
   EXPECT_TRUE(test::near(Array::view(dx), test::flat(s.jvp(Array{1.0, 2.0})), 0.0));
 }
