@@ -142,7 +142,9 @@ void Suite::amount(const std::string& row, Unit unit, double ours, std::optional
   rows_.push_back({row, unit, ours, floor, floor ? std::optional(ours / *floor) : std::nullopt, bar});
 }
 
-void Suite::note(std::string text) { notes_.push_back(std::move(text)); }
+void Suite::note(std::string text) {
+  if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(std::move(text));
+}
 
 void Suite::print() const {
   std::size_t width = 3;

@@ -60,7 +60,7 @@ class Suite {
   // A row that is not a time of this suite's own taking: an amount of memory, or a second bar on a row already timed.
   void amount(const std::string& row, Unit unit, double ours, std::optional<Bar> bar,
               std::optional<double> floor = std::nullopt);
-  // A line to be printed below the table.
+  // A line to be printed below the table, once.
   void note(std::string text);
 
   const std::string& name() const { return name_; }

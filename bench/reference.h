@@ -9,6 +9,9 @@
 
 namespace onestep::bench {
 
+// The largest difference of two entries, relative to the largest entry of `expected`; infinite where one is NaN.
+double difference(std::span<const double> actual, std::span<const double> expected);
+
 // Throws unless the two agree to `tolerance` of the largest entry of `expected`.
 void must_agree(std::string_view what, std::span<const double> actual, std::span<const double> expected,
                 double tolerance = 1e-10);
