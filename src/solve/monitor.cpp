@@ -72,7 +72,9 @@ bool Monitor::ends(double step, double size, double value, double length) {
   }
   const double problem_scale = scale(step, size);
   largest_ = std::max(largest_, step);
-  const bool stops = tell(options_, {k, step, problem_scale, value, length, seconds()});
+  // The clock is looked at only for those who want to know: it costs as much as a small iteration's arithmetic.
+  const bool tells = options_.log != nullptr || options_.callback;
+  const bool stops = tells && tell(options_, {k, step, problem_scale, value, length, seconds()});
   if (step <= options_.tolerance * problem_scale) {
     end(Status::converged);
     return true;
@@ -97,7 +99,7 @@ bool Monitor::ends(double step, double size, double value, double length) {
     end(Status::cancelled, fmt::format("in iteration {}", k));
     return true;
   }
-  if (seconds() > options_.time_limit) {
+  if (std::isfinite(options_.time_limit) && seconds() > options_.time_limit) {
     end(Status::time_limit, fmt::format("{} s, after {} iterations", options_.time_limit, k));
     return true;
   }
