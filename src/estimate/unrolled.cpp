@@ -14,7 +14,7 @@ class UnrolledDifferentiator final : public Differentiator {
 
   void prepare(SolutionState& s) override {
     snapshots_ = std::max<std::size_t>(1, how_.memory / std::max<std::size_t>(1, s.method->step->size() * sizeof(double)));
-    s.run.trajectory.keep_first(snapshots_ * s.method->step->size());
+    s.run.trajectory.keep_first(how_.mode == Unrolled::forward ? 0 : snapshots_ * s.method->step->size());
   }
 
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
@@ -44,16 +44,27 @@ class UnrolledDifferentiator final : public Differentiator {
     next_.resize(out.size());
     state_.assign(s.run.start.begin(), s.run.start.end());
     Trajectory& way = s.run.trajectory;
-    Point& p = s.walker();
-    for (int i = 0; i < way.steps(); ++i) {
-      p.apply(way.keeps(i) ? ConstVector(way.state(i)) : ConstVector(state_), way.controls(i), next_);
-      state_.swap(next_);
-      p.jvp_x(out, w_);
-      p.jvp_theta(v, out);
-      add(out, w_);
+    const auto state = [&](int i) { return way.keeps(i) ? ConstVector(way.state(i)) : ConstVector(state_); };
+    if (!forward_) forward_ = s.method->step->forward();
+    if (forward_) {
+      forward_->bind(s.theta, v);
+      for (int i = 0; i < way.steps(); ++i) {
+        forward_->step(state(i), way.controls(i), out, next_, w_);
+        state_.swap(next_);
+        std::ranges::copy(w_, out.begin());
+      }
+    } else {
+      Point& p = s.walker();
+      for (int i = 0; i < way.steps(); ++i) {
+        p.apply(state(i), way.controls(i), next_);
+        state_.swap(next_);
+        p.jvp_x(out, w_);
+        p.jvp_theta(v, out);
+        add(out, w_);
+      }
     }
     s.report.steps += way.steps();
-    s.report.products += 2 * way.steps();
+    s.report.products += (forward_ ? 1 : 2) * way.steps();
   }
 
  private:
@@ -135,6 +146,7 @@ class UnrolledDifferentiator final : public Differentiator {
   Unrolled how_;
   std::size_t snapshots_ = 1;
   std::unique_ptr<Point> start_;
+  std::unique_ptr<ForwardPoint> forward_;
   std::vector<double> w_, next_, state_;
 };
 

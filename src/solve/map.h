@@ -46,6 +46,17 @@ class Point {
   virtual int factorisations() const { return 0; }
 };
 
+/// Steps taken together with their tangents, one after the other: what depends on θ and its direction alone is computed once
+/// for all of them. One for each thread.
+class ForwardPoint {
+ public:
+  virtual ~ForwardPoint() = default;
+  /// The parameters and their direction from now on; looked at, not copied.
+  virtual void bind(std::span<const Array> theta, std::span<const Array> dtheta) = 0;
+  /// y = F(x, θ) and dy = A dx + B dθ. Neither may lie where x or dx does.
+  virtual void step(ConstVector x, ConstVector controls, ConstVector dx, Vector y, Vector dy) = 0;
+};
+
 /// Multiply-adds of one call of each kind.
 struct Costs {
   double apply = 0, jvp_x = 0, vjp_x = 0, jvp_theta = 0, vjp_theta = 0, precondition = 0;
@@ -55,6 +66,8 @@ class Map {
  public:
   virtual ~Map() = default;
   virtual std::unique_ptr<Point> point(bool derivatives) const = 0;
+  /// None where nothing is gained over apply, jvp_x and jvp_theta of a point.
+  virtual std::unique_ptr<ForwardPoint> forward() const { return nullptr; }
 
   /// A constant the map was traced over that has a NaN or an infinity among its entries, in words; empty: none has.
   virtual std::string not_finite_constant() const { return {}; }

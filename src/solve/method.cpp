@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "solve/foreign_map.h"
@@ -105,12 +106,16 @@ Recipe Recipe::changed() const {
 }
 
 void Trajectory::keep_last(std::size_t count) { last_ = count; }
-void Trajectory::keep_first(std::size_t entries) { first_entries_ = entries; }
+void Trajectory::keep_first(std::size_t entries) {
+  first_entries_ = entries;
+  keeps_controls_ = true;
+}
 
 void Trajectory::clear(std::size_t n) {
   n_ = n;
   steps_ = kept_ = 0;
   controls_.clear();
+  controls_from_.clear();
 }
 
 void Trajectory::release() {
@@ -123,10 +128,14 @@ void Trajectory::record(ConstVector x, ConstVector controls) {
   if (last_ > 0) {
     std::ranges::copy(x, place(static_cast<std::size_t>(steps_) % last_).begin());
     kept_ = std::min(kept_ + 1, static_cast<int>(last_));
-  } else if (first_entries_ > 0) {
+  } else if (keeps_controls_) {
     if (kept_ == steps_ && (static_cast<std::size_t>(kept_) + 1) * n_ <= first_entries_)
       std::ranges::copy(x, place(static_cast<std::size_t>(kept_++)).begin());
-    controls_.insert(controls_.end(), controls.begin(), controls.end());
+    // They are the same for all steps, or for all near the solution: only changes are kept.
+    if (controls_from_.empty() || !std::ranges::equal(controls, ConstVector(controls_).last(control_count_))) {
+      controls_.insert(controls_.end(), controls.begin(), controls.end());
+      controls_from_.push_back(steps_);
+    }
   }
   ++steps_;
 }
@@ -143,7 +152,9 @@ Vector Trajectory::state(int step) {
   return place(last_ > 0 ? static_cast<std::size_t>(step) % last_ : static_cast<std::size_t>(step));
 }
 ConstVector Trajectory::controls(int step) const {
-  return ConstVector(controls_).subspan(static_cast<std::size_t>(step) * control_count_, control_count_);
+  const auto behind = std::ranges::upper_bound(controls_from_, step);
+  const auto index = static_cast<std::size_t>(behind - controls_from_.begin()) - 1;
+  return ConstVector(controls_).subspan(index * control_count_, control_count_);
 }
 
 Plan plan_trial(std::size_t n, const std::vector<Input>& parameters,

@@ -16,7 +16,7 @@ class Trajectory {
  public:
   /// The last `count` states; none by default.
   void keep_last(std::size_t count);
-  /// The first states that fit in so many doubles, and the controls of all steps.
+  /// The first states that fit in so many doubles (none for 0), and the controls of all steps.
   void keep_first(std::size_t entries);
   void clear(std::size_t n);
   /// A step from x, with these controls, is being made.
@@ -33,9 +33,11 @@ class Trajectory {
  private:
   Vector place(std::size_t index);
   std::size_t last_ = 0, first_entries_ = 0, n_ = 0, control_count_ = 0;
+  bool keeps_controls_ = false;
   int steps_ = 0, kept_ = 0;
   std::vector<std::vector<double>> chunks_;
-  std::vector<double> controls_;
+  std::vector<double> controls_;    // each time they changed
+  std::vector<int> controls_from_;  // the first step with them
 };
 
 /// What a solver hands back.

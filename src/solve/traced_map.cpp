@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "graph/graph.h"
 #include "onestep/diff.h"
@@ -66,19 +67,22 @@ TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_para
   value_.emplace(*traced_, PlanOptions{.levels = levels, .loop = x_level});
 
   // A derivative that cannot be taken (a foreign function without it) leaves its branch out and says why.
+  std::optional<Function> family;
   const auto why_not = [&](bool with_vjp, bool with_jvp) -> std::string {
     try {
-      trace_family(body, with_vjp, with_jvp);
+      family.emplace(trace_family(body, with_vjp, with_jvp));
       return "";
     } catch (const Error& e) { return e.what(); }
   };
-  no_vjp = why_not(true, false);
-  no_jvp = why_not(false, true);
+  if (!why_not(true, true).empty()) {
+    no_vjp = why_not(true, false);
+    no_jvp = why_not(false, true);
+    family.emplace(trace_family(body, no_vjp.empty(), no_jvp.empty()));
+  }
   levels.insert(levels.end(), {vjp_theta_branch, vjp_x_branch});
   levels.resize(levels.size() + parameters.size(), jvp_theta_branch);
   levels.insert(levels.end(), {jvp_x_branch, solve_branch, solve_transposed_branch});
-  family_.emplace(trace_family(body, no_vjp.empty(), no_jvp.empty()),
-                  PlanOptions{.levels = levels, .loop = x_level, .branches = vjp_theta_branch});
+  family_.emplace(*family, PlanOptions{.levels = levels, .loop = x_level, .branches = vjp_theta_branch});
   const auto cost = [&](int branch) { return family_->flops(branch) - family_->flops(branch + 1); };
   costs = {.apply = value_->flops(x_level),
            .jvp_x = cost(jvp_x_branch),
@@ -297,6 +301,72 @@ class TracedPoint final : public Point {
   bool applied_ = false;
   int factorisations_ = 0;
 };
+
+Plan TracedMap::plan_forward() const {
+  const std::span<const Input> of_step = traced_->inputs();
+  const std::size_t thetas = parameters.size();
+  std::vector<Input> inputs(of_step.begin(), of_step.end());
+  inputs.push_back({"d_x", vector_shape(size())});
+  for (const Input& p : parameters) inputs.push_back({"d_" + p.name, p.shape});
+  std::vector<int> levels{x_level};
+  levels.resize(1 + thetas, theta_level);
+  for (const Control c : controls_) levels.push_back(std::min(static_cast<int>(c), x_level));
+  levels.push_back(x_level);
+  levels.resize(inputs.size(), theta_level);
+  const Function function(inputs, [&](std::span<const Expr> in) {
+    const Expr next = (*traced_)(in.first(of_step.size())).front();
+    const std::span<const Expr> tangents = in.subspan(of_step.size());
+    return std::vector<Expr>{next, jvp({&next, 1}, in.first(1 + thetas), tangents).front()};
+  });
+  return Plan(function, {.levels = levels, .loop = x_level});
+}
+
+/// One thread's memory for steps with tangents.
+class TracedForwardPoint final : public ForwardPoint {
+ public:
+  explicit TracedForwardPoint(std::shared_ptr<const TracedMap> map)
+      : map_(std::move(map)),
+        workspace_(map_->forward_->workspace()),
+        memory_(2 * map_->size() + map_->controls_.size()),
+        x_(Vector(memory_).first(map_->size())),
+        dx_(Vector(memory_).subspan(map_->size(), map_->size())),
+        controls_(Vector(memory_).subspan(2 * map_->size())) {
+    inputs_.push_back(Array::view(x_));
+    for (const Input& p : map_->parameters) inputs_.push_back(zeros(p.shape));
+    for (std::size_t i = 0; i < controls_.size(); ++i) inputs_.push_back(Array::view(controls_.subspan(i, 1)));
+    inputs_.push_back(Array::view(dx_));
+    for (const Input& p : map_->parameters) inputs_.push_back(zeros(p.shape));
+  }
+
+  void bind(std::span<const Array> theta, std::span<const Array> dtheta) override {
+    std::ranges::copy(theta, inputs_.begin() + 1);
+    std::ranges::copy(dtheta, inputs_.end() - static_cast<std::ptrdiff_t>(dtheta.size()));
+    changed_ = theta_level;
+  }
+  void step(ConstVector x, ConstVector controls, ConstVector dx, Vector y, Vector dy) override {
+    std::ranges::copy(x, x_.begin());
+    std::ranges::copy(dx, dx_.begin());
+    if (!std::ranges::equal(controls, controls_)) changed_ = theta_level;
+    std::ranges::copy(controls, controls_.begin());
+    const std::array outputs{y, dy};
+    map_->forward_->run(workspace_, inputs_, outputs, changed_);
+    changed_ = x_level;
+  }
+
+ private:
+  std::shared_ptr<const TracedMap> map_;
+  Workspace workspace_;
+  std::vector<double> memory_;
+  Vector x_, dx_, controls_;
+  std::vector<Array> inputs_;
+  int changed_ = theta_level;
+};
+
+std::unique_ptr<ForwardPoint> TracedMap::forward() const {
+  if (!no_jvp.empty()) return nullptr;
+  std::call_once(forward_once_, [&] { forward_.emplace(plan_forward()); });
+  return std::make_unique<TracedForwardPoint>(shared_from_this());
+}
 
 std::unique_ptr<Point> TracedMap::point(bool derivatives) const {
   return std::make_unique<TracedPoint>(shared_from_this(), derivatives);

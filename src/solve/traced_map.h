@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <optional>
 
 #include "onestep/plan.h"
@@ -27,9 +28,12 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
             const StepBody& body, bool is_symmetric);
   std::unique_ptr<Point> point(bool derivatives) const override;
   std::string not_finite_constant() const override;
+  std::unique_ptr<ForwardPoint> forward() const override;
 
  private:
   friend class TracedPoint;
+  friend class TracedForwardPoint;
+  Plan plan_forward() const;
   Function trace_value(const StepBody& body) const;
   Function trace_family(const StepBody& body, bool with_vjp, bool with_jvp);
 
@@ -39,6 +43,8 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
   std::optional<Function> traced_;
   std::optional<Plan> value_;   // the step alone
   std::optional<Plan> family_;  // the step and its derivatives
+  mutable std::once_flag forward_once_;
+  mutable std::optional<Plan> forward_;  // the step and its tangent; made when first asked for
 };
 
 /// The parts of a flat state, as expressions.
