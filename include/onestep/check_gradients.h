@@ -96,7 +96,10 @@ inline GradientCheck check_gradients(const Function& f, std::initializer_list<Ar
 /// only tolerance, rounding and seed are looked at.
 ///
 ///     ForeignStep half{.apply = [](auto x, auto theta, auto next) { next[0] = 0.5 * (x[0] + theta[0](0) / x[0]); },
-///                      .jvp = [](auto x, auto theta, auto dx, auto dtheta, auto out) { … }};
+///                      .jvp = [](auto x, auto theta, auto dx, auto dtheta, auto out) {
+///                        const double a = theta[0](0), by_x = dx.empty() ? 0 : 0.5 * (1 - a / (x[0] * x[0])) * dx[0];
+///                        out[0] = by_x + (dtheta.empty() ? 0 : 0.5 / x[0] * dtheta[0](0));
+///                      }};
 ///     GradientCheck check = check_gradients(half, Array{1.5}, Array{2.0});
 GradientCheck check_gradients(const ForeignStep& step, const Parts& x, const Parts& theta,
                               const GradientCheckOptions& options = {});

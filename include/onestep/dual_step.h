@@ -19,7 +19,8 @@ namespace onestep {
 
 /// A parameter as a step of dual numbers sees it: read like an Array, with entries of another type.
 ///
-///     T first = theta[0](0), entry = theta[1](2, 3), number = theta[2].item();
+///     const std::vector<double> entries{1.0, 2.0, 3.0};
+///     const double second = ArrayOf<double>(Shape{3}, entries)(1);
 template <class T> class ArrayOf {
  public:
   ArrayOf(const Shape& shape, std::span<const T> entries) : shape_(shape), entries_(entries) {}

@@ -142,7 +142,8 @@ class Solution {
   /// dx/dθ: a matrix for each parameter, with a row for each entry of the state and a column for each of the parameter.
   /// Takes whichever side has fewer directions.
   Parts jacobian() const;
-  /// The same without allocating: `out` has memory for each parameter, or for all parts one behind the other.
+  /// The same without allocating (but for Implicit, whose linear solvers do): `out` has memory for each parameter, or for
+  /// all parts one behind the other.
   void vjp_into(std::span<const std::span<const double>> c, std::span<const std::span<double>> out) const;
   void jvp_into(std::span<const Array> v, std::span<double> out) const;
   /// How the last derivative came about.

@@ -164,7 +164,8 @@ class Solver {
   Solver with(const Estimator& estimator) const;
   /// The same, with the equation G(x, θ) = 0 that implicit differentiation is to use instead of the solver's own.
   ///
-  ///     Solver halley = fixed_point(halley_step).equation([](Expr x, Expr theta) { return exp(x) + x - theta; });
+  ///     Solver damped = fixed_point([](Expr x, Expr theta) { return 0.5 * (x + log(theta - x)); });
+  ///     Solver halved = damped.equation([](Expr x, Expr theta) { return exp(x) + x - theta; });
   template <class F>
   requires(!std::is_same_v<F, ForeignStep>) Solver equation(F residual)
   const { return with_equation(detail::body_of(std::move(residual))); }

@@ -93,7 +93,7 @@ class Certifier {
       c_.products += 2;
       for (std::size_t i = 0; i < n_; ++i) b[i] += next[i] - g[i];
       c_.estimate = detail::norm(b) * norms_.inverse;
-      return refuse("unrolled derivatives come with an estimate only");
+      return refuse(std::isfinite(norms_.inverse) ? "unrolled derivatives come with an estimate only" : norms_.reason);
     }
     Point& p = point();
     p.jvp_theta(v, b);
@@ -150,7 +150,7 @@ class Certifier {
     }
     const Map& map = *s_.method->step;
     if (!(for_vjp ? map.no_vjp : map.no_jvp).empty()) {
-      refuse("the step lacks the derivative the bound is made of");
+      refuse(fmt::format("the bound is made of the {} that is missing", for_vjp ? "vjp" : "jvp"));
       return false;
     }
     return true;
@@ -248,7 +248,7 @@ class Certifier {
     add_to(again, derivative_vjp(w));
     add_to(again, g, -1);
     c_.estimate = norm(again) * norms_.inverse;
-    return refuse("unrolled derivatives come with an estimate only");
+    return refuse(std::isfinite(norms_.inverse) ? "unrolled derivatives come with an estimate only" : norms_.reason);
   }
 
   // The terms that come from not being at the solution, and rounding. `direction` is what A and B are applied to, `size_u` a

@@ -13,6 +13,7 @@ namespace onestep::detail {
 namespace {
 
 constexpr int lanczos_steps = 80;
+constexpr double shortest = 0x1p-40;  // of what an iteration tries first: below it a decrease would be rounding
 // A decrease of f smaller than this, relative to f, is looked for in the slope.
 constexpr double visible = 1e-9;
 
@@ -52,8 +53,8 @@ class ConstantDescent final : public FixedPointLoop {
       at_start_.resize(n);
       gradient_->bind(theta);
       gradient_->apply(ConstVector(run.start).first(n), {}, at_start_);
-      const Extremes e =
-          lanczos(n, lanczos_steps, [this](ConstVector v, Vector out) { gradient_->jvp_x(v, out); }, memory_);
+      const Extremes e = lanczos(
+          n, lanczos_steps, [this](ConstVector v, Vector out) { gradient_->jvp_x(v, out); }, memory_);
       measured_ = e.products;
       if (L == 0) L = e.largest;
       if (mu == 0) mu = std::max(e.smallest, 0.0);
@@ -95,9 +96,11 @@ class BacktrackingDescent final : public Loop {
       const double value = point_->extra(0)[0], slope = point_->extra(1)[0];
       if (!std::isfinite(value)) return monitor.end(Status::not_finite, "the objective at an iterate");
       double reached = objective_(run.x);
-      while (!decreases_enough(value, reached, 0.5 * alpha[0] * slope, run)) {
+      const double first_tried = alpha[0];
+      const bool is_visible = 0.5 * first_tried * slope > visible * std::fabs(value);
+      while (!decreases_enough(value, reached, 0.5 * alpha[0] * slope, is_visible, run)) {
         alpha[0] /= 2;
-        if (alpha[0] < 1e-100) {
+        if (alpha[0] < shortest * first_tried) {
           run.x = run.previous;
           return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
         }
@@ -118,8 +121,8 @@ class BacktrackingDescent final : public Loop {
  private:
   // Armijo's rule with 1/2. Near the solution rounding hides the decrease; the mean of the slopes at both ends tells it
   // there: it is at most half the slope here as long as the gradients at both ends do not point against each other.
-  bool decreases_enough(double value, double reached, double wanted, Run& run) {
-    if (wanted > visible * std::fabs(value)) return reached <= value - wanted;
+  bool decreases_enough(double value, double reached, double wanted, bool is_visible, Run& run) {
+    if (is_visible) return reached <= value - wanted;
     std::ranges::transform(run.previous, run.x, difference_.begin(), std::minus<>());
     gradient_->apply(run.x, {}, slope_there_);
     ++run.statistics.evaluations;

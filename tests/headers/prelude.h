@@ -1,7 +1,10 @@
 // What the examples in the public headers take as given: names that are declared and never defined, for the examples are
-// compiled and not run. In expr.h and diff.h they are inside a traced function, so values are expressions there.
+// compiled and not run. In expr.h and diff.h they are inside a traced function, so values are expressions
+// there; in dual.h they are dual numbers.
 #pragma once
 
+#include <onestep/dual.h>
+#include <onestep/dual_step.h>
 #include <onestep/onestep.h>
 
 #include <iostream>
@@ -19,6 +22,10 @@ using namespace onestep;
 #ifdef ONESTEP_EXPRESSIONS
 using Value = Expr;
 extern Expr f;
+#elif defined(ONESTEP_DUALS)
+using T = Dual<2>;
+using Value = T;
+extern Function f;
 #else
 using Value = Array;
 extern Function f;
