@@ -31,6 +31,8 @@ class QpMethod final : public Method {
   std::optional<Plan> data;  // θ to the blocks, and its derivatives
 };
 
+// Relative length of the last step where it is differentiated: the derivative has the error of the iterate before it.
+constexpr double small_step = 1e-9;
 constexpr int theta_level = 1, pull_back_branch = 3, push_forward_branch = 4;
 
 /// The data for a θ, and derivatives with respect to data as derivatives with respect to θ.
@@ -197,6 +199,7 @@ class QpLoop final : public Loop {
     monitor.end(found.status, std::move(about));
   }
   Point& last() override { return last_; }
+  void differentiates_last_step() override { options_.step = small_step; }
   Point* here() override { return &here_; }
   Point* equation() override { return &equation_; }
   std::string degeneracy() override {
