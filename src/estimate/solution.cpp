@@ -152,7 +152,7 @@ Solution make_solution(const Solver& solver, const Parts& given, const Parts& th
   state->estimator = estimator;
   state->differentiator = differentiator_of(estimator);
   state->loop = state->method->loop(true);
-  if (!std::holds_alternative<Implicit>(estimator.kind())) state->loop->differentiates_last_step();
+  state->loop->differentiates_last_step();
   state->differentiator->prepare(*state);
   return Solution(std::move(state));
 }

@@ -59,7 +59,8 @@ class Loop {
   virtual void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) = 0;
   /// Where the last step was made, with what it computed. The map differentiated is Method::step.
   virtual Point& last() = 0;
-  /// The derivative of the last step will be asked for: it is to be made from a point that is near the solution too.
+  /// Derivatives will be asked for: the last step is to be short, so that the point it was made from is near the solution
+  /// too.
   virtual void differentiates_last_step() {}
   /// The step and the equation at x_k, where the loop has them; otherwise the estimators make a point of their own.
   virtual Point* here() { return nullptr; }

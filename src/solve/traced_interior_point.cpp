@@ -21,6 +21,8 @@ namespace onestep::detail {
 namespace {
 
 constexpr double equality_shift = 1e-13;  // keeps dependent equalities from making K singular
+// Without scaling and refinement the residual stays above the tolerance of larger problems; a step this short is the last.
+constexpr double near_enough = 1e-6, short_step = 1e-6;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 enum Extra : std::size_t { residuals, slack, multiplier, slack_step, multiplier_step, sides };
@@ -117,6 +119,8 @@ class TracedIpLoop final : public Loop {
         return monitor.end(k == 1 ? Status::not_finite : Status::diverged, fmt::format("in iteration {}", k));
       // A step more would be taken with a matrix that is nearly singular, and gain nothing.
       if (error <= options.tolerance && k > 1) return monitor.end(Status::converged);
+      if (k > 1 && error <= near_enough && run.last_step <= short_step * norm(run.x))
+        return monitor.end(Status::rounding_reached, fmt::format("the residual is {:.1e}", error));
       if (!factored) return monitor.end(Status::singular, fmt::format("in iteration {}", k));
       std::ranges::copy(run.x, run.previous.begin());
       const double affine_primal = longest(s, point_->extra(slack_step), has, 1),
