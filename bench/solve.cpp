@@ -205,7 +205,7 @@ void qp_rows(Suite& suite, const QpSize& size) {
     try {
       Ours unrolled(solver, x0, b, Unrolled{});
       over_solve(suite, unrolled_row, unit, unrolled, one_step, implicit, one_step_error, std::nullopt);
-    } catch (const Error& problem) { suite.note(fmt::format("no rows qp solve + unrolled: {}", problem.what())); }
+    } catch (const std::exception& problem) { suite.note(fmt::format("no row {}: {}", unrolled_row, problem.what())); }
   }
   const auto alone = [&](const std::string& row, const Estimator& estimator) {
     if (!suite.wants(row)) return;
