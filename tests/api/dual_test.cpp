@@ -312,6 +312,7 @@ TEST(DualStep, AllocatesNothingOnceItHasRun) {
     step.vjp(x, theta, c, out, theta_bar);
   };
   all();
+  test::settle();
   const std::size_t before = test::allocations;
   all();
   EXPECT_EQ(test::allocations - before, 0U);

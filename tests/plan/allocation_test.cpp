@@ -1,9 +1,6 @@
 // Nothing is allocated in Plan::run.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
-
 #include "onestep/onestep.h"
 #include "support/count_allocations.h"
 #include "support/random.h"
@@ -41,6 +38,7 @@ TEST(Allocation, RunAllocatesNothingAtAnySize) {
     std::vector<double> next(static_cast<std::size_t>(n)), influence(static_cast<std::size_t>(rows));
     const std::vector<std::span<double>> outputs{{&value, 1}, next, influence};
     plan.run(workspace, inputs, outputs);  // threads are started the first time
+    test::settle();
     const std::size_t before = allocations;
     for (int k = 0; k < 3; ++k) plan.run(workspace, inputs, outputs);
     EXPECT_EQ(allocations - before, 0U) << rows << " x " << n;
@@ -57,9 +55,8 @@ TEST(Allocation, RunsThatStopBelowTheHighestLevelAllocateNothing) {
   double value = 0;
   std::vector<double> next(static_cast<std::size_t>(n)), influence(static_cast<std::size_t>(rows));
   const std::vector<std::span<double>> iteration{{&value, 1}, next, {}}, all{{&value, 1}, next, influence};
-  // Threads that have just been started allocate on their own account.
   plan.run(workspace, inputs, all);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  test::settle();
   const std::size_t before = allocations;
   for (int k = 0; k < 3; ++k) {
     plan.run(workspace, inputs, iteration, 2, 2);

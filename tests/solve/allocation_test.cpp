@@ -1,9 +1,6 @@
 // A prepared solver allocates nothing when it solves again, and derivatives written into memory of the caller do not either.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
-
 #include "solve/interior_point.h"
 #include "support/count_allocations.h"
 #include "support/problems.h"
@@ -18,6 +15,7 @@ TEST(InteriorPointAllocation, ASecondSolveAllocatesNothingAtAnySize) {
     const test::Qp first = random_qp(random, n, n / 4, n / 2, n, true), second = random_qp(random, n, n / 4, n / 2, n, true);
     InteriorPoint solver(n, n / 4, n / 2);
     solver.solve(first.data());  // threads are started the first time
+    test::settle();
     const std::size_t before = test::allocations;
     const Status status = solver.solve(second.data()).status;
     EXPECT_EQ(test::allocations - before, 0U) << n;
@@ -50,9 +48,7 @@ std::size_t allocations_of(const Solver& solver, const Parts& x0, const Parts& t
   };
   all(theta);
   all(other);
-  // Threads that have just been started allocate on their own account.
-  static const bool settled = (std::this_thread::sleep_for(std::chrono::milliseconds(100)), true);
-  EXPECT_TRUE(settled);
+  test::settle();
   const std::size_t before = test::allocations;
   all(theta);
   all(other);

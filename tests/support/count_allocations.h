@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <thread>
 
 namespace onestep::test {
 inline std::atomic<std::size_t> allocations{0};
@@ -30,6 +31,12 @@ inline void* counted(std::size_t size, std::size_t alignment) {
   if (p == nullptr) throw std::bad_alloc();
   return p;
 }
+/// Waits for threads that have just been started, once: they allocate on their own account.
+inline void settle() {
+  static const bool done = (std::this_thread::sleep_for(std::chrono::milliseconds(100)), true);
+  (void)done;
+}
+
 }  // namespace onestep::test
 
 // Not inlined, or the compiler sees memory of aligned_alloc freed by delete and warns.
