@@ -3,12 +3,19 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <new>
 #include <thread>
 
 namespace onestep::test {
 inline std::atomic<std::size_t> allocations{0};
+
+/// Waits for threads that have just been started, once: they allocate on their own account.
+inline void settle() {
+  static const bool done = (std::this_thread::sleep_for(std::chrono::milliseconds(100)), true);
+  (void)done;
+}
 }  // namespace onestep::test
 
 #ifdef __SANITIZE_ADDRESS__
@@ -31,12 +38,6 @@ inline void* counted(std::size_t size, std::size_t alignment) {
   if (p == nullptr) throw std::bad_alloc();
   return p;
 }
-/// Waits for threads that have just been started, once: they allocate on their own account.
-inline void settle() {
-  static const bool done = (std::this_thread::sleep_for(std::chrono::milliseconds(100)), true);
-  (void)done;
-}
-
 }  // namespace onestep::test
 
 // Not inlined, or the compiler sees memory of aligned_alloc freed by delete and warns.
