@@ -177,7 +177,7 @@ GradientCheck check_gradients(const Solver& solver, const Parts& x, const Parts&
   const detail::Map& map = *method->step;
   const Values at = joined(parts);
   // The controls are those of a solve that begins here.
-  const std::unique_ptr<detail::Loop> loop = method->loop(true);
+  const std::unique_ptr<detail::Loop> loop = method->loop();
   detail::Run run;
   run.start = run.x = run.previous = at;
   SolveOptions one_step = solver.recipe().options;

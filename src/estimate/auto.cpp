@@ -5,13 +5,15 @@
 #include <cmath>
 
 #include "estimate/certify.h"
+#include "estimate/linear.h"
 
 namespace onestep::detail {
 namespace {
 
 class AutoDifferentiator final : public Differentiator {
  public:
-  explicit AutoDifferentiator(const Auto& how) : tolerance_(how.tolerance), implicit_(make(Implicit{})) {
+  explicit AutoDifferentiator(const Auto& how)
+      : tolerance_(how.tolerance), one_step_(make(OneStep{})), implicit_(make(Implicit{})) {
     if (!(tolerance_ > 0)) throw Error(fmt::format("[Auto] tolerance = {}: it must be positive", tolerance_));
   }
   const char* name() const override { return "auto"; }
@@ -25,11 +27,8 @@ class AutoDifferentiator final : public Differentiator {
     const Map& map = *s.method->step;
     need_vjp(map, "Auto");
     if (s.method->superlinear) {
-      s.last().vjp_theta(c, out);
-      s.report.method = "one step";
-      s.report.products = 1;
-      s.report.flops = map.costs.vjp_theta;
-      return;
+      s.report.method = one_step_->name();
+      return one_step_->vjp(s, c, out);
     }
     Point& p = s.here();
     const Norms& norms = measured(s, p);
@@ -66,11 +65,8 @@ class AutoDifferentiator final : public Differentiator {
     const Map& map = *s.method->step;
     need_jvp(map, "Auto");
     if (s.method->superlinear) {
-      s.last().jvp_theta(v, out);
-      s.report.method = "one step";
-      s.report.products = 1;
-      s.report.flops = map.costs.jvp_theta;
-      return;
+      s.report.method = one_step_->name();
+      return one_step_->jvp(s, v, out);
     }
     Point& p = s.here();
     const Norms& norms = measured(s, p);
@@ -110,7 +106,7 @@ class AutoDifferentiator final : public Differentiator {
     const Map& map = s.method->equation ? *s.method->equation : *s.method->step;
     const auto n = static_cast<double>(map.size());
     const double product = map.costs.vjp_x;
-    return map.costs.vjp_theta + (n <= 200 ? n * product + n * n * n / 3 : 60 * product);
+    return map.costs.vjp_theta + (map.size() <= dense_up_to ? n * product + n * n * n / 3 : krylov_restart * product);
   }
   void implicit_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
     implicit_->vjp(s, c, out);
@@ -118,7 +114,7 @@ class AutoDifferentiator final : public Differentiator {
   }
 
   double tolerance_;
-  std::unique_ptr<Differentiator> implicit_;
+  std::unique_ptr<Differentiator> one_step_, implicit_;
   std::optional<Norms> norms_;
 };
 

@@ -172,11 +172,7 @@ class Certifier {
     return c_;
   }
 
-  Parameters zero() const {
-    Parameters p;
-    for (const Input& i : s_.method->step->parameters) p.emplace_back(static_cast<std::size_t>(i.shape.size()));
-    return p;
-  }
+  Parameters zero() const { return detail::memory_for(s_.method->step->parameters); }
   void vjp_theta(Point& p, ConstVector c, Parameters& out) {
     p.vjp_theta(c, std::vector<Vector>(out.begin(), out.end()));
     ++c_.products;
@@ -277,7 +273,7 @@ class Certifier {
       return safety * seen;
     };
     double seen_a = 0, seen_j = 0;
-    if (!exact_point && !(map.affine && map.constant_b)) observe(direction, size_u, transposed, theta, step, seen_a, seen_j);
+    if (!exact_point && !(map.affine && map.constant_b)) observe(direction, transposed, theta, step, seen_a, seen_j);
     c_.L_A = constant(s_.method->known.L_A, map.affine, seen_a);
     c_.L_J = constant(s_.method->known.L_J, map.constant_b, seen_j);
     double d = norms_.inverse * step;
@@ -312,8 +308,8 @@ class Certifier {
   }
 
   // How A and B change between x_{k-1} and x_k, on the direction at hand.
-  void observe(ConstVector direction, double size_u, bool transposed, std::span<const Array> theta, double step,
-               double& seen_a, double& seen_j) {
+  void observe(ConstVector direction, bool transposed, std::span<const Array> theta, double step, double& seen_a,
+               double& seen_j) {
     Point &before = s_.last(), &after = s_.here();
     const double size = detail::norm(direction);
     std::vector<double> a(n_), b(n_);
@@ -338,7 +334,6 @@ class Certifier {
       const double size_theta = theta_norm(theta);
       if (size_theta > 0) seen_j = (detail::norm(b) + 8 * epsilon * detail::norm(a)) / (step * size_theta);
     }
-    (void)size_u;
   }
 
   SolutionState& s_;

@@ -11,8 +11,6 @@
 namespace onestep::detail {
 namespace {
 
-constexpr std::size_t dense_up_to = 200;
-
 class ImplicitDifferentiator final : public Differentiator {
  public:
   explicit ImplicitDifferentiator(Implicit how) : how_(std::move(how)) {

@@ -8,7 +8,6 @@
 namespace onestep::detail {
 namespace {
 
-constexpr std::size_t restart = 60;
 constexpr double good_enough_for_rounding = 1e-6;
 
 // Both return x with M x ≈ r to `target`, from zero. CG stops early where the matrix turns out not to be positive definite.
@@ -41,7 +40,7 @@ int conjugate_gradients(const LinearSystem& system, ConstVector b, double target
 
 int gmres(const LinearSystem& system, ConstVector b, double target, int most, Vector x) {
   const std::size_t n = b.size();
-  const std::size_t steps = std::min({restart, n, static_cast<std::size_t>(most)});
+  const std::size_t steps = std::min({krylov_restart, n, static_cast<std::size_t>(most)});
   std::vector<std::vector<double>> v{{b.begin(), b.end()}}, h;
   const double beta = norm(v[0]);
   std::ranges::fill(x, 0.0);

@@ -25,7 +25,12 @@ struct LinearResult {
   int products = 0;
 };
 
-/// x with M x = b, from zero: conjugate gradients where M is symmetric, else GMRES (restarted after 60 products). Ends when
+/// Implicit differentiation makes the matrix and factors it up to this size when it may choose.
+constexpr std::size_t dense_up_to = 200;
+/// Products after which GMRES begins again.
+constexpr std::size_t krylov_restart = 60;
+
+/// x with M x = b, from zero: conjugate gradients where M is symmetric, else restarted GMRES. Ends when
 /// the true residual is small enough, when it does not shrink any more (rounding_reached below 1e-6, singular above), or at
 /// the limit.
 LinearResult solve_linear(const LinearSystem& system, ConstVector b, Vector x);

@@ -2,7 +2,6 @@
 // paper: the solve itself has no derivative, and the steps behind it are ordinary nodes, so that derivatives of any order
 // are taken through them (K Newton steps give those up to order 2^K - 1). Otherwise the node's jvp and vjp are the
 // estimator's.
-
 #include <algorithm>
 #include <mutex>
 
@@ -43,26 +42,23 @@ class SolveNode final : public Foreign {
     if (is_solution(run.status))
       std::ranges::copy(run.x, result.begin());
     else
-      std::ranges::fill(result, std::numeric_limits<double>::quiet_NaN());
+      fill(result, std::numeric_limits<double>::quiet_NaN());
   }
   void jvp(std::span<const std::span<const double>> arguments, std::span<const std::span<const double>> tangents,
            std::span<double> result) const override {
     const Lease lease = solved(arguments);
-    if (!is_solution(lease.entry->solution->status()))
-      return std::ranges::fill(result, std::numeric_limits<double>::quiet_NaN()), void();
+    if (!is_solution(lease.entry->solution->status())) return fill(result, std::numeric_limits<double>::quiet_NaN());
     lease.entry->solution->jvp_into(arrays(tangents, shapes_), result);
   }
   void vjp(std::span<const std::span<const double>> arguments, std::span<const double> cotangent, std::size_t which,
            std::span<double> result) const override {
     const Lease lease = solved(arguments);
     Entry& entry = *lease.entry;
-    if (!is_solution(entry.solution->status()))
-      return std::ranges::fill(result, std::numeric_limits<double>::quiet_NaN()), void();
+    if (!is_solution(entry.solution->status())) return fill(result, std::numeric_limits<double>::quiet_NaN());
     if (!entry.vjp_of || !std::ranges::equal(*entry.vjp_of, cotangent)) {
       entry.vjp_of.emplace(cotangent.begin(), cotangent.end());
-      entry.vjp.clear();
-      for (const Shape& s : shapes_) entry.vjp.emplace_back(static_cast<std::size_t>(s.size()));
       SolutionState& state = entry.solution->internals();
+      entry.vjp = memory_for(state.method->step->parameters);
       state.differentiator->vjp(state, cotangent, std::vector<Vector>(entry.vjp.begin(), entry.vjp.end()));
     }
     std::ranges::copy(entry.vjp[which], result.begin());

@@ -12,7 +12,7 @@
 namespace onestep::detail {
 namespace {
 
-constexpr std::size_t dense_up_to = 64;
+constexpr std::size_t exact_up_to = 64;
 constexpr double failure = 1e-6;  // allowed for each norm
 constexpr int most_pairs = 320;   // of products with M = AᵀA
 constexpr int largest_power = 64;
@@ -99,12 +99,9 @@ void measure_b(const Map& map, Point& p, const Constants& known, Norms& out) {
     out.inverse = std::numeric_limits<double>::infinity();
     return;
   }
-  std::vector<std::vector<double>> memory;
-  std::vector<Vector> spans;
+  std::vector<std::vector<double>> memory = memory_for(map.parameters);
+  const std::vector<Vector> spans(memory.begin(), memory.end());
   std::vector<Array> arrays;
-  for (const Input& i : map.parameters) memory.emplace_back(static_cast<std::size_t>(i.shape.size()));
-  std::vector<double> numbers;
-  for (std::size_t i = 0; i < memory.size(); ++i) spans.emplace_back(memory[i]);
   const auto apply = [&](ConstVector v, Vector result) {  // B Bᵀ
     p.vjp_theta(v, spans);
     arrays.clear();
@@ -112,7 +109,7 @@ void measure_b(const Map& map, Point& p, const Constants& known, Norms& out) {
     p.jvp_theta(arrays, result);
     out.products += 2;
   };
-  if (n <= dense_up_to) {
+  if (n <= exact_up_to) {
     const Extremes e = lanczos(n, static_cast<int>(n), apply);
     out.norm_B = std::sqrt(std::max(e.largest, 0.0)) * (1 + 1e-12);
     return;
@@ -166,7 +163,7 @@ void measure_a(const Map& map, Point& p, const Constants& known, Norms& out) {
       refuse(out, fmt::format("the contraction factor given is {}", known.rho));
     return;
   }
-  if (n <= dense_up_to) {
+  if (n <= exact_up_to) {
     Matrix a = dense_a(map, p, out.products);
     out.rho = dense_norm(a, n);
     return dense_powers(std::move(a), n, out);

@@ -8,120 +8,11 @@
 #include "estimate/state.h"
 
 namespace onestep {
-namespace detail {
-
-void fill(Vector v, double value) { std::ranges::fill(v, value); }
-void add(Vector to, ConstVector what, double factor) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
-}
-
-void need_jvp(const Map& map, const char* estimator) {
-  if (!map.no_jvp.empty())
-    throw Error(
-        fmt::format("[{}] jvp is missing: {}. Without it there is vjp with every estimator, and jvp with "
-                    "Unrolled{{.mode = Unrolled::reverse}}",
-                    estimator, map.no_jvp));
-}
-void need_vjp(const Map& map, const char* estimator) {
-  if (!map.no_vjp.empty())
-    throw Error(
-        fmt::format("[{}] vjp is missing: {}. Without it there is jvp with every estimator, and vjp with "
-                    "Unrolled{{.mode = Unrolled::forward}}",
-                    estimator, map.no_vjp));
-}
-
-void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
-  theta.assign(its_theta.begin(), its_theta.end());
-  last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = false;
-  differentiator->forget();
-  run.start.resize(method->step->size());
-  run.x.resize(run.start.size());
-  run.previous.resize(run.start.size());
-  if (method->start) {
-    if (!start_) start_ = method->start->point(false);
-    start_->bind(theta);
-    fill(run.x, 0);
-    start_->apply(run.x, {}, run.start);
-  } else if (!method->starts_itself) {
-    flatten(x0, run.start);
-  }
-  const int bad_theta = method->step->infinite_parameters ? -1 : first_not_finite(theta);
-  if (bad_theta >= 0 || !all_finite(run.start)) {
-    run.x = run.previous = run.start;
-    run.status = Status::not_finite;
-    run.statistics = {};
-    const std::string name = bad_theta >= 0 ? method->step->parameters[static_cast<std::size_t>(bad_theta)].name : "x0";
-    run.about = fmt::format("in {}", name);
-    return;
-  }
-  loop->solve(theta, options, run);
-  if (run.status != Status::not_finite) return;
-  if (const std::string constant = method->step->not_finite_constant(); !constant.empty())
-    run.about += fmt::format("{}a {} holds a NaN or an infinity", run.about.empty() ? "" : "; ", constant);
-}
-
-Point& SolutionState::last() {
-  Point& p = loop->last();
-  if (!last_ready_) {
-    scratch_.resize(size());
-    p.control(run.controls, scratch_);
-    last_ready_ = true;
-  }
-  return p;
-}
-
-Point& SolutionState::here() {
-  if (Point* const of_loop = loop->here()) return *of_loop;
-  if (!here_) here_ = method->step->point(true);
-  if (!here_ready_) {
-    scratch_.resize(size());
-    here_->bind(theta);
-    here_->apply(run.x, run.controls, scratch_);
-    here_ready_ = true;
-  }
-  return *here_;
-}
-
-Point& SolutionState::equation() {
-  if (Point* const of_loop = loop->equation()) return *of_loop;
-  if (!equation_) equation_ = method->equation->point(true);
-  if (!equation_ready_) {
-    scratch_.resize(size());
-    equation_->bind(theta);
-    equation_->apply(run.x, {}, scratch_);
-    equation_ready_ = true;
-  }
-  return *equation_;
-}
-
-Point& SolutionState::walker() {
-  if (!walker_) walker_ = method->step->point(true);
-  if (!walker_ready_) walker_->bind(theta);
-  walker_ready_ = true;
-  return *walker_;
-}
-
-int SolutionState::factorisations() const {
-  int total = loop->factorisations();
-  for (const Point* p : {here_.get(), equation_.get(), walker_.get()})
-    if (p != nullptr) total += p->factorisations();
-  return total;
-}
-
-void SolutionState::add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out) {
-  if (parts_.empty()) {
-    for (const Vector o : out) parts_.emplace_back(o.size());
-    part_spans_.assign(parts_.begin(), parts_.end());
-  }
-  p.vjp_theta(c, part_spans_);
-  for (std::size_t i = 0; i < out.size(); ++i) add(out[i], parts_[i]);
-}
-
-}  // namespace detail
 
 namespace {
 
 using detail::ConstVector;
+using detail::memory_for;
 using detail::SolutionState;
 using detail::Vector;
 
@@ -151,8 +42,7 @@ Solution make_solution(const Solver& solver, const Parts& given, const Parts& th
   state->options = recipe.options;
   state->estimator = estimator;
   state->differentiator = differentiator_of(estimator);
-  state->loop = state->method->loop(true);
-  state->loop->differentiates_last_step();
+  state->loop = state->method->loop();
   state->differentiator->prepare(*state);
   return Solution(std::move(state));
 }
@@ -216,12 +106,6 @@ std::vector<Array> checked_tangents(const char* who, const SolutionState& state,
   std::vector<Array> tangents(v.begin(), v.end());
   check_tangents(who, state, tangents);
   return tangents;
-}
-
-std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters) {
-  std::vector<std::vector<double>> memory;
-  for (const Input& p : parameters) memory.emplace_back(static_cast<std::size_t>(p.shape.size()));
-  return memory;
 }
 
 template <class Work> void run_derivative(SolutionState& state, const char* what, const Work& work) {

@@ -13,7 +13,7 @@ class Differentiator {
  public:
   virtual ~Differentiator() = default;
   virtual const char* name() const = 0;
-  /// Before a solve: what of its way is to be kept. `loop_derivatives` says whether the loop's own point is needed.
+  /// Before a solve: what of its way is to be kept.
   virtual void prepare(SolutionState&) {}
   /// A new solve has ended: forget what was kept of the last one.
   virtual void forget() {}
@@ -67,6 +67,9 @@ struct SolutionState {
 /// Throws Error unless the map has the derivative; names the estimators that do without it.
 void need_jvp(const Map& map, const char* estimator);
 void need_vjp(const Map& map, const char* estimator);
+
+/// Zeros for one cotangent of each parameter.
+std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters);
 
 void fill(Vector v, double value);
 void add(Vector to, ConstVector what, double factor = 1);

@@ -10,15 +10,13 @@ namespace {
 
 class FixedPointMethod final : public Method {
  public:
-  std::unique_ptr<Loop> loop(bool derivatives) const override {
-    return std::make_unique<FixedPointLoop>(*step, derivatives, std::vector<double>{});
-  }
+  std::unique_ptr<Loop> loop() const override { return std::make_unique<FixedPointLoop>(*step, std::vector<double>{}); }
 };
 
 }  // namespace
 
-FixedPointLoop::FixedPointLoop(const Map& step, bool derivatives, std::vector<double> controls)
-    : controls_(std::move(controls)), point_(step.point(derivatives)), next_(step.size()) {}
+FixedPointLoop::FixedPointLoop(const Map& step, std::vector<double> controls)
+    : controls_(std::move(controls)), point_(step.point(true)), next_(step.size()) {}
 
 void FixedPointLoop::solve(std::span<const Array> theta, const SolveOptions& options, Run& run) {
   Monitor monitor(options, run);

@@ -19,7 +19,7 @@ constexpr double visible = 1e-9;
 
 class DescentMethod final : public Method {
  public:
-  std::unique_ptr<Loop> loop(bool derivatives) const override;
+  std::unique_ptr<Loop> loop() const override;
 
   GradientStep size;
   std::shared_ptr<const Map> gradient;  // ∇f of the first part alone
@@ -29,8 +29,8 @@ class DescentMethod final : public Method {
 /// α is decided once, from the eigenvalues of the Hessian at the start.
 class ConstantDescent final : public FixedPointLoop {
  public:
-  ConstantDescent(const DescentMethod& method, bool derivatives)
-      : FixedPointLoop(*method.step, derivatives, {method.size.alpha}), method_(method) {
+  explicit ConstantDescent(const DescentMethod& method)
+      : FixedPointLoop(*method.step, {method.size.alpha}), method_(method) {
     if (measures()) gradient_ = method.gradient->point(true);
   }
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
@@ -74,9 +74,9 @@ class ConstantDescent final : public FixedPointLoop {
 /// α is halved until f decreases enough (Armijo), and doubled after each success.
 class BacktrackingDescent final : public Loop {
  public:
-  BacktrackingDescent(const DescentMethod& method, bool derivatives)
+  explicit BacktrackingDescent(const DescentMethod& method)
       : first_(method.size.alpha),
-        point_(method.step->point(derivatives)),
+        point_(method.step->point(true)),
         gradient_(method.gradient->point(false)),
         objective_(*method.objective, method.step->size(), method.step->parameters),
         difference_(method.step->size()),
@@ -135,9 +135,9 @@ class BacktrackingDescent final : public Loop {
   std::vector<double> difference_, slope_there_;
 };
 
-std::unique_ptr<Loop> DescentMethod::loop(bool derivatives) const {
-  if (size.kind == GradientStep::Kind::backtracking) return std::make_unique<BacktrackingDescent>(*this, derivatives);
-  return std::make_unique<ConstantDescent>(*this, derivatives);
+std::unique_ptr<Loop> DescentMethod::loop() const {
+  if (size.kind == GradientStep::Kind::backtracking) return std::make_unique<BacktrackingDescent>(*this);
+  return std::make_unique<ConstantDescent>(*this);
 }
 
 void check(const GradientDescent& method) {

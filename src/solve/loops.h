@@ -8,7 +8,7 @@ namespace onestep::detail {
 /// x ← F(x, θ) with the same controls in every step.
 class FixedPointLoop : public Loop {
  public:
-  FixedPointLoop(const Map& step, bool derivatives, std::vector<double> controls);
+  FixedPointLoop(const Map& step, std::vector<double> controls);
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override;
   Point& last() override { return *point_; }
   int factorisations() const override { return point_->factorisations(); }

@@ -21,14 +21,10 @@ std::size_t flat_size(std::span<const Shape> parts) {
 }
 
 void flatten(std::span<const Array> parts, Vector flat) {
-  double* to = flat.data();
   for (const Array& p : parts) {
-    if (p.is_contiguous()) {
-      to = std::copy_n(p.data(), p.size(), to);
-    } else {
-      for (std::int64_t i = 0; i < p.shape()[0]; ++i)
-        for (std::int64_t j = 0; j < p.shape()[1]; ++j) *to++ = p.data()[i * p.row_stride() + j * p.column_stride()];
-    }
+    const auto count = static_cast<std::size_t>(p.size());
+    p.copy_to(flat.first(count));
+    flat = flat.subspan(count);
   }
 }
 

@@ -59,9 +59,6 @@ class Loop {
   virtual void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) = 0;
   /// Where the last step was made, with what it computed. The map differentiated is Method::step.
   virtual Point& last() = 0;
-  /// Derivatives will be asked for: the last step is to be short, so that the point it was made from is near the solution
-  /// too.
-  virtual void differentiates_last_step() {}
   /// The step and the equation at x_k, where the loop has them; otherwise the estimators make a point of their own.
   virtual Point* here() { return nullptr; }
   virtual Point* equation() { return nullptr; }
@@ -75,7 +72,7 @@ class Loop {
 class Method {
  public:
   virtual ~Method() = default;
-  virtual std::unique_ptr<Loop> loop(bool derivatives) const = 0;
+  virtual std::unique_ptr<Loop> loop() const = 0;
 
   std::shared_ptr<const Map> step;      ///< F
   std::shared_ptr<const Map> equation;  ///< G, where G = 0 is simpler than x - F = 0; else none

@@ -19,7 +19,7 @@ constexpr double rounding_slack = 16 * std::numeric_limits<double>::epsilon();
 
 class NewtonMethod final : public Method {
  public:
-  std::unique_ptr<Loop> loop(bool derivatives) const override;
+  std::unique_ptr<Loop> loop() const override;
 
   std::optional<Plan> merit;          // f, or ‖G‖²/2
   std::optional<Plan> hessian_scale;  // the largest entry of H; none for roots, which are not shifted
@@ -27,21 +27,19 @@ class NewtonMethod final : public Method {
 
 class NewtonLoop final : public Loop {
  public:
-  NewtonLoop(const NewtonMethod& method, bool derivatives)
+  explicit NewtonLoop(const NewtonMethod& method)
       : method_(method),
-        point_(method.step->point(derivatives)),
+        point_(method.step->point(true)),
         merit_(*method.merit, method.step->size(), method.step->parameters),
         full_(method.step->size()),
         direction_(method.step->size()),
-        trial_(method.step->size()) {
-    if (method.hessian_scale) scale_.emplace(*method.hessian_scale, method.step->size(), method.step->parameters);
-  }
+        trial_(method.step->size()) {}
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
     point_->bind(theta);
     merit_.bind(theta);
-    if (scale_) scale_->bind(theta);
+    theta_ = theta;
     const int factorisations = point_->factorisations();
     run.controls.assign({1, 0});  // the full step, whatever the line search took
     run.x = run.start;
@@ -134,14 +132,22 @@ class NewtonLoop final : public Loop {
     const bool factored = point_->apply(x, controls, full_);
     if (!std::isfinite(point_->extra(0)[0])) return Found::no_value;
     if (factored && all_finite(full_)) return Found::step;
-    const double scale = scale_ ? (*scale_)(x) : std::numeric_limits<double>::quiet_NaN();
-    if (!std::isfinite(scale)) return scale_ ? Found::no_value : Found::no_step;
+    if (!method_.hessian_scale) return Found::no_step;
+    const double scale = hessian_scale(x);
+    if (!std::isfinite(scale)) return Found::no_value;
     for (double shift = 1e-10; shift < 1e3; shift *= 10) {
       controls[1] = shift_ = shift * std::max(scale, std::numeric_limits<double>::min());
       ++run_->statistics.shifts;
       if (point_->control(controls, full_) && all_finite(full_)) return Found::step;
     }
     return Found::no_step;
+  }
+
+  // Few solves ever ask: the memory for a whole Hessian is taken when one does.
+  double hessian_scale(ConstVector x) {
+    if (!scale_) scale_.emplace(*method_.hessian_scale, method_.step->size(), method_.step->parameters);
+    scale_->bind(theta_);
+    return (*scale_)(x);
   }
 
   std::string why_no_step() const {
@@ -153,101 +159,98 @@ class NewtonLoop final : public Loop {
   std::unique_ptr<Point> point_;
   Trial merit_;
   std::optional<Trial> scale_;
+  std::span<const Array> theta_;  // during a solve
   Run* run_ = nullptr;
   std::vector<double> full_, direction_, trial_;
   std::array<double, 2> controls_{1, 0};
   double shift_ = 0;
 };
 
-std::unique_ptr<Loop> NewtonMethod::loop(bool derivatives) const { return std::make_unique<NewtonLoop>(*this, derivatives); }
+std::unique_ptr<Loop> NewtonMethod::loop() const { return std::make_unique<NewtonLoop>(*this); }
 
 // The length of the step enters it last, so that another length needs no other factorisation; the shift enters H.
 const std::vector<Control> newton_controls{Control::within_step, Control::per_step};
 
-Expr number(const Expr& control) { return reshape(control, {}); }
+using Value = std::function<Expr(const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta)>;
 
-}  // namespace
+/// What makes Newton's method one for minimisers or one for roots.
+struct NewtonKind {
+  Value equation;  // ∇f or G, zero at the solution
+  Value merit;     // f or ‖G‖²/2
+  Value scale;     // the largest entry of the Hessian; none for roots, which are not shifted
+  /// The step from value and equation at x, with its slope: x - length (H + shift)⁻¹ g.
+  std::function<TracedStep(const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta, const Expr& length,
+                           const Expr& shift)>
+      step;
+};
 
-Solver make_newton(Body objective, SolveOptions options) {
+Solver make(NewtonKind kind, SolveOptions options) {
   check(options);
   Recipe recipe;
   recipe.options = std::move(options);
-  const auto f = [objective](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
-    return call_objective("newton", objective, x, state, theta);
+  recipe.undamped = [kind](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return kind.step(state, x, theta, 1.0, 0.0).next;
   };
-  const auto step = [f](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta, const Expr& length,
-                        const Expr& shift) {
-    const Expr value = f(state, x, theta), g = grad(value, x);
-    const Factor factor = cholesky(jacobian(g, x) + shift * eye(x.shape()[0]));
-    const Expr d = solve(factor, g);
-    return TracedStep{x - length * d, {value, sum(g * d)}, factor};
-  };
-  recipe.undamped = [step](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
-    return step(state, x, theta, 1.0, 0.0).next;
-  };
-  recipe.make = [f, step](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+  recipe.make = [kind](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
     auto method = std::make_shared<NewtonMethod>();
+    const auto number = [](const Expr& control) { return reshape(control, {}); };
+    const auto plan = [&](const Value& value) {
+      return plan_trial(flat_size(state), parameters,
+                        [&](const Expr& x, std::span<const Expr> theta) { return value(state, x, theta); });
+    };
     method->step = std::make_shared<TracedMap>(
         state, parameters, newton_controls,
         [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr> controls) {
-          return step(state, x, theta, number(controls[0]), number(controls[1]));
+          return kind.step(state, x, theta, number(controls[0]), number(controls[1]));
         },
         false);
+    const bool is_minimiser = kind.scale != nullptr;
     method->equation = std::make_shared<TracedMap>(
         state, parameters, std::vector<Control>{},
         [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
-          return TracedStep{grad(f(state, x, theta), x), {}, {}};
+          return TracedStep{kind.equation(state, x, theta), {}, {}};
         },
-        true);
-    const std::size_t n = method->step->size();
-    method->merit.emplace(
-        plan_trial(n, parameters, [&](const Expr& x, std::span<const Expr> theta) { return f(state, x, theta); }));
-    method->hessian_scale.emplace(plan_trial(n, parameters, [&](const Expr& x, std::span<const Expr> theta) {
-      return max(abs(hessian(f(state, x, theta), x)));
-    }));
+        is_minimiser);
+    method->merit.emplace(plan(kind.merit));
+    if (is_minimiser) method->hessian_scale.emplace(plan(kind.scale));
     method->superlinear = true;
     return method;
   };
   return Solver(std::make_shared<const Recipe>(std::move(recipe)));
 }
 
+}  // namespace
+
+Solver make_newton(Body objective, SolveOptions options) {
+  const Value f = [objective](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return call_objective("newton", objective, x, state, theta);
+  };
+  NewtonKind kind;
+  kind.merit = f;
+  kind.equation = [f](const auto& state, const Expr& x, auto theta) { return grad(f(state, x, theta), x); };
+  kind.scale = [f](const auto& state, const Expr& x, auto theta) { return max(abs(hessian(f(state, x, theta), x))); };
+  kind.step = [f](const auto& state, const Expr& x, auto theta, const Expr& length, const Expr& shift) {
+    const Expr value = f(state, x, theta), g = grad(value, x);
+    const Factor factor = cholesky(jacobian(g, x) + shift * eye(x.shape()[0]));
+    const Expr d = solve(factor, g);
+    return TracedStep{x - length * d, {value, sum(g * d)}, factor};
+  };
+  return make(std::move(kind), std::move(options));
+}
+
 Solver make_newton_root(Body residual, SolveOptions options) {
-  check(options);
-  Recipe recipe;
-  recipe.options = std::move(options);
-  const auto g = [residual](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+  const Value g = [residual](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return joined("newton_root", call_body("newton_root", residual, x, state, theta), state);
   };
-  const auto step = [g](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta, const Expr& length,
-                        const Expr& shift) {
+  NewtonKind kind;
+  kind.equation = g;
+  kind.merit = [g](const auto& state, const Expr& x, auto theta) { return 0.5 * sum(square(g(state, x, theta))); };
+  kind.step = [g](const auto& state, const Expr& x, auto theta, const Expr& length, const Expr& shift) {
     const Expr value = g(state, x, theta), square_norm = sum(square(value));
     const Factor factor = lu(jacobian(value, x) + shift * eye(x.shape()[0]));
     return TracedStep{x - length * solve(factor, value), {0.5 * square_norm, square_norm}, factor};
   };
-  recipe.undamped = [step](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
-    return step(state, x, theta, 1.0, 0.0).next;
-  };
-  recipe.make = [g, step](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
-    auto method = std::make_shared<NewtonMethod>();
-    method->step = std::make_shared<TracedMap>(
-        state, parameters, newton_controls,
-        [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr> controls) {
-          return step(state, x, theta, number(controls[0]), number(controls[1]));
-        },
-        false);
-    method->equation = std::make_shared<TracedMap>(
-        state, parameters, std::vector<Control>{},
-        [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
-          return TracedStep{g(state, x, theta), {}, {}};
-        },
-        false);
-    method->merit.emplace(plan_trial(method->step->size(), parameters, [&](const Expr& x, std::span<const Expr> theta) {
-      return 0.5 * sum(square(g(state, x, theta)));
-    }));
-    method->superlinear = true;
-    return method;
-  };
-  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+  return make(std::move(kind), std::move(options));
 }
 
 }  // namespace onestep::detail

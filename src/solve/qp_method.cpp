@@ -25,7 +25,7 @@ class QpMap final : public Map {
 
 class QpMethod final : public Method {
  public:
-  std::unique_ptr<Loop> loop(bool derivatives) const override;
+  std::unique_ptr<Loop> loop() const override;
 
   Sizes sizes;
   std::optional<Plan> data;  // θ to the blocks, and its derivatives
@@ -156,8 +156,7 @@ class QpPoint final : public Point {
 class QpLoop final : public Loop {
  public:
   explicit QpLoop(const QpMethod& method)
-      : method_(method),
-        data_(method),
+      : data_(method),
         solver_(data_.data().n, data_.data().m, data_.data().p),
         derivative_(solver_),
         last_(derivative_, QpDerivativeAt::previous_iterate, data_, method.sizes, 1),
@@ -169,6 +168,7 @@ class QpLoop final : public Loop {
     run.controls.clear();
     options_.relative = options.tolerance;
     options_.absolute = 0;
+    options_.step = small_step;
     options_.iteration_limit = options.max_iterations;
     options_.time_limit = options.time_limit;
     if (options.callback || options.log != nullptr || options.history)
@@ -199,7 +199,6 @@ class QpLoop final : public Loop {
     monitor.end(found.status, std::move(about));
   }
   Point& last() override { return last_; }
-  void differentiates_last_step() override { options_.step = small_step; }
   Point* here() override { return &here_; }
   Point* equation() override { return &equation_; }
   std::string degeneracy() override {
@@ -230,7 +229,6 @@ class QpLoop final : public Loop {
     return i < m + p ? fmt::format("row {}", i - m) : fmt::format("variable {}", i - m - p);
   }
 
-  const QpMethod& method_;
   QpDataAt data_;
   InteriorPoint solver_;
   QpDerivative derivative_;
@@ -238,7 +236,7 @@ class QpLoop final : public Loop {
   InteriorPointOptions options_;
 };
 
-std::unique_ptr<Loop> QpMethod::loop(bool) const { return std::make_unique<QpLoop>(*this); }
+std::unique_ptr<Loop> QpMethod::loop() const { return std::make_unique<QpLoop>(*this); }
 
 }  // namespace
 
@@ -246,28 +244,15 @@ Solver make_quadratic_program(ProgramBody program, SolveOptions options) {
   check(options);
   Recipe recipe;
   recipe.options = std::move(options);
-  const auto trace_program = [program](std::span<const Expr> theta) {
-    if (program.arguments != theta.size())
-      throw Error(
-          fmt::format("[quadratic_program] the lambda takes {} parameters, {} were given", program.arguments, theta.size()));
-    return program.call(theta);
-  };
   recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(program, recipe.options));
-  recipe.state_of = [trace_program](const std::vector<Input>& parameters) {
-    Sizes s;
-    const Function once(parameters, [&](std::span<const Expr> theta) {
-      s = sizes_of(trace_program(theta));
-      return std::vector<Expr>{};
-    });
+  recipe.state_of = [program](const std::vector<Input>& parameters) {
+    const Sizes s = trace_sizes(program, parameters);
     return std::vector<Shape>{{s.n}, {s.m}, {s.p}, {s.n}};
   };
-  recipe.make = [trace_program](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+  recipe.make = [program](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
     auto method = std::make_shared<QpMethod>();
     const std::size_t thetas = parameters.size();
-    const Function sizes(parameters, [&](std::span<const Expr> theta) {
-      method->sizes = sizes_of(trace_program(theta));
-      return std::vector<Expr>{};
-    });
+    method->sizes = trace_sizes(program, parameters);
     const Sizes& s = method->sizes;
     const std::array<Shape, blocks> shapes = shapes_of(s);
     std::vector<Input> inputs = parameters;
@@ -278,7 +263,7 @@ Solver make_quadratic_program(ProgramBody program, SolveOptions options) {
     levels.resize(thetas + blocks + thetas, push_forward_branch);
     const Function family(inputs, [&](std::span<const Expr> in) {
       const std::span<const Expr> theta = in.first(thetas), bars = in.subspan(thetas, blocks), dtheta = in.last(thetas);
-      const std::vector<Expr> full = full_blocks(trace_program(theta), s);
+      const std::vector<Expr> full = full_blocks(call_program(program, theta), s);
       std::vector<Expr> results = full;
       const auto append = [&](const std::vector<Expr>& more) { results.insert(results.end(), more.begin(), more.end()); };
       append(vjp(full, theta, bars));

@@ -30,7 +30,7 @@ enum ControlAt : std::size_t { corrects, barrier, primal_length, dual_length };
 
 class TracedIpMethod final : public Method {
  public:
-  std::unique_ptr<Loop> loop(bool derivatives) const override;
+  std::unique_ptr<Loop> loop() const override;
   Sizes sizes;
 };
 
@@ -94,8 +94,8 @@ TracedStep trace_step(const TracedProgram& program, const Sizes& z, const Expr& 
 
 class TracedIpLoop final : public Loop {
  public:
-  TracedIpLoop(const TracedIpMethod& method, bool derivatives)
-      : method_(method), point_(method.step->point(derivatives)), next_(method.step->size()) {}
+  explicit TracedIpLoop(const TracedIpMethod& method)
+      : method_(method), point_(method.step->point(true)), next_(method.step->size()) {}
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
@@ -207,22 +207,11 @@ class TracedIpLoop final : public Loop {
   std::vector<double> next_, step_;
 };
 
-std::unique_ptr<Loop> TracedIpMethod::loop(bool derivatives) const {
-  return std::make_unique<TracedIpLoop>(*this, derivatives);
-}
+std::unique_ptr<Loop> TracedIpMethod::loop() const { return std::make_unique<TracedIpLoop>(*this); }
 
 std::vector<Shape> state_shapes(const Sizes& s) {
   const std::int64_t all = 2 * s.p + 2 * s.n;
   return {{s.n}, {s.m}, {s.p}, {s.n}, {all}, {all}};
-}
-
-Sizes trace_sizes(const ProgramBody& program, const std::vector<Input>& parameters) {
-  Sizes s;
-  const Function once(parameters, [&](std::span<const Expr> theta) {
-    s = sizes_of(program.call(theta));
-    return std::vector<Expr>{};
-  });
-  return s;
 }
 
 }  // namespace
@@ -240,7 +229,7 @@ Recipe traced_interior_point(const ProgramBody& program, const SolveOptions& opt
         state, parameters,
         std::vector<Control>{Control::within_step, Control::within_step, Control::within_step, Control::within_step},
         [&](const Expr& w, std::span<const Expr> theta, std::span<const Expr> controls) {
-          return trace_step(program.call(theta), method->sizes, w, controls);
+          return trace_step(call_program(program, theta), method->sizes, w, controls);
         },
         false);
     step->infinite_parameters = true;

@@ -346,7 +346,8 @@ class TracedForwardPoint final : public ForwardPoint {
   void step(ConstVector x, ConstVector controls, ConstVector dx, Vector y, Vector dy) override {
     std::ranges::copy(x, x_.begin());
     std::ranges::copy(dx, dx_.begin());
-    if (!std::ranges::equal(controls, controls_)) changed_ = theta_level;
+    for (std::size_t i = 0; i < controls.size(); ++i)
+      if (controls_[i] != controls[i] && map_->controls_[i] == Control::per_solve) changed_ = theta_level;
     std::ranges::copy(controls, controls_.begin());
     const std::array outputs{y, dy};
     map_->forward_->run(workspace_, inputs_, outputs, changed_);

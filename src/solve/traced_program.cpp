@@ -23,6 +23,22 @@ Sizes sizes_of(const TracedProgram& t) {
   return s;
 }
 
+TracedProgram call_program(const ProgramBody& program, std::span<const Expr> theta) {
+  if (program.arguments != theta.size())
+    throw Error(
+        fmt::format("[quadratic_program] the lambda takes {} parameters, {} were given", program.arguments, theta.size()));
+  return program.call(theta);
+}
+
+Sizes trace_sizes(const ProgramBody& program, const std::vector<Input>& parameters) {
+  Sizes s;
+  const Function once(parameters, [&](std::span<const Expr> theta) {
+    s = sizes_of(call_program(program, theta));
+    return std::vector<Expr>{};
+  });
+  return s;
+}
+
 std::array<Shape, blocks> shapes_of(const Sizes& s) {
   return {Shape{s.n, s.n}, Shape{s.n}, Shape{s.m, s.n}, Shape{s.m}, Shape{s.p, s.n},
           Shape{s.p},      Shape{s.p}, Shape{s.n},      Shape{s.n}};

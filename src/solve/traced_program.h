@@ -15,8 +15,12 @@ struct Sizes {
   std::int64_t n = 0, m = 0, p = 0;
 };
 
+/// Calls a user's lambda. Throws Error when it takes another number of parameters.
+TracedProgram call_program(const ProgramBody& program, std::span<const Expr> theta);
 /// Throws Error when nothing says how many variables there are.
 Sizes sizes_of(const TracedProgram& t);
+/// The same of the program for parameters of these shapes.
+Sizes trace_sizes(const ProgramBody& program, const std::vector<Input>& parameters);
 std::array<Shape, blocks> shapes_of(const Sizes& s);
 /// Every block in its full shape; what is not there as zeros, a number repeated. Throws Error when shapes do not fit.
 std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s);

@@ -19,24 +19,6 @@ namespace {
 using Number = long double;
 using Numbers = std::vector<Number>;
 
-struct Reference {
-  std::string name;
-  double optimum, last_digit;  // one unit of the last of the eight digits the authors give
-};
-
-std::vector<Reference> references() {
-  std::ifstream in(shared_data("maros_meszaros/reference_optima.csv"));
-  std::string line;
-  std::getline(in, line);
-  std::vector<Reference> all;
-  while (std::getline(in, line)) {
-    const std::string optimum = line.substr(line.rfind(',') + 1);
-    const int exponent = std::stoi(optimum.substr(optimum.find('e') + 1));
-    all.push_back({line.substr(0, line.find(',')), std::stod(optimum), std::pow(10.0, exponent - 7)});
-  }
-  return all;
-}
-
 struct Residual {
   Number absolute = 0, terms = 0;  // the largest entry, and the largest entry among the terms of the sum
 
@@ -113,7 +95,7 @@ Optimality measure(const QuadraticProgram& p, const nlohmann::json& document) {
 TEST(MarosMeszaros, TheCommandMeetsItsBarsOnAll36) {
   ONESTEP_NEEDS_DATA("maros_meszaros");
   int problems = 0, relative_nine = 0, absolute_six = 0, absolute_nine = 0, nine_or_rounding = 0;
-  for (const Reference& reference : references()) {
+  for (const ReferenceProblem& reference : reference_problems()) {
     const std::string file = shared_data("maros_meszaros/" + reference.name + ".QPS").string();
     const Ended ended = run_command({"qp", file, "--json", "--solution"});
     ASSERT_EQ(ended.status, 0) << reference.name << ": " << ended.out.substr(0, 400) << ended.err;

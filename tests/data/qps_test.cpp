@@ -336,31 +336,10 @@ TEST(ReadQps, TimeGrowsWithTheLengthOfTheFile) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
-// The sizes and optima of the collection's authors, one line a problem.
-struct Reference {
-  std::string name;
-  std::int64_t columns, rows;
-};
-std::vector<Reference> references() {
-  std::ifstream in(shared_data("maros_meszaros/reference_optima.csv"));
-  std::string line;
-  std::getline(in, line);
-  std::vector<Reference> all;
-  while (std::getline(in, line)) {
-    std::istringstream fields(line);
-    std::string name, n, m;
-    std::getline(fields, name, ',');
-    std::getline(fields, n, ',');
-    std::getline(fields, m, ',');
-    all.push_back({name, std::stoll(n), std::stoll(m)});
-  }
-  return all;
-}
-
 TEST(ReadQps, MarosMeszarosProblemsHaveThePublishedSizes) {
   ONESTEP_NEEDS_DATA("maros_meszaros");
-  ASSERT_EQ(references().size(), 36u);
-  for (const Reference& expected : references()) {
+  ASSERT_EQ(reference_problems().size(), 36u);
+  for (const ReferenceProblem& expected : reference_problems()) {
     const QpsFile file = read_qps(shared_data("maros_meszaros/" + expected.name + ".QPS"));
     const QuadraticProgramSizes sizes = sizes_of(file.problem);
     EXPECT_EQ(sizes.variables, expected.columns) << expected.name;

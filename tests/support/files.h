@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace onestep::test {
 
@@ -33,6 +35,14 @@ std::filesystem::path repository_file(const std::string& name);
 /// A file or folder of the real data: under $ONESTEP_DATA, else under ../shared/data beside the repository. It may not
 /// exist.
 std::filesystem::path shared_data(const std::string& name);
+
+/// A problem of the Maros-Meszaros collection, as its authors give it.
+struct ReferenceProblem {
+  std::string name;
+  std::int64_t columns = 0, rows = 0;
+  double optimum = 0, last_digit = 0;  ///< the second: one unit of the last of the eight digits
+};
+std::vector<ReferenceProblem> reference_problems();
 
 }  // namespace onestep::test
 
