@@ -30,7 +30,7 @@ inline double gaussian(std::uint64_t stream, std::uint64_t index) {
     const std::uint64_t bits = random_bits(stream, 3 * index + k);
     total += static_cast<std::int64_t>((bits & 0xFFFF) + (bits >> 16 & 0xFFFF) + (bits >> 32 & 0xFFFF) + (bits >> 48));
   }
-  return static_cast<double>(total - 6 * 65535) * 0x1p-16;
+  return static_cast<double>(total - 6 * std::int64_t{65535}) * 0x1p-16;
 }
 
 // The logistic problem f(x, w) = sum(w * softplus(-y * (A x))) + 0.1 * sum(square(x)) at a point x, with a direction v for

@@ -89,23 +89,24 @@ void newton_rows(Suite& suite, const Size& size) {
   must_agree("the floor's step", floor->x_next(), expected.x_next);
 
   const Array x = Array::view(data.x), w = Array::view(data.w), v = Array::view(data.v);
-  Ours step(newton_map(data, false), {x, w});
+  // As in a loop: the weights stay, the iterate changes.
+  Ours step(newton_map(data, false), {x, w}, {.levels = {1, 0}});
   step.run();
   must_agree("our value", step.result(1), {&expected.value, 1});
   must_agree("our step", step.result(0), expected.x_next);
-  Ours both(newton_map(data, true), {x, w, v});
+  Ours both(newton_map(data, true), {x, w, v}, {.levels = {1, 0, 1}});
   both.run();
   must_agree("our step with vjp", both.result(0), expected.x_next);
   must_agree("our vjp", both.result(2), expected.w_bar);
 
-  suite.time(step_row, unit, {[&] { step.run(); }}, {{[&] { floor->step(); }}}, at_most_ratio(size.step_bar));
+  suite.time(step_row, unit, {[&] { step.run(1); }}, {{[&] { floor->step(); }}}, at_most_ratio(size.step_bar));
   if (size.n == 5 && !suite.rows().empty() && suite.rows().back().name == step_row)
     suite.amount(step_row + ", at most 4 us", unit, suite.rows().back().ours, at_most(4));
-  suite.time(vjp_row, unit, {[&] { both.run(); }}, {{[&] { step.run(); }}}, at_most_ratio(size.vjp_bar));
+  suite.time(vjp_row, unit, {[&] { both.run(1); }}, {{[&] { step.run(1); }}}, at_most_ratio(size.vjp_bar));
   if (wants_memory) suite.amount(memory_row, Unit::MB, static_cast<double>(both.workspace_bytes()) / 1e6, at_most(40));
   if (wants_threads) {
     const int before = threads();
-    const auto on = [&](int count) { return Contender{[&] { step.run(); }, [count] { set_threads(count); }}; };
+    const auto on = [&](int count) { return Contender{[&] { step.run(1); }, [count] { set_threads(count); }}; };
     suite.time(threads_row, unit, on(2), on(1), at_least_ratio(size.threads_bar));
     set_threads(before);
   }

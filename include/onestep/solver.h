@@ -191,20 +191,20 @@ class Solver {
 };
 
 namespace detail {
-Solver make_fixed_point(Body step, SolveOptions options);
-Solver make_newton(Body objective, SolveOptions options);
-Solver make_newton_root(Body residual, SolveOptions options);
+Solver make_fixed_point(const Body& step, const SolveOptions& options);
+Solver make_newton(const Body& objective, const SolveOptions& options);
+Solver make_newton_root(const Body& residual, const SolveOptions& options);
 }  // namespace detail
 
 /// x ← F(x, θ) until it stands still. The lambda takes the parts of the state, then the parameters, and returns the parts.
 ///
 ///     Solver root = fixed_point([](Expr x, Expr theta) { return 0.5 * (x + theta / x); });
 template <class F>
-requires(!std::is_same_v<std::remove_cvref_t<F>, ForeignStep>) Solver fixed_point(F step, SolveOptions options = {}) {
-  return detail::make_fixed_point(detail::body_of(std::move(step)), std::move(options));
+requires(!std::is_same_v<std::remove_cvref_t<F>, ForeignStep>) Solver fixed_point(F step, const SolveOptions& options = {}) {
+  return detail::make_fixed_point(detail::body_of(std::move(step)), options);
 }
 /// The same for a step that is not traced.
-Solver fixed_point(ForeignStep step, SolveOptions options = {});
+Solver fixed_point(ForeignStep step, const SolveOptions& options = {});
 
 /// How long gradient descent's steps are.
 ///
@@ -242,29 +242,30 @@ struct GradientDescent {
 };
 
 namespace detail {
-Solver make_gradient_descent(Body objective, const GradientDescent& method, SolveOptions options);
+Solver make_gradient_descent(const Body& objective, const GradientDescent& how, const SolveOptions& options);
 }  // namespace detail
 
 /// Gradient descent on f(x, θ), given as a lambda of the parts of x and the parameters that returns a number.
 ///
 ///     Solver slow = gradient_descent([](Expr x, Expr t) { return sum(square(x - t)); }, {.step =
 ///     GradientStep::fixed(0.1)});
-template <class F> Solver gradient_descent(F objective, const GradientDescent& method = {}, SolveOptions options = {}) {
-  return detail::make_gradient_descent(detail::body_of(std::move(objective)), method, std::move(options));
+template <class F>
+Solver gradient_descent(F objective, const GradientDescent& method = {}, const SolveOptions& options = {}) {
+  return detail::make_gradient_descent(detail::body_of(std::move(objective)), method, options);
 }
 
 /// Newton's method for a minimiser of f(x, θ): Armijo backtracking, full steps near the solution, and a shift of the Hessian
 /// where it is not positive definite (Statistics::shifts says how often). Stops on the length of its step.
 ///
 ///     Solver fit = newton([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x)); });
-template <class F> Solver newton(F objective, SolveOptions options = {}) {
-  return detail::make_newton(detail::body_of(std::move(objective)), std::move(options));
+template <class F> Solver newton(F objective, const SolveOptions& options = {}) {
+  return detail::make_newton(detail::body_of(std::move(objective)), options);
 }
 /// Newton's method for a root of G(x, θ) = 0, with as many equations as unknowns; the line search is on ‖G‖²/2.
 ///
 ///     Solver circle = newton_root([](Expr x, Expr r) { return sum(square(x)) - square(r); });
-template <class F> Solver newton_root(F residual, SolveOptions options = {}) {
-  return detail::make_newton_root(detail::body_of(std::move(residual)), std::move(options));
+template <class F> Solver newton_root(F residual, const SolveOptions& options = {}) {
+  return detail::make_newton_root(detail::body_of(std::move(residual)), options);
 }
 
 /// A quadratic program whose data are traced functions of the parameters: the expressions beside QuadraticProgram, with the
@@ -282,7 +283,7 @@ struct ProgramBody {
   std::function<TracedProgram(std::span<const Expr>)> call;
   std::size_t arguments = 0;
 };
-Solver make_quadratic_program(ProgramBody program, SolveOptions options);
+Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& options);
 }  // namespace detail
 
 /// The tolerance of a quadratic program is that of its residuals and of its gap, each relative to the largest of its terms.
@@ -296,7 +297,7 @@ inline SolveOptions quadratic_program_options() { return {.tolerance = 1e-9, .ma
 ///     Array on_box = solve(project, Array{2.0, 0.5, -1.0}).x();
 template <class F>
 requires(!std::is_convertible_v<F, SolveOptions>) Solver
-    quadratic_program(F program, SolveOptions options = quadratic_program_options()) {
+    quadratic_program(F program, const SolveOptions& options = quadratic_program_options()) {
   constexpr std::size_t k = detail::arity<F>();
   return detail::make_quadratic_program({[program = std::move(program)](std::span<const Expr> in) {
                                            return [&]<std::size_t... i>(std::index_sequence<i...>)->TracedProgram {
@@ -305,13 +306,13 @@ requires(!std::is_convertible_v<F, SolveOptions>) Solver
                                            (std::make_index_sequence<k>());
                                          },
                                          k},
-                                        std::move(options));
+                                        options);
 }
 /// The same with all data as parameters, in the order of QuadraticProgram: Q, q, A, b, G, l, u, lo, hi.
 ///
 ///     Solution s = solve(quadratic_program(), parts_of(p), Implicit{});
 ///     Array of_b = s.vjp(s.x())[3];
-Solver quadratic_program(SolveOptions options = quadratic_program_options());
+Solver quadratic_program(const SolveOptions& options = quadratic_program_options());
 
 /// The nine arrays of a program, each in its full shape.
 ///

@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "graph/fail.h"
 #include "graph/rules.h"
@@ -111,7 +112,7 @@ Indexed<bool> Graph::between(std::span<const Id> sources, std::span<const Id> re
 }
 
 std::vector<Expr> Graph::import(const Graph& source, std::span<const Id> from, std::span<const Expr> inputs,
-                                const std::function<Expr(const Site&)>& make_node) {
+                                const std::function<Expr(const Site&, Id)>& make_node) {
   Indexed<Expr> image(static_cast<std::size_t>(source.size()));
   for (const Id id : source.needed(from)) {
     const Node& n = source.node(id);
@@ -125,7 +126,7 @@ std::vector<Expr> Graph::import(const Graph& source, std::span<const Id> from, s
     else if (site.args.empty())  // no argument would say which graph is meant
       image[id] = expr(make(n.op, {}, n.attr, n.shape));
     else
-      image[id] = make_node ? make_node(site) : build(site.op, site.args, site.attr, site.shape);
+      image[id] = make_node ? make_node(site, id) : build(site.op, site.args, site.attr, site.shape);
   }
   std::vector<Expr> result;
   for (const Id id : from) result.push_back(image[id]);
@@ -192,6 +193,11 @@ std::optional<double> literal(const Expr& e) {
   if (!e.graph()) return e.literal();
   const Node& n = origin(e);
   return n.op == Op::scalar ? std::optional(n.attr.value()) : std::nullopt;
+}
+
+bool may_move(const Expr& factor) {
+  const auto value = literal(factor);
+  return !value || (std::fabs(*value) >= 0x1p-64 && std::fabs(*value) <= 0x1p64);
 }
 
 }  // namespace onestep

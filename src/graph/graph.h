@@ -70,6 +70,9 @@ class Graph : public std::enable_shared_from_this<Graph> {
   /// The node for this operation, made if it is not there. Nothing is checked or rewritten: that is build()'s work.
   Id make(Op op, std::span<const Id> args, const Attr& attr, const Shape& shape);
 
+  /// The same node once more, which no other node shares.
+  Id repeat(Id id) { return nodes_.push_back(Node(nodes_[id])), size() - 1; }
+
   Id add_input(std::string name, const Shape& shape);
   Id add_constant(const Array& array);
   Id add_scalar(double value) { return make(Op::scalar, {}, {.i = std::bit_cast<std::int64_t>(value)}, {}); }
@@ -88,10 +91,10 @@ class Graph : public std::enable_shared_from_this<Graph> {
   Indexed<bool> between(std::span<const Id> sources, std::span<const Id> results) const;
 
   /// Copies the nodes `from` depend on into this graph, inputs replaced by `inputs` (one for each input of `source`), and
-  /// returns where they went. `make_node` makes each that has arguments; without it they are built anew, so that rules which
-  /// now apply are applied.
+  /// returns where they went. `make_node` makes each that has arguments (and has that number in `source`); without it they
+  /// are built anew, so that rules which now apply are applied.
   std::vector<Expr> import(const Graph& source, std::span<const Id> from, std::span<const Expr> inputs,
-                           const std::function<Expr(const Site&)>& make_node = nullptr);
+                           const std::function<Expr(const Site&, Id)>& make_node = nullptr);
   /// A number, or an expression without inputs of another graph, as one of this graph.
   Expr adopt(const Expr& e);
 
@@ -135,5 +138,7 @@ const Node& origin(const Expr& e);
 /// The value if every entry is this one number written in the function.
 std::optional<double> literal(const Expr& e);
 inline bool is_literal(const Expr& e, double value) { return literal(e) == value; }
+/// A factor that may be multiplied with others first: one not known yet, or a number of moderate size.
+bool may_move(const Expr& factor);
 
 }  // namespace onestep

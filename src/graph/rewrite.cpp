@@ -31,12 +31,6 @@ Expr scale_vector(const Expr& e, std::int64_t n) {
 }
 // A factor that is one number, as such.
 Expr scale_number(const Expr& e) { return reshape(scale_vector(e, 1), {}); }
-// A factor that may move outwards (or is not known yet).
-bool may_move(const Expr& e) {
-  const auto value = literal(e);
-  return !value || (std::fabs(*value) >= 0x1p-64 && std::fabs(*value) <= 0x1p64);
-}
-
 // e = diag(d) · matrix  (or matrix · diag(d) for by_column); d = 1 when there is no factor.
 struct Scaled {
   Expr d, matrix;

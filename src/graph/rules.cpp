@@ -255,7 +255,9 @@ constexpr std::nullopt_t nothing = std::nullopt;
   }                                                                                                                   \
   Maybe derivative_##op_name(const Site& s, [[maybe_unused]] const Expr& y, std::size_t which) {                      \
     [[maybe_unused]] const Expr one = 1.0, zero = 0.0, a = s[0], b = s[s.args.size() > 1 ? 1 : 0], c = s.args.back(); \
-    return which == 0 ? Maybe(da) : which == 1 ? Maybe(db) : Maybe(dc);                                               \
+    if (which == 0) return da;                                                                                        \
+    if (which == 1) return db;                                                                                        \
+    return dc;                                                                                                        \
   }
 #define ONESTEP_UNARY(op_name, flops, meaning, formula, da) ELEMENTWISE(op_name, (formula), (da), nothing, nothing)
 #define ONESTEP_BINARY(op_name, flops, meaning, formula, da, db) ELEMENTWISE(op_name, (formula), (da), (db), nothing)

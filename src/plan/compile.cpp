@@ -1,6 +1,7 @@
 // From a schedule to a program: row loops and single instructions in order, and the buffers they need.
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <tuple>
 
 #include "graph/rules.h"
@@ -76,10 +77,10 @@ class Compiler {
   // A symmetric product whose readers look at its lower triangle only is not mirrored.
   void find_lower_only() {
     for (const Id id : results_) places_[root_of_result(id)].needs_upper = true;
-    for (auto id = scheduled_.rbegin(); id != scheduled_.rend(); ++id) {
-      const Op op = graph_.node(*id).op;
-      const bool lower = op == Op::cholesky || op == Op::ldlt || (adds_diagonal(graph_, *id) && !places_[*id].needs_upper);
-      const std::vector<Read>& reads = slots_[*id].reads;
+    for (const Id id : std::views::reverse(scheduled_)) {
+      const Op op = graph_.node(id).op;
+      const bool lower = op == Op::cholesky || op == Op::ldlt || (adds_diagonal(graph_, id) && !places_[id].needs_upper);
+      const std::vector<Read>& reads = slots_[id].reads;
       for (std::size_t k = lower ? 1 : 0; k < reads.size(); ++k) places_[reads[k].root].needs_upper = true;
     }
   }

@@ -1,13 +1,23 @@
-// The rewriting that pays only in a loop: Aᵀ(d∘(Ax) + c) becomes (AᵀDA)x + Aᵀc where A, d and c change less often than x. An
-// iteration then costs n² instead of 2Nn, after Nn²/2 each time d changes.
+// The rewriting that pays only in a loop, of what changes less often than the iterate x: Aᵀ(d∘(Ax) + c) becomes (AᵀDA)x +
+// Aᵀc, and an iteration costs n² instead of 2Nn, after Nn²/2 each time d changes; c₁(c₂e) becomes (c₁c₂)e and -(ce) becomes
+// (-c)e. A product that only branches read is repeated in each, where their own walk over its matrix can make it too.
 #include <algorithm>
 #include <map>
 
 #include "graph/rules.h"
 #include "plan/program.h"
+#include "plan/schedule.h"
 
 namespace onestep::detail {
 namespace {
+
+// Levels begin with those of the inputs, as graphs do; other nodes change as often as their arguments.
+void find_levels(const Graph& graph, Indexed<int>& level) {
+  for (Id id = static_cast<Id>(level.size()); id < graph.size(); ++id) {
+    level.push_back(-1);
+    for (const Id a : graph.args(id)) level[id] = std::max(level[id], level[a]);
+  }
+}
 
 class Hoister {
  public:
@@ -27,6 +37,15 @@ class Hoister {
     return total;
   }
 
+  // The factors of the product a b, or of its negative, that change less often than the rest: as one factor.
+  Maybe product(const Expr& a, const Expr& b) {
+    if (level(a) >= loop_ || !is(b, Op::mul) || !may_move(a)) return std::nullopt;
+    for (const int i : {0, 1})
+      if (level(arg(b, i)) < loop_ && level(arg(b, 1 - i)) >= loop_ && may_move(arg(b, i)))
+        return build_as_is(Op::mul, {a * arg(b, i), arg(b, 1 - i)});
+    return std::nullopt;
+  }
+
  private:
   // e = Σ d∘(A v) + rest, with every d and the rest of a lower level than the loop.
   struct Term {
@@ -41,12 +60,8 @@ class Hoister {
 
   static void add_to(Maybe& total, const Expr& term) { total = total ? *total + term : term; }
 
-  // The graph begins with its inputs; other nodes change as often as their arguments.
   int level(const Expr& e) {
-    for (Id id = static_cast<Id>(level_.size()); id < graph_.size(); ++id) {
-      level_.push_back(-1);
-      for (const Id a : graph_.args(id)) level_[id] = std::max(level_[id], level_[a]);
-    }
+    find_levels(graph_, level_);
     return level_[e.id()];
   }
 
@@ -77,12 +92,31 @@ class Hoister {
 }  // namespace
 
 Function hoist_products(const Function& function, const Levels& levels) {
+  const Graph& from = *function.graph();
+  Indexed<int> level(levels.inputs.begin(), levels.inputs.end());
+  find_levels(from, level);
+  Indexed<bool> repeated(level.size());  // walks over large matrices for what only branches read
+  for (Id id = 0; id < from.size(); ++id) {
+    repeated[id] = level[id] >= levels.loop && is_long_walk(from, id);
+    for (const Id a : from.args(id)) repeated[a] = repeated[a] && level[id] >= levels.branches;
+  }
+  for (const Expr& e : function.outputs()) repeated[e.id()] = false;
   return Function({function.inputs().begin(), function.inputs().end()}, [&](std::span<const Expr> inputs) {
     Graph& graph = *inputs.front().graph();
     Hoister hoister(graph, levels);
-    return graph.import(*function.graph(), ids_of(function.outputs()), inputs, [&](const Site& s) {
-      const bool candidate = s.op == Op::matmul && s.attr.i != 0 && s.shape.rank() == 1;
-      const Maybe better = candidate ? hoister.transposed_product(s[0], s[1]) : std::nullopt;
+    std::map<std::pair<Id, int>, Expr> copies;  // by what is copied and branch
+    return graph.import(from, ids_of(function.outputs()), inputs, [&](Site s, Id id) {
+      for (std::size_t k = 0; k < s.args.size(); ++k)
+        if (const Id a = from.args(id)[k]; repeated[a]) {
+          Expr& copy = copies[{a, level[id]}];
+          if (!copy.graph()) copy = graph.expr(graph.repeat(s[k].id()));
+          s.args[k] = copy;
+        }
+      Maybe better;
+      if (s.op == Op::matmul && s.attr.i != 0 && s.shape.rank() == 1) better = hoister.transposed_product(s[0], s[1]);
+      if (s.op == Op::neg) better = hoister.product(broadcast(-1.0, s.shape), s[0]);
+      if (s.op == Op::mul) better = hoister.product(s[0], s[1]);
+      if (s.op == Op::mul && !better) better = hoister.product(s[1], s[0]);
       return better ? *better : s.make();
     });
   });

@@ -23,6 +23,13 @@ bool repeats_number(const Graph& graph, Id id) {
   return graph.node(id).op == Op::broadcast && graph.node(graph.args(id)[0]).shape.size() == 1;
 }
 
+bool is_long_walk(const Graph& graph, Id id) {
+  constexpr std::int64_t out_of_cache = 1 << 18;
+  const Node& n = graph.node(id);
+  return n.op == Op::matmul && n.attr.i == 0 && n.shape.rank() == 1 &&
+         graph.node(graph.args(id)[0]).shape.size() >= out_of_cache;
+}
+
 Id result_root(const Graph& graph, const Indexed<Slot>& slots, Id result) {
   const Id root = slots[result].root;
   return repeats_number(graph, root) ? slots[graph.args(root)[0]].root : root;
@@ -111,7 +118,8 @@ class Scheduler {
     return r.by_rows && slots[r.root].role == Role::row && slots[r.root].rows == reader.rows;
   }
 
-  // What the loop would compute for nothing but levels above it is computed there; for branches, once for all of them.
+  // What the loop would compute for nothing but levels above it is computed there; for branches, once for all of them, but
+  // for a walk over a large matrix that one branch can join.
   void postpone(std::span<const Id> results, const Levels& levels) {
     const bool branched = levels.branches != for_ever;
     const int last = branched ? levels.branches - 2 : levels.loop;  // of the loop's own levels
@@ -119,13 +127,17 @@ class Scheduler {
     for (const Id id : results)
       if (slots[id].level <= last) of_loop.push_back(id);
     const Indexed<bool> in_loop = graph_.reachable(of_loop);
-    Indexed<int> first_reader(slots.size(), for_ever);
+    Indexed<int> first_reader(slots.size(), for_ever), last_reader(slots.size(), -1);
     for (Id id = graph_.size() - 1; id >= 0; --id) {
       Slot& s = slots[id];
       if (s.level >= levels.loop && s.level <= last && !in_loop[id] && s.role > Role::leaf)
-        s.level = branched ? levels.branches - 1 : first_reader[id];
-      if (s.role != Role::unused)
-        for (const Id a : graph_.args(id)) first_reader[a] = std::min(first_reader[a], s.level);
+        s.level = !branched || (first_reader[id] == last_reader[id] && is_long_walk(graph_, id)) ? first_reader[id]
+                                                                                                 : levels.branches - 1;
+      if (s.role == Role::unused) continue;
+      for (const Id a : graph_.args(id)) {
+        first_reader[a] = std::min(first_reader[a], s.level);
+        last_reader[a] = std::max(last_reader[a], s.level);
+      }
     }
   }
 

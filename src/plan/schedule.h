@@ -40,6 +40,8 @@ Indexed<Slot> schedule(const Graph& graph, std::span<const Id> results, const Le
 bool adds_diagonal(const Graph& graph, Id id);
 /// A number repeated: elementwise operations read the number itself.
 bool repeats_number(const Graph& graph, Id id);
+/// A product of a vector with a matrix that does not stay in the cache.
+bool is_long_walk(const Graph& graph, Id id);
 /// The node whose memory holds the result, or the number it repeats.
 Id result_root(const Graph& graph, const Indexed<Slot>& slots, Id result);
 

@@ -35,10 +35,10 @@ void FixedPointLoop::solve(std::span<const Array> theta, const SolveOptions& opt
   run.statistics.factorisations = point_->factorisations() - factorisations;
 }
 
-Solver make_fixed_point(Body step, SolveOptions options) {
+Solver make_fixed_point(const Body& step, const SolveOptions& options) {
   check(options);
   Recipe recipe;
-  recipe.options = std::move(options);
+  recipe.options = options;
   recipe.undamped = [step](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return joined("fixed_point", call_body("fixed_point", step, x, state, theta), state);
   };
@@ -59,11 +59,11 @@ Solver make_fixed_point(Body step, SolveOptions options) {
 
 namespace onestep {
 
-Solver fixed_point(ForeignStep step, SolveOptions options) {
+Solver fixed_point(ForeignStep step, const SolveOptions& options) {
   if (!step.apply) throw Error("[fixed_point] a foreign step needs its apply callback");
   detail::check(options);
   detail::Recipe recipe;
-  recipe.options = std::move(options);
+  recipe.options = options;
   recipe.make = [step = std::move(step)](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
     auto method = std::make_shared<detail::FixedPointMethod>();
     method->step = std::make_shared<detail::ForeignMap>("step", step, state, parameters);

@@ -156,11 +156,11 @@ void check(const GradientDescent& method) {
 
 }  // namespace
 
-Solver make_gradient_descent(Body objective, const GradientDescent& how, SolveOptions options) {
+Solver make_gradient_descent(const Body& objective, const GradientDescent& how, const SolveOptions& options) {
   detail::check(options);
   check(how);
   Recipe recipe;
-  recipe.options = std::move(options);
+  recipe.options = options;
   recipe.make = [objective, how](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
     auto method = std::make_shared<DescentMethod>();
     method->size = how.step;

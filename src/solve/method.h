@@ -98,7 +98,7 @@ struct Recipe {
   std::function<Expr(const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta)> undamped;
 
   /// The prepared method; made once for each combination of shapes.
-  std::shared_ptr<const Method> method(std::span<const Array> x0, std::span<const Array> theta) const;
+  std::shared_ptr<const Method> method(std::span<const Array> x_parts, std::span<const Array> theta) const;
   Recipe changed() const;  ///< a copy with a cache of its own
   /// The start it was given, or zeros in the shape of the state where parameters of these shapes tell it. Throws Error
   /// otherwise.

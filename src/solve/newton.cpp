@@ -184,10 +184,10 @@ struct NewtonKind {
       step;
 };
 
-Solver make(NewtonKind kind, SolveOptions options) {
+Solver make(const NewtonKind& kind, const SolveOptions& options) {
   check(options);
   Recipe recipe;
-  recipe.options = std::move(options);
+  recipe.options = options;
   recipe.undamped = [kind](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return kind.step(state, x, theta, 1.0, 0.0).next;
   };
@@ -221,7 +221,7 @@ Solver make(NewtonKind kind, SolveOptions options) {
 
 }  // namespace
 
-Solver make_newton(Body objective, SolveOptions options) {
+Solver make_newton(const Body& objective, const SolveOptions& options) {
   const Value f = [objective](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return call_objective("newton", objective, x, state, theta);
   };
@@ -235,10 +235,10 @@ Solver make_newton(Body objective, SolveOptions options) {
     const Expr d = solve(factor, g);
     return TracedStep{x - length * d, {value, sum(g * d)}, factor};
   };
-  return make(std::move(kind), std::move(options));
+  return make(kind, options);
 }
 
-Solver make_newton_root(Body residual, SolveOptions options) {
+Solver make_newton_root(const Body& residual, const SolveOptions& options) {
   const Value g = [residual](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return joined("newton_root", call_body("newton_root", residual, x, state, theta), state);
   };
@@ -250,7 +250,7 @@ Solver make_newton_root(Body residual, SolveOptions options) {
     const Factor factor = lu(jacobian(value, x) + shift * eye(x.shape()[0]));
     return TracedStep{x - length * solve(factor, value), {0.5 * square_norm, square_norm}, factor};
   };
-  return make(std::move(kind), std::move(options));
+  return make(kind, options);
 }
 
 }  // namespace onestep::detail

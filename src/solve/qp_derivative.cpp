@@ -27,8 +27,11 @@ QpDerivative::QpDerivative(InteriorPoint& solver) : solver_(solver), n_(solver.n
 }
 
 void QpDerivative::linearise(QpDerivativeAt at) {
+  if (at_ == at) return;
   solver_.need_factor();
   undecided_.clear();
+  at_ = at;
+  has_point_ = at == QpDerivativeAt::solution;
   if (at == QpDerivativeAt::solution) {
     weigh_at_solution();
   } else {
@@ -64,35 +67,41 @@ void QpDerivative::weigh_at_solution() {
   }
 }
 
-/// The point that the undamped step with μ = 0 leads to has multipliers z⁺ = (z/s)(value⁺ - (bound - s)) for an upper side:
-/// it solves the system for r_x = -q and these bounds. Data are differentiated there.
 void QpDerivative::weigh_at_previous_iterate() {
+  const QpSide &low = solver_.lower_, &high = solver_.upper_;
   for (std::size_t i = 0; i < all_; ++i) {
-    const QpSide &low = solver_.lower_, &high = solver_.upper_;
     const double w_low = low.previous_z[i] / low.previous_s[i], w_high = high.previous_z[i] / high.previous_s[i];
     const double weight = w_low + w_high;
     const bool equality = solver_.is_equality(i);
     share_[i] = equality || weight == 0 ? 1 : w_high / weight;
     flexibility_[i] = equality ? 0 : weight == 0 ? infinity : 1 / weight;
-    rhs_[i] = equality ? high.bound[i]
-                       : share_[i] * (high.bound[i] - high.has[i] * high.previous_s[i]) +
-                             (1 - share_[i]) * (low.bound[i] + low.has[i] * low.previous_s[i]);
   }
+}
+
+/// The point that the undamped step with μ = 0 leads to has multipliers z⁺ = (z/s)(value⁺ - (bound - s)) for an upper side:
+/// it solves the system for r_x = -q and these bounds. Matrices are differentiated there; vectors need no point.
+void QpDerivative::need_point() {
+  if (has_point_) return;
+  const QpSide &low = solver_.lower_, &high = solver_.upper_;
+  for (std::size_t i = 0; i < all_; ++i)
+    rhs_[i] = solver_.is_equality(i) ? high.bound[i]
+                                     : share_[i] * (high.bound[i] - high.has[i] * high.previous_s[i]) +
+                                           (1 - share_[i]) * (low.bound[i] + low.has[i] * low.previous_s[i]);
   for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = -solver_.q_[j];
   solve_scaled();
   x_ = dx_;
   lambda_ = dlambda_;
+  has_point_ = true;
 }
 
 /// Multipliers that follow from dx are set first: those of soft constraints by their own equation, those of hard bounds by
 /// the equation of their variable, which then holds exactly.
 void QpDerivative::update_residual() {
-  solver_.C_.multiply(dx_.data(), value_.data());
-  solver_.Q_.multiply(dx_.data(), Qdx_.data());
   for (std::size_t i = 0; i < rows_; ++i)
     if (!is_hard(i)) dlambda_[i] = (value_[i] - rhs_[i]) / flexibility_[i];
   std::fill(Ctdl_.begin(), Ctdl_.end(), 0.0);
-  solver_.C_.add_transposed(dlambda_.data(), Ctdl_.data());
+  if (std::any_of(dlambda_.begin(), dlambda_.end(), [](double e) { return e != 0; }))
+    solver_.C_.add_transposed(dlambda_.data(), Ctdl_.data());
   for (std::size_t i = 0; i < rows_; ++i) e_[i] = is_hard(i) ? rhs_[i] - value_[i] + flexibility_[i] * dlambda_[i] : 0;
   for (std::size_t j = 0; j < n_; ++j) {
     const std::size_t i = rows_ + j;
@@ -105,12 +114,13 @@ void QpDerivative::update_residual() {
 
 double QpDerivative::solve_scaled() {
   constexpr int most_sweeps = 30;
-  constexpr double enough = 1e-15, slow = 0.7;
+  constexpr double slow = 0.7;
+  // A step is not nearer to the solution than it is long, and not so short that more digits of its derivative would count.
+  const double enough = at_ == QpDerivativeAt::solution ? 1e-15 : 1e-12;
   const cpu::BlasSerial serial;
   const KktDirection step{work_x_.data(), work_rows_.data(), work_Q_.data(), work_C_.data(), work_Q_.data()};
   const double *weight = solver_.kkt_.weight(), *diagonal = solver_.kkt_.diagonal();
-  std::fill(dx_.begin(), dx_.end(), 0.0);
-  std::fill(dlambda_.begin(), dlambda_.end(), 0.0);
+  for (std::vector<double>* v : {&dx_, &dlambda_, &value_, &Qdx_}) std::fill(v->begin(), v->end(), 0.0);
   double size = largest(rhs_x_);
   for (std::size_t i = 0; i < all_; ++i)
     if (flexibility_[i] < infinity) size = std::max(size, std::fabs(rhs_[i]));
@@ -124,13 +134,20 @@ double QpDerivative::solve_scaled() {
     for (std::size_t i = 0; i < rows_; ++i) h_[i] = -weight[i] * e_[i];
     for (std::size_t j = 0; j < n_; ++j) r_[j] = e_x_[j] + diagonal[j] * e_[rows_ + j];
     solver_.kkt_.solve(r_.data(), h_.data(), step, 0, Kkt::no_refinement);
+    bool held = false;
     for (std::size_t j = 0; j < n_; ++j) {
       if (flexibility_[rows_ + j] == 0) {
         dx_[j] = rhs_[rows_ + j];
+        held = true;
       } else {
         dx_[j] += work_x_[j];
       }
     }
+    if (held)
+      solver_.C_.multiply(dx_.data(), value_.data());
+    else
+      for (std::size_t i = 0; i < rows_; ++i) value_[i] += work_C_[i];
+    solver_.Q_.multiply(dx_.data(), Qdx_.data());
     for (std::size_t i = 0; i < rows_; ++i)
       if (is_hard(i)) dlambda_[i] += work_rows_[i];
   }
@@ -180,6 +197,7 @@ double QpDerivative::jvp(const QpData& t, std::span<double> dx, std::span<double
   const double c = solver_.scaling_.c;
   const double *unit = solver_.unit_, *d = unit + rows_;
   const std::size_t m = solver_.m_;
+  if (t.Q != nullptr || t.A != nullptr || t.G != nullptr) need_point();
   // r_x = -(dQ x + dq + dCᵀλ), r = d(bound) - dC x, in scaled units: x_data = d x, λ_data = λ / (c unit).
   for (std::size_t j = 0; j < n_; ++j) r_[j] = d[j] * x_[j];
   for (std::size_t j = 0; j < n_; ++j) {
@@ -187,26 +205,21 @@ double QpDerivative::jvp(const QpData& t, std::span<double> dx, std::span<double
     for (std::size_t k = 0; t.Q != nullptr && k < n_; ++k) sum += 0.5 * (t.Q[j * n_ + k] + t.Q[k * n_ + j]) * r_[k];
     rhs_x_[j] = -sum * c * d[j];
   }
-  for (std::size_t i = 0; i < all_; ++i) {
-    const double *low = nullptr, *high = nullptr, *row = nullptr;
-    if (i < m) {
-      low = high = t.b == nullptr ? nullptr : t.b + i;
-      row = t.A == nullptr ? nullptr : t.A + i * n_;
-    } else if (i < rows_) {
-      low = t.l == nullptr ? nullptr : t.l + (i - m);
-      high = t.u == nullptr ? nullptr : t.u + (i - m);
-      row = t.G == nullptr ? nullptr : t.G + (i - m) * n_;
-    } else {
-      low = t.lo == nullptr ? nullptr : t.lo + (i - rows_);
-      high = t.hi == nullptr ? nullptr : t.hi + (i - rows_);
+  const auto bound = [](const double* tangent, std::size_t i) { return tangent == nullptr ? 0 : tangent[i]; };
+  const auto row = [&](const double* tangent, std::size_t k, std::size_t i) {
+    if (tangent == nullptr) return 0.0;
+    double change = 0;
+    for (std::size_t j = 0; j < n_; ++j) {
+      change -= tangent[k * n_ + j] * r_[j];
+      rhs_x_[j] -= d[j] * tangent[k * n_ + j] * lambda_[i] / unit[i];
     }
-    double change = (high == nullptr ? 0 : share_[i] * *high) + (low == nullptr ? 0 : (1 - share_[i]) * *low);
-    for (std::size_t j = 0; row != nullptr && j < n_; ++j) {
-      change -= row[j] * r_[j];
-      rhs_x_[j] -= d[j] * row[j] * lambda_[i] / unit[i];
-    }
-    rhs_[i] = change / unit[i];
-  }
+    return change;
+  };
+  for (std::size_t i = 0; i < m; ++i) rhs_[i] = (bound(t.b, i) + row(t.A, i, i)) / unit[i];
+  const auto between = [&](std::size_t i, double low, double high) { return share_[i] * high + (1 - share_[i]) * low; };
+  for (std::size_t i = m, k = 0; i < rows_; ++i, ++k)
+    rhs_[i] = (between(i, bound(t.l, k), bound(t.u, k)) + row(t.G, k, i)) / unit[i];
+  for (std::size_t i = rows_, k = 0; i < all_; ++i, ++k) rhs_[i] = between(i, bound(t.lo, k), bound(t.hi, k)) / unit[i];
   const double reached = solve_scaled();
   const auto hand_out = [&](std::span<double> to, std::size_t at) {
     for (std::size_t k = 0; k < to.size(); ++k) to[k] = dlambda_[at + k] / unit[at + k] / c;
@@ -223,6 +236,7 @@ double QpDerivative::vjp(std::span<const double> x, std::span<const double> y, s
   const double c = solver_.scaling_.c;
   const double *unit = solver_.unit_, *d = unit + rows_;
   const std::size_t m = solver_.m_;
+  if (out.Q != nullptr || out.A != nullptr || out.G != nullptr) need_point();
   for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = x.empty() ? 0 : x[j] * d[j];
   std::fill(rhs_.begin(), rhs_.end(), 0.0);
   const auto take_in = [&](std::span<const double> from, std::size_t at) {
@@ -234,36 +248,31 @@ double QpDerivative::vjp(std::span<const double> x, std::span<const double> y, s
   for (std::size_t i = 0; i < all_; ++i)
     if (flexibility_[i] == infinity) rhs_[i] = 0;
   const double reached = solve_scaled();
-  // p_x and p in the units of the data; x and λ of the data beside them.
+  // p_x and p in the units of the data; x of the data beside them.
   for (std::size_t j = 0; j < n_; ++j) {
     dx_[j] *= c * d[j];
     r_[j] = d[j] * x_[j];
   }
   for (std::size_t i = 0; i < all_; ++i) dlambda_[i] /= unit[i];
-  const auto add = [](double* to, std::size_t at, double value) {
-    if (to != nullptr) to[at] += value;
+  // -(p_x xᵀ + x p_xᵀ)/2 for Q, -(λ p_xᵀ + p xᵀ) for rows.
+  const auto row = [&](double* to, double of_dx, double of_x) {
+    for (std::size_t j = 0; j < n_; ++j) to[j] = -(of_dx * dx_[j] + of_x * r_[j]);
   };
-  for (std::size_t j = 0; j < n_; ++j) {
-    add(out.q, j, -dx_[j]);
-    for (std::size_t k = 0; out.Q != nullptr && k < n_; ++k) out.Q[j * n_ + k] -= 0.5 * (dx_[j] * r_[k] + r_[j] * dx_[k]);
-  }
-  for (std::size_t i = 0; i < all_; ++i) {
-    const double p = dlambda_[i], multiplier = lambda_[i] / unit[i] / c;
-    const double high = share_[i] * p, low = (1 - share_[i]) * p;
-    double* row = nullptr;
-    if (i < m) {
-      add(out.b, i, p);
-      row = out.A == nullptr ? nullptr : out.A + i * n_;
-    } else if (i < rows_) {
-      add(out.u, i - m, high);
-      add(out.l, i - m, low);
-      row = out.G == nullptr ? nullptr : out.G + (i - m) * n_;
-    } else {
-      add(out.hi, i - rows_, high);
-      add(out.lo, i - rows_, low);
-    }
-    for (std::size_t j = 0; row != nullptr && j < n_; ++j) row[j] -= multiplier * dx_[j] + p * r_[j];
-  }
+  const auto rows = [&](double* to, std::size_t first, std::size_t end) {
+    if (to == nullptr) return;
+    for (std::size_t i = first; i < end; ++i) row(to + (i - first) * n_, lambda_[i] / unit[i] / c, dlambda_[i]);
+  };
+  for (std::size_t j = 0; out.Q != nullptr && j < n_; ++j) row(out.Q + j * n_, 0.5 * r_[j], 0.5 * dx_[j]);
+  rows(out.A, 0, m);
+  rows(out.G, m, rows_);
+  for (std::size_t j = 0; out.q != nullptr && j < n_; ++j) out.q[j] = -dx_[j];
+  std::copy_n(dlambda_.begin(), out.b == nullptr ? 0 : m, out.b);
+  const auto bound = [&](double* low, double* high, std::size_t first, std::size_t end) {
+    for (std::size_t i = first; high != nullptr && i < end; ++i) high[i - first] = share_[i] * dlambda_[i];
+    for (std::size_t i = first; low != nullptr && i < end; ++i) low[i - first] = (1 - share_[i]) * dlambda_[i];
+  };
+  bound(out.l, out.u, m, rows_);
+  bound(out.lo, out.hi, rows_, all_);
   return reached;
 }
 

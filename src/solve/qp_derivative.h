@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,7 +26,7 @@ enum class QpDerivativeAt : std::uint8_t {
   previous_iterate,
 };
 
-/// What the derivative of each part is added to; a null pointer is not wanted. Shapes as in QpData.
+/// Where the derivative with respect to each part is written; a null pointer is not wanted. Shapes as in QpData.
 struct QpCotangents {
   double *Q = nullptr, *q = nullptr, *A = nullptr, *b = nullptr, *G = nullptr, *l = nullptr, *u = nullptr, *lo = nullptr,
          *hi = nullptr;
@@ -45,7 +46,9 @@ class QpDerivative {
   /// Allocates for the sizes of the solver, which must outlive this.
   explicit QpDerivative(InteriorPoint& solver);
 
-  /// Takes the derivative of what the solver found last; to be called after each solve. Makes no factorisation unless the
+  /// A new solve has been made.
+  void forget() { at_.reset(); }
+  /// Takes the derivative of what the solver found last. Makes no factorisation unless the
   /// solve had none to make. Where the conditions for a derivative fail (degeneracy() says so) what follows is finite: an
   /// undecided constraint counts with the ratio of its multiplier to its slack, between active and inactive, and of the
   /// directions that nothing determines a small one is taken.
@@ -56,7 +59,7 @@ class QpDerivative {
   /// relative residual that the linear system was solved to.
   double jvp(const QpData& tangents, std::span<double> dx, std::span<double> dy, std::span<double> dz,
              std::span<double> dbounds);
-  /// Adds to `out` the cotangents of the data for cotangents of the solution (empty: zero). Returns the same.
+  /// Writes the cotangents of the data for cotangents of the solution (empty: zero). Returns the same.
   double vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z, std::span<const double> bounds,
              const QpCotangents& out);
 
@@ -67,11 +70,14 @@ class QpDerivative {
  private:
   void weigh_at_solution();
   void weigh_at_previous_iterate();
+  void need_point();
   double solve_scaled();
   void update_residual();
   bool is_hard(std::size_t i) const { return flexibility_[i] < 1; }
 
   InteriorPoint& solver_;
+  std::optional<QpDerivativeAt> at_;  // what the weights below are for
+  bool has_point_ = false;            // x_ and lambda_
   std::size_t n_, rows_, all_;
   // flexibility: 1 / weight, infinite for an inactive constraint; share: how much of the weight is the upper side's.
   std::vector<double> flexibility_, share_, x_, lambda_;

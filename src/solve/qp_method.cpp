@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
+#include "graph/graph.h"
 #include "onestep/diff.h"
 #include "solve/interior_point.h"
 #include "solve/method.h"
@@ -28,7 +30,8 @@ class QpMethod final : public Method {
   std::unique_ptr<Loop> loop() const override;
 
   Sizes sizes;
-  std::optional<Plan> data;  // θ to the blocks, and its derivatives
+  std::array<bool, blocks> moves{};  // with θ
+  std::optional<Plan> data;          // θ to the blocks, and its derivatives
 };
 
 // Relative length of the last step where it is differentiated: the derivative has the error of the iterate before it.
@@ -38,38 +41,42 @@ constexpr int theta_level = 1, pull_back_branch = 3, push_forward_branch = 4;
 /// The data for a θ, and derivatives with respect to data as derivatives with respect to θ.
 class QpDataAt {
  public:
-  explicit QpDataAt(const QpMethod& method) : plan_(*method.data), workspace_(plan_.workspace()) {
+  explicit QpDataAt(const QpMethod& method)
+      : plan_(*method.data), workspace_(plan_.workspace()), moves_(method.moves), thetas_(method.step->parameters.size()) {
     const std::array<Shape, blocks> shapes = shapes_of(method.sizes);
     for (const Input& p : method.step->parameters) inputs_.push_back(zeros(p.shape));
-    thetas_ = inputs_.size();
     for (std::size_t i = 0; i < blocks; ++i) {
-      values_.emplace_back(static_cast<std::size_t>(shapes[i].size()));
-      bars_.emplace_back(static_cast<std::size_t>(shapes[i].size()));
-      tangents_.emplace_back(static_cast<std::size_t>(shapes[i].size()));
+      const auto size = static_cast<std::size_t>(shapes[i].size());
+      values_.emplace_back(size);
+      bars_.emplace_back(moves_[i] ? size : 0);
+      tangents_.emplace_back(moves_[i] ? size : 0);
+      if (!moves_[i]) continue;
       inputs_.push_back(shapes[i].rank() == 2
                             ? Array::view(MatrixView{bars_[i].data(), shapes[i][0], shapes[i][1], shapes[i][1], 1})
                             : Array::view(bars_[i]));
     }
     for (const Input& p : method.step->parameters) inputs_.push_back(zeros(p.shape));
-    outputs_.resize(blocks + thetas_ + blocks);
+    outputs_.resize(blocks + thetas_ + static_cast<std::size_t>(std::ranges::count(moves_, true)));
+    std::ranges::copy(values_, outputs_.begin());
     data_.n = static_cast<std::size_t>(method.sizes.n);
     data_.m = static_cast<std::size_t>(method.sizes.m);
     data_.p = static_cast<std::size_t>(method.sizes.p);
     data_ = view(values_);
   }
 
+  /// What does not move is written the first time only.
   const QpData& bind(std::span<const Array> theta) {
     std::ranges::copy(theta, inputs_.begin());
-    std::ranges::copy(values_, outputs_.begin());
+    for (std::size_t i = 0; i < blocks; ++i)
+      if (moves_[i]) outputs_[i] = values_[i];
     plan_.run(workspace_, inputs_, outputs_, theta_level, theta_level);
     std::fill_n(outputs_.begin(), blocks, Vector{});
     return data_;
   }
   const QpData& data() const { return data_; }
 
-  /// θ̄ from what was added to cotangents(), which are then zero again.
+  /// Where vjp writes the cotangents of the blocks that move, and θ̄ from them.
   QpCotangents cotangents() {
-    for (auto& b : bars_) std::ranges::fill(b, 0.0);
     const auto at = [&](std::size_t i) { return bars_[i].empty() ? nullptr : bars_[i].data(); };
     return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8)};
   }
@@ -79,10 +86,12 @@ class QpDataAt {
     std::fill_n(outputs_.begin() + blocks, thetas_, Vector{});
   }
   QpData push_forward(std::span<const Array> dtheta) {
-    std::ranges::copy(dtheta, inputs_.begin() + static_cast<std::ptrdiff_t>(thetas_ + blocks));
-    std::ranges::copy(tangents_, outputs_.begin() + static_cast<std::ptrdiff_t>(blocks + thetas_));
+    std::ranges::copy(dtheta, inputs_.end() - static_cast<std::ptrdiff_t>(thetas_));
+    auto to = outputs_.begin() + static_cast<std::ptrdiff_t>(blocks + thetas_);
+    for (std::size_t i = 0; i < blocks; ++i)
+      if (moves_[i]) *to++ = tangents_[i];
     plan_.run(workspace_, inputs_, outputs_, push_forward_branch, push_forward_branch);
-    std::fill_n(outputs_.begin() + static_cast<std::ptrdiff_t>(blocks + thetas_), blocks, Vector{});
+    std::fill(outputs_.begin() + static_cast<std::ptrdiff_t>(blocks + thetas_), outputs_.end(), Vector{});
     return view(tangents_);
   }
 
@@ -96,10 +105,11 @@ class QpDataAt {
 
   const Plan& plan_;
   Workspace workspace_;
+  std::array<bool, blocks> moves_;
+  std::size_t thetas_;
   std::vector<std::vector<double>> values_, bars_, tangents_;
   std::vector<Array> inputs_;
   std::vector<Vector> outputs_;
-  std::size_t thetas_ = 0;
   QpData data_;
 };
 
@@ -166,6 +176,7 @@ class QpLoop final : public Loop {
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
     run.controls.clear();
+    derivative_.forget();
     options_.relative = options.tolerance;
     options_.absolute = 0;
     options_.step = small_step;
@@ -240,10 +251,10 @@ std::unique_ptr<Loop> QpMethod::loop() const { return std::make_unique<QpLoop>(*
 
 }  // namespace
 
-Solver make_quadratic_program(ProgramBody program, SolveOptions options) {
+Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& options) {
   check(options);
   Recipe recipe;
-  recipe.options = std::move(options);
+  recipe.options = options;
   recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(program, recipe.options));
   recipe.state_of = [program](const std::vector<Input>& parameters) {
     const Sizes s = trace_sizes(program, parameters);
@@ -254,20 +265,30 @@ Solver make_quadratic_program(ProgramBody program, SolveOptions options) {
     const std::size_t thetas = parameters.size();
     method->sizes = trace_sizes(program, parameters);
     const Sizes& s = method->sizes;
+    const Function values(parameters,
+                          [&](std::span<const Expr> theta) { return full_blocks(call_program(program, theta), s); });
+    std::vector<Id> ids(thetas);  // a graph begins with its inputs
+    std::iota(ids.begin(), ids.end(), 0);
+    const Indexed<bool> moves = values.graph()->between(ids, ids_of(values.outputs()));
     const std::array<Shape, blocks> shapes = shapes_of(s);
     std::vector<Input> inputs = parameters;
-    for (std::size_t i = 0; i < blocks; ++i) inputs.emplace_back(fmt::format("{}_bar", block_names[i]), shapes[i]);
-    for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
     std::vector<int> levels(thetas, theta_level);
-    levels.resize(thetas + blocks, pull_back_branch);
-    levels.resize(thetas + blocks + thetas, push_forward_branch);
+    for (std::size_t i = 0; i < blocks; ++i) {
+      method->moves[i] = moves[values.outputs()[i].id()];
+      if (method->moves[i]) inputs.emplace_back(fmt::format("{}_bar", block_names[i]), shapes[i]);
+    }
+    levels.resize(inputs.size(), pull_back_branch);
+    for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
+    levels.resize(inputs.size(), push_forward_branch);
     const Function family(inputs, [&](std::span<const Expr> in) {
-      const std::span<const Expr> theta = in.first(thetas), bars = in.subspan(thetas, blocks), dtheta = in.last(thetas);
-      const std::vector<Expr> full = full_blocks(call_program(program, theta), s);
-      std::vector<Expr> results = full;
+      const std::span<const Expr> theta = in.first(thetas), bars = in.subspan(thetas, in.size() - 2 * thetas),
+                                  dtheta = in.last(thetas);
+      std::vector<Expr> results = values(theta), moving;
+      for (std::size_t i = 0; i < blocks; ++i)
+        if (method->moves[i]) moving.push_back(results[i]);
       const auto append = [&](const std::vector<Expr>& more) { results.insert(results.end(), more.begin(), more.end()); };
-      append(vjp(full, theta, bars));
-      append(jvp(full, theta, dtheta));
+      append(vjp(moving, theta, bars));
+      append(jvp(moving, theta, dtheta));
       return results;
     });
     method->data.emplace(family, PlanOptions{.levels = levels, .loop = theta_level, .branches = pull_back_branch});
@@ -294,10 +315,10 @@ Solver make_quadratic_program(ProgramBody program, SolveOptions options) {
 
 namespace onestep {
 
-Solver quadratic_program(SolveOptions options) {
+Solver quadratic_program(const SolveOptions& options) {
   return quadratic_program([](Expr Q, Expr q, Expr A, Expr b, Expr G, Expr l, Expr u, Expr lo,
                               Expr hi) { return TracedProgram{Q, q, A, b, G, l, u, lo, hi}; },
-                           std::move(options));
+                           options);
 }
 
 Parts parts_of(const QuadraticProgram& program) {

@@ -126,7 +126,7 @@ Function TracedMap::trace_family(const StepBody& body, bool with_vjp, bool with_
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
   inputs.resize(inputs.size() + controls_.size(), Input{"control", {1}});
   inputs.insert(inputs.end(), {Input{"c_theta", n}, Input{"c_x", n}});
-  for (const Input& p : parameters) inputs.push_back({"d_" + p.name, p.shape});
+  for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
   inputs.insert(inputs.end(), {Input{"d_x", n}, Input{"r", n}, Input{"r_transposed", n}});
   return Function(inputs, [&](std::span<const Expr> in) {
     const auto take = [&](std::size_t count) {
@@ -306,8 +306,8 @@ Plan TracedMap::plan_forward() const {
   const std::span<const Input> of_step = traced_->inputs();
   const std::size_t thetas = parameters.size();
   std::vector<Input> inputs(of_step.begin(), of_step.end());
-  inputs.push_back({"d_x", vector_shape(size())});
-  for (const Input& p : parameters) inputs.push_back({"d_" + p.name, p.shape});
+  inputs.emplace_back("d_x", vector_shape(size()));
+  for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
   std::vector<int> levels{x_level};
   levels.resize(1 + thetas, theta_level);
   for (const Control c : controls_) levels.push_back(std::min(static_cast<int>(c), x_level));

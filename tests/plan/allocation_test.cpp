@@ -23,8 +23,8 @@ Function newton_step(const Array& A, const Array& y, std::int64_t rows, std::int
 
 TEST(Allocation, TheCounterCounts) {
   const std::size_t before = allocations;
-  const std::vector<double> v(100);
-  EXPECT_GE(allocations - before, 1U + (v.empty() ? 1U : 0U));
+  ::operator delete(::operator new(100));  // a call, which unlike an expression may not be left out
+  EXPECT_GE(allocations - before, 1U);
 }
 
 TEST(Allocation, RunAllocatesNothingAtAnySize) {

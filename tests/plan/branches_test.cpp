@@ -1,6 +1,7 @@
 // Branches: several derivatives at one point, each computed only when it is asked for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "onestep/onestep.h"
@@ -18,11 +19,15 @@ Function newton_with_derivatives(const Array& a, std::int64_t n, std::int64_t ro
       Input{"x", {n}}, Input{"w", {rows}}, Input{"c", {n}}, Input{"d", {n}});
 }
 
+Array waves(std::int64_t rows, std::int64_t n) {
+  std::vector<double> entries;
+  for (std::int64_t i = 0; i < n * rows; ++i) entries.push_back(std::sin(1.7 * static_cast<double>(i)));
+  return {Shape{rows, n}, entries};
+}
+
 TEST(Branches, ComputeWhatIsAskedForAtThePointOfTheLoop) {
   constexpr std::int64_t n = 4, rows = 50;
-  std::vector<double> entries;
-  for (int i = 0; i < n * rows; ++i) entries.push_back(std::sin(1.7 * i));
-  const Array a(Shape{rows, n}, entries);
+  const Array a = waves(rows, n);
   const Function f = newton_with_derivatives(a, n, rows);
   const Plan plan(f, {.levels = {2, 1, 4, 5}, .loop = 2, .branches = 4});
   Workspace workspace = plan.workspace();
@@ -57,6 +62,33 @@ TEST(Branches, ALoopDoesNotPayForThem) {
                    {.levels = {2, 1}});
   EXPECT_EQ(branched.flops(2, 2), alone.flops(2));
   EXPECT_LT(branched.flops(4, 4), 2 * n * rows + 2 * n * n * rows + 40 * rows);
+}
+
+// With a matrix too large for the cache, A d is made where A is walked over anyway, and nothing before.
+TEST(Branches, ShareWalksOverLargeMatrices) {
+  constexpr std::int64_t n = 200, rows = 1400;
+  const Array a = waves(rows, n);
+  const Function f = newton_with_derivatives(a, n, rows);
+  const Plan plan(f, {.levels = {2, 1, 4, 5}, .loop = 2, .branches = 4});
+  EXPECT_LT(plan.flops(3, 3), n * rows);
+  EXPECT_GT(plan.flops(5, 5), 4 * n * rows);
+  Workspace workspace = plan.workspace();
+  workspace.poison();
+  std::vector<double> x(n, 0.01), next(n), of_w(rows), of_x(n), along(n);
+  const Array at(Shape{n}, x), w = ones({rows}), c = full({n}, 0.5), d = full({n}, 0.1);
+  const std::vector<Array> expected = evaluate(f, {at, w, c, d});
+  plan.run(workspace, {at, w, c, d}, {next, {}, {}, {}}, 1, 3);
+  plan.run(workspace, {at, w, c, d}, {{}, of_w, of_x, {}}, 4, 4);
+  plan.run(workspace, {at, w, c, d}, {{}, {}, {}, along}, 5, 5);
+  // `size`: of the terms that may cancel.
+  const auto expect_near = [](const std::vector<double>& y, const Array& z, double size = 0) {
+    for (const double e : z.values()) size = std::max(size, std::fabs(e));
+    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], z.values()[i], 1e-12 * size) << i;
+  };
+  expect_near(next, expected[0]);
+  expect_near(of_w, expected[1]);
+  expect_near(of_x, expected[2], 0.5);
+  expect_near(along, expected[3], 0.1);
 }
 
 TEST(Branches, BeginAboveTheLoop) {

@@ -350,6 +350,26 @@ TEST(Plan, RidgeJvpCostsNSquaredPerIterationForEachDirection) {
                       options);
 }
 
+TEST(Plan, FactorsThatChangeLessOftenAreMultipliedFirst) {
+  const Array y{1.0, -1.0, 2.0};
+  const auto flops_per_run = [&](double number) {
+    const Plan plan(trace([&](Expr x, Expr w) { return -(y * (w * (number * (y * exp(x))))); }, Shape{3}, Shape{3}),
+                    {.levels = {1, 0}});
+    Workspace workspace = plan.workspace();
+    const Array x{0.1, 0.2, 0.3}, w{0.5, 0.25, 3.0};
+    std::vector<double> result(3);
+    plan.run(workspace, {x, w}, {result});
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double expected = -y.values()[i] * w.values()[i] * number * y.values()[i] * std::exp(x.values()[i]);
+      EXPECT_NEAR(result[i], expected, 1e-15 * std::fabs(expected));
+    }
+    return plan.flops(1);
+  };
+  const double only_exp = Plan(trace([](Expr x) { return exp(x); }, Shape{3})).flops();
+  EXPECT_EQ(flops_per_run(0.5), only_exp + 3);
+  EXPECT_GT(flops_per_run(1e-200), only_exp + 3);  // such a number stays where it was written
+}
+
 TEST(Plan, KeptValuesAreUsedUntilTheirLevelChanges) {
   const Function f = trace([](Expr data, Expr w, Expr x) { return sum(exp(data) * w) * x; }, Shape{3}, Shape{3}, Shape{2});
   const Plan plan(f, {.levels = {0, 1, 2}});

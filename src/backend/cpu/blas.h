@@ -35,13 +35,10 @@ void dgemm_(const Trans& ta, const Trans& tb, const Size& m, const Size& n, cons
             const Stride& ldc);
 void dgemv_(const Trans& t, const Size& m, const Size& n, const double& alpha, const double* a, const Stride& lda,
             const double* x, const Stride& incx, const double& beta, double* y, const Stride& incy);
-void dsyrk_(const Uplo& uplo, const Trans& t, const Size& n, const Size& k, const double& alpha, const double* a,
-            const Stride& lda, const double& beta, double* c, const Stride& ldc);
 void dtrsm_(const Side& side, const Uplo& uplo, const Trans& t, const Diag& diag, const Size& m, const Size& n,
             const double& alpha, const double* a, const Stride& lda, double* b, const Stride& ldb);
 void dtrsv_(const Uplo& uplo, const Trans& t, const Diag& diag, const Size& n, const double* a, const Stride& lda, double* x,
             const Stride& incx);
-void dpotrf_(const Uplo& uplo, const Size& n, double* a, const Stride& lda, int& info);
 void dgetrf_(const Size& m, const Size& n, double* a, const Stride& lda, int* pivots, int& info);
 void dsytrf_(const Uplo& uplo, const Size& n, double* a, const Stride& lda, int* pivots, double* work, const Size& lwork,
              int& info);
