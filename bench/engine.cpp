@@ -43,7 +43,7 @@ Function newton_map(const Logistic& data, bool with_vjp) {
 // A plan with its workspace and results, ready to be run again and again.
 class Ours {
  public:
-  Ours(const Function& function, std::vector<Array> inputs, PlanOptions options = {})
+  Ours(const Function& function, std::vector<Array> inputs, const PlanOptions& options = {})
       : plan_(function, options), workspace_(plan_.workspace()), inputs_(std::move(inputs)) {
     for (const Expr& output : function.outputs()) results_.emplace_back(static_cast<std::size_t>(output.shape().size()));
     outputs_.assign(results_.begin(), results_.end());

@@ -40,7 +40,7 @@ HWY_INLINE Terms terms_of(D d, V t, V y, V w) {
   return {hn::Mul(w, value), hn::Neg(hn::Mul(hn::Mul(y, w), slope)), hn::Mul(w, hn::Mul(ep, p))};
 }
 
-double LogisticTerms(std::size_t rows, const double* t, const double* y, const double* w, double* r, double* q) {
+double logistic_terms_kernel(std::size_t rows, const double* t, const double* y, const double* w, double* r, double* q) {
   const D d;
   V value = hn::Zero(d);
   std::size_t i = 0;
@@ -60,8 +60,8 @@ double LogisticTerms(std::size_t rows, const double* t, const double* y, const d
   return total;
 }
 
-void ScaleRows(std::size_t rows, std::size_t n, const double* HWY_RESTRICT A, const double* HWY_RESTRICT q,
-               double* HWY_RESTRICT scaled) {
+void scale_rows_kernel(std::size_t rows, std::size_t n, const double* HWY_RESTRICT A, const double* HWY_RESTRICT q,
+                       double* HWY_RESTRICT scaled) {
   const D d;
   for (std::size_t i = 0; i < rows; ++i, A += n, scaled += n) {
     const V factor = hn::Set(d, q[i]);
@@ -71,14 +71,14 @@ void ScaleRows(std::size_t rows, std::size_t n, const double* HWY_RESTRICT A, co
   }
 }
 
-void AddTo(std::size_t count, const double* HWY_RESTRICT from, double* HWY_RESTRICT to) {
+void add_to_kernel(std::size_t count, const double* HWY_RESTRICT from, double* HWY_RESTRICT to) {
   const D d;
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, from + i)), d, to + i);
   for (; i < count; ++i) to[i] += from[i];
 }
 
-void Chain(std::size_t count, double a, double b, const double* HWY_RESTRICT x, double* HWY_RESTRICT out) {
+void chain_kernel(std::size_t count, double a, double b, const double* HWY_RESTRICT x, double* HWY_RESTRICT out) {
   const D d;
   const V va = hn::Set(d, a), vb = hn::Set(d, b), one = hn::Set(d, 1.0);
   std::size_t i = 0;
@@ -215,15 +215,15 @@ HWY_INLINE double newton_step(std::size_t N, const double* HWY_RESTRICT columns,
   return hn::GetLane(hn::SumOfLanes(d, value)) + 0.5 * square;
 }
 
-double SmallNewtonStep(std::size_t N, std::size_t n, const double* columns, std::size_t stride, const double* y,
-                       const double* w, std::size_t first_penalised, const double* x, double* x_next) {
+double small_newton_step_kernel(std::size_t N, std::size_t n, const double* columns, std::size_t stride, const double* y,
+                                const double* w, std::size_t first_penalised, const double* x, double* x_next) {
   const auto step = n == 5 ? newton_step<5> : newton_step<10>;
   return step(N, columns, stride, y, w, static_cast<int>(first_penalised), x, x_next);
 }
 
 // H is symmetric: its rows serve as columns, so that nothing is summed across a vector.
-void RidgeStep(const double* HWY_RESTRICT H, const double* HWY_RESTRICT b, double alpha, const double* HWY_RESTRICT x,
-               double* HWY_RESTRICT x_next) {
+void ridge_step_kernel(const double* HWY_RESTRICT H, const double* HWY_RESTRICT b, double alpha,
+                       const double* HWY_RESTRICT x, double* HWY_RESTRICT x_next) {
   constexpr std::size_t n = 12;
   const hn::CappedTag<double, 4> d;
   constexpr std::size_t width = hn::MaxLanes(hn::CappedTag<double, 4>());
@@ -249,35 +249,35 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace onestep::bench {
 
-HWY_EXPORT(LogisticTerms);
-HWY_EXPORT(ScaleRows);
-HWY_EXPORT(AddTo);
-HWY_EXPORT(Chain);
-HWY_EXPORT(SmallNewtonStep);
-HWY_EXPORT(RidgeStep);
+HWY_EXPORT(logistic_terms_kernel);
+HWY_EXPORT(scale_rows_kernel);
+HWY_EXPORT(add_to_kernel);
+HWY_EXPORT(chain_kernel);
+HWY_EXPORT(small_newton_step_kernel);
+HWY_EXPORT(ridge_step_kernel);
 
 double logistic_terms(std::size_t rows, const double* t, const double* y, const double* w, double* r, double* q) {
-  return HWY_DYNAMIC_DISPATCH(LogisticTerms)(rows, t, y, w, r, q);
+  return HWY_DYNAMIC_DISPATCH(logistic_terms_kernel)(rows, t, y, w, r, q);
 }
 
 void scale_rows(std::size_t rows, std::size_t n, const double* A, const double* q, double* scaled) {
-  HWY_DYNAMIC_DISPATCH(ScaleRows)(rows, n, A, q, scaled);
+  HWY_DYNAMIC_DISPATCH(scale_rows_kernel)(rows, n, A, q, scaled);
 }
 
-void add_to(std::size_t count, const double* from, double* to) { HWY_DYNAMIC_DISPATCH(AddTo)(count, from, to); }
+void add_to(std::size_t count, const double* from, double* to) { HWY_DYNAMIC_DISPATCH(add_to_kernel)(count, from, to); }
 
 void chain(std::size_t count, double a, double b, const double* x, double* out) {
-  HWY_DYNAMIC_DISPATCH(Chain)(count, a, b, x, out);
+  HWY_DYNAMIC_DISPATCH(chain_kernel)(count, a, b, x, out);
 }
 
 double small_newton_step(std::size_t N, std::size_t n, const double* columns, std::size_t stride, const double* y,
                          const double* w, std::size_t first_penalised, const double* x, double* x_next) {
   if (n != 5 && n != 10) throw std::invalid_argument("small_newton_step is written for n = 5 and n = 10");
-  return HWY_DYNAMIC_DISPATCH(SmallNewtonStep)(N, n, columns, stride, y, w, first_penalised, x, x_next);
+  return HWY_DYNAMIC_DISPATCH(small_newton_step_kernel)(N, n, columns, stride, y, w, first_penalised, x, x_next);
 }
 
 void ridge_step(const double* H, const double* b, double alpha, const double* x, double* x_next) {
-  HWY_DYNAMIC_DISPATCH(RidgeStep)(H, b, alpha, x, x_next);
+  HWY_DYNAMIC_DISPATCH(ridge_step_kernel)(H, b, alpha, x, x_next);
 }
 
 }  // namespace onestep::bench
