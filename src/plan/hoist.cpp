@@ -12,11 +12,12 @@ namespace onestep::detail {
 namespace {
 
 // Levels begin with those of the inputs, as graphs do; other nodes change as often as their arguments.
-void find_levels(const Graph& graph, Indexed<int>& level) {
+const Indexed<int>& find_levels(const Graph& graph, Indexed<int>& level) {
   for (Id id = static_cast<Id>(level.size()); id < graph.size(); ++id) {
     level.push_back(-1);
     for (const Id a : graph.args(id)) level[id] = std::max(level[id], level[a]);
   }
+  return level;
 }
 
 class Hoister {
@@ -60,10 +61,7 @@ class Hoister {
 
   static void add_to(Maybe& total, const Expr& term) { total = total ? *total + term : term; }
 
-  int level(const Expr& e) {
-    find_levels(graph_, level_);
-    return level_[e.id()];
-  }
+  int level(const Expr& e) { return find_levels(graph_, level_)[e.id()]; }
 
   bool decompose(const Expr& a, const Expr& e, const Expr& factor, Affine& out) {
     if (--out.budget < 0) return false;

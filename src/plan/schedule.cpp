@@ -24,10 +24,9 @@ bool repeats_number(const Graph& graph, Id id) {
 }
 
 bool is_long_walk(const Graph& graph, Id id) {
-  constexpr std::int64_t out_of_cache = 1 << 18;
   const Node& n = graph.node(id);
   return n.op == Op::matmul && n.attr.i == 0 && n.shape.rank() == 1 &&
-         graph.node(graph.args(id)[0]).shape.size() >= out_of_cache;
+         graph.node(graph.args(id)[0]).shape.size() >= (1 << 18);  // 2 MB
 }
 
 Id result_root(const Graph& graph, const Indexed<Slot>& slots, Id result) {

@@ -263,10 +263,7 @@ class Run {
   size_t stride_;  // of matrices kept transposed
 };
 
-size_t take(size_t& total, size_t entries) {
-  total += padded(entries);
-  return total - padded(entries);
-}
+size_t take(size_t& total, size_t entries) { return (total += padded(entries)) - padded(entries); }
 
 }  // namespace
 

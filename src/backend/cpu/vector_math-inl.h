@@ -148,21 +148,25 @@ HWY_INLINE V power_of_two(hn::Vec<Bits> e) { return hn::BitCast(D(), hn::ShiftLe
 // x = n log 2 + r with |r| <= log(2)/2, and exp(r) = 1 + r + r² q. The lowest bits of `shifted` hold n + bias. |x| < 2^20.
 struct ReducedExp {
   hn::Vec<Bits> shifted;
-  V r, r2, q;
+  V n, r, r2, q;
 };
 HWY_INLINE ReducedExp reduce_exp(V x, double bias) {
   const V shift = set(0x1.8p52 + bias);  // adding it rounds to an integer
   const V shifted = hn::MulAdd(x, set(0x1.71547652b82fep+0), shift), n = shifted - shift;
   const V r = hn::NegMulAdd(n, set(log2_low), hn::NegMulAdd(n, set(log2_high), x));
-  return {hn::BitCast(Bits(), shifted), r, r * r, polynomial(exp_coefficients, r)};
+  return {hn::BitCast(Bits(), shifted), n, r, r * r, polynomial(exp_coefficients, r)};
 }
 
-// exp(x) for -746 <= x <= 710, beyond which it is 0 or infinity. Scaling by 2^n in two halves passes through both ends and
-// rounds once.
+// exp(x) for -746 <= x <= 710, beyond which it is 0 or infinity. Scaling by 2^n, in two halves where there is no instruction
+// for it, passes through both ends and rounds once.
 HWY_INLINE V exp_within(V x) {
   const auto e = reduce_exp(x, 2046.0);
-  const auto half = hn::ShiftRight<1>(e.shifted);
-  return (set(1.0) + hn::MulAdd(e.r2, e.q, e.r)) * power_of_two(half) * power_of_two(e.shifted - half);
+  const V y = set(1.0) + hn::MulAdd(e.r2, e.q, e.r);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  return V{_mm512_scalef_pd(y.raw, e.n.raw)};
+#else
+  return y * power_of_two(hn::ShiftRight<1>(e.shifted)) * power_of_two(e.shifted - hn::ShiftRight<1>(e.shifted));
+#endif
 }
 HWY_INLINE V exp_of_minus_abs(V a) { return exp_within(at_least(-746.0, hn::Neg(hn::Abs(a)))); }
 
