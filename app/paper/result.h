@@ -1,0 +1,73 @@
+// What `onestep paper` computes: items, each with figures, tables and claims. Drawing reads nothing else, so that a saved
+// results.json can be drawn again without computing.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace onestep::app::paper {
+
+using Json = nlohmann::ordered_json;
+
+/// One curve. `method` decides its colour, the same on every figure: none, unrolled, implicit, one_step, k_step, iterates,
+/// bound, estimate, auto, exact, or a peer's name.
+struct Series {
+  std::string label, method;
+  std::string mark = "line";  ///< line, dotted, dashed or points
+  std::vector<double> x, y;
+  std::vector<double> low, high;  ///< a band around y; empty: none
+};
+
+struct Axis {
+  std::string label;
+  bool log = false;
+};
+
+struct Panel {
+  std::string title;
+  Axis x, y;
+  std::vector<Series> series;
+  std::vector<std::string> notes;  ///< said under the panel, such as where a curve stops and why
+};
+
+struct Figure {
+  std::string id, title;
+  std::string caption;  ///< what was run, on what, and what came out, with the numbers of this run
+  std::vector<Panel> panels;
+};
+
+struct Table {
+  std::string id, title, caption;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+/// Something the paper (or we) say, and what was measured.
+struct Claim {
+  std::string says, measured;
+  bool holds = false;
+};
+
+struct Item {
+  std::string name, title;
+  std::string status = "done";  ///< done, failed or cancelled
+  std::string reason;           ///< why not done
+  double seconds = 0;
+  std::vector<Figure> figures;
+  std::vector<Table> tables;
+  std::vector<Claim> claims;
+  Json data = Json::object();  ///< numbers that tests look at: orders, exponents, differences
+};
+
+struct Results {
+  std::string version, date;
+  Json machine = Json::object(), options = Json::object();
+  std::vector<Item> items;
+};
+
+Json to_json(const Results& results);
+/// Throws app::Misuse, naming what is missing, when the document is not one of ours.
+Results from_json(const Json& document);
+
+}  // namespace onestep::app::paper
