@@ -21,8 +21,9 @@ namespace onestep::detail {
 namespace {
 
 constexpr double equality_shift = 1e-13;  // keeps dependent equalities from making K singular
-// Without scaling and refinement the residual stays above the tolerance of larger problems; a step this short is the last.
-constexpr double near_enough = 1e-6, short_step = 1e-6;
+// Without scaling the residual of a large problem may stay above the tolerance: when it is this small and not halved any
+// more, the loop ends.
+constexpr double near_enough = 1e-6, slow = 0.5;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 enum Extra : std::size_t { residuals, slack, multiplier, slack_step, multiplier_step, sides };
@@ -63,15 +64,23 @@ TracedStep trace_step(const TracedProgram& program, const Sizes& z, const Expr& 
   const Expr H = Qs + gram(G, both(W, 0, p)) + diag(both(W, 2 * p, n));
   const Expr K = m == 0 ? H : concat({concat({H, transpose(A)}, 1), concat({A, -equality_shift * eye(m)}, 1)}, 0);
   const Factor factor = ldlt(K);
+  const auto top_of = [&](const Expr& v) { return slice(v, 0, n); };
+  const auto bottom_of = [&](const Expr& v) { return slice(v, n, n + m); };
+  // Large weights cost the factor digits; the residual of the system as it stands, without them summed up, wins them back.
+  const auto solve_refined = [&](const Expr& r) {
+    const Expr v = solve(factor, r), vx = top_of(v);
+    const Expr top = matmul(Qs, vx) + stack_transposed(W * stack(vx)) + matmul(transpose(A), bottom_of(v));
+    return v + solve(factor, r - (m == 0 ? top : concat({top, matmul(A, vx)})));
+  };
   struct Direction {
     Expr x, y, s, l;
   };
   const auto solve_for = [&](const Expr& target) {
     const Expr known = where(has, (l * r_side - target) / s, 0.0);
     const Expr top = -(r_dual + stack_transposed(known));
-    const Expr both_parts = solve(factor, m == 0 ? top : concat({top, -r_equal}));
-    const Expr dx = slice(both_parts, 0, n), ds = where(has, -(r_side + stack(dx)), 0.0);
-    return Direction{dx, slice(both_parts, n, n + m), ds, known + W * stack(dx)};
+    const Expr both_parts = solve_refined(m == 0 ? top : concat({top, -r_equal}));
+    const Expr dx = top_of(both_parts), ds = where(has, -(r_side + stack(dx)), 0.0);
+    return Direction{dx, bottom_of(both_parts), ds, known + W * stack(dx)};
   };
   const Direction affine = solve_for(s * l);
   const Direction full =
@@ -105,6 +114,7 @@ class TracedIpLoop final : public Loop {
     run.controls.assign({1, 0, 1, 1});
     run.previous = run.x = run.start;
     std::array<double, 4> controls{};
+    double last_error = infinity;
     for (int k = 1;; ++k) {
       // The predictor, and how far it can go.
       controls = {0, 0, 1, 1};
@@ -119,9 +129,10 @@ class TracedIpLoop final : public Loop {
         return monitor.end(k == 1 ? Status::not_finite : Status::diverged, fmt::format("in iteration {}", k));
       // A step more would be taken with a matrix that is nearly singular, and gain nothing.
       if (error <= options.tolerance && k > 1) return monitor.end(Status::converged);
-      if (k > 1 && error <= near_enough && run.last_step <= short_step * norm(run.x))
+      if (k > 1 && error <= near_enough && error > slow * last_error)
         return monitor.end(Status::rounding_reached, fmt::format("the residual is {:.1e}", error));
       if (!factored) return monitor.end(Status::singular, fmt::format("in iteration {}", k));
+      last_error = error;
       std::ranges::copy(run.x, run.previous.begin());
       const double affine_primal = longest(s, point_->extra(slack_step), has, 1),
                    affine_dual = longest(l, point_->extra(multiplier_step), has, 1);

@@ -117,7 +117,7 @@ TEST(MarosMeszaros, TheCommandMeetsItsBarsOnAll36) {
   EXPECT_GE(absolute_six, 35);
   EXPECT_GE(nine_or_rounding, 35);
   // Two or three of these hang on the last digit of sums near 1e8, and so on the kernels of the BLAS.
-  EXPECT_GE(absolute_nine, 28);
+  EXPECT_GE(absolute_nine, 30);
   RecordProperty("absolute_nine", absolute_nine);
 }
 
