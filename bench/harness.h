@@ -52,6 +52,8 @@ class Suite {
 
   bool wants(std::string_view row) const;
   bool quick() const { return options_.quick; }
+  /// All rows are run, not only those asked for by name.
+  bool all() const { return options_.filter.empty(); }
 
   // Times the two in turn. Without a floor the bar, if any, has to be an amount.
   void time(const std::string& row, Unit unit, const Contender& ours, const std::optional<Contender>& floor,

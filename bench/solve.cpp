@@ -114,7 +114,7 @@ void newton_rows(Suite& suite, const LogisticSize& size) {
                     implicit_row = "newton solve + implicit over solve " + text,
                     unrolled_row = "newton solve + unrolled over solve " + text;
   if (!suite.wants(solve_row) && !suite.wants(one_row) && !suite.wants(implicit_row) && !suite.wants(unrolled_row)) return;
-  if (suite.quick() && size.N * size.n > 10'000'000) return suite.note("--quick leaves out newton " + text);
+  if (suite.quick() && suite.all() && size.N * size.n > 10'000'000) return suite.note("--quick leaves out newton " + text);
   Logistic data = logistic_with_intercept(size.N, size.n);
   const Solver solver = logistic_newton(data);
   const Array x0 = zeros(vector_shape(size.n)), w = Array::view(data.w);

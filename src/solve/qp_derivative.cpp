@@ -116,7 +116,7 @@ double QpDerivative::solve_scaled() {
   constexpr int most_sweeps = 30;
   constexpr double slow = 0.7;
   // A step is not nearer to the solution than it is long, and not so short that more digits of its derivative would count.
-  const double enough = at_ == QpDerivativeAt::solution ? 1e-15 : 1e-12;
+  const double enough = at_ == QpDerivativeAt::solution ? 1e-14 : 1e-12;
   const cpu::BlasSerial serial;
   const KktDirection step{work_x_.data(), work_rows_.data(), work_Q_.data(), work_C_.data(), work_Q_.data()};
   const double *weight = solver_.kkt_.weight(), *diagonal = solver_.kkt_.diagonal();
