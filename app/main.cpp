@@ -28,6 +28,7 @@ int run(int argc, char** argv) {
   line.require_subcommand(1);
   line.footer("onestep VERB --help says more, with an example.");
   line.get_formatter()->label("SUBCOMMAND", "VERB");
+  app::add_paper(command);
   app::add_qp(command);
   try {
     line.parse(argc, argv);

@@ -5,6 +5,7 @@
 
 namespace onestep::app {
 
+void add_paper(Command& command);
 void add_qp(Command& command);
 
 }  // namespace onestep::app
