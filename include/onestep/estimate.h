@@ -135,7 +135,8 @@ class Solution {
   const Statistics& statistics() const;
 
   /// (dx/dθ)ᵀ c: one cotangent for each part of the state (those left out are zero), one array for each parameter. Throws
-  /// Error when the solve did not converge, unless even_if_unconverged() was called.
+  /// Error when the solve did not converge, or when its step is seen not to contract where derivatives of steps are taken,
+  /// unless even_if_unconverged() was called.
   Parts vjp(const Parts& c) const;
   /// (dx/dθ) v: one tangent for each parameter, one array for each part of the state.
   Parts jvp(const Parts& v) const;
@@ -154,7 +155,7 @@ class Solution {
   /// The same for jvp(v).
   Certificate certificate_jvp(const Parts& v) const;
 
-  /// Derivatives are given from now on even if the solve did not converge.
+  /// Derivatives are given from now on even if the solve did not converge, or its step does not contract.
   ///
   ///     Array g = s.even_if_unconverged().vjp(s.x());
   const Solution& even_if_unconverged() const;

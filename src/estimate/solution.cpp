@@ -75,6 +75,46 @@ void require_solution(const SolutionState& state, const char* what) {
                     what, to_string(state.run.status), state.run.about));
 }
 
+// By how much the step enlarges what it is applied to again and again.
+double growth(SolutionState& state) {
+  constexpr int products = 20;
+  const detail::Map& map = *state.method->step;
+  detail::Point& p = state.here();
+  std::vector<double> v(state.size()), w(v.size());
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(static_cast<double>(i) + 1);
+  double log_growth = 0;  // over the second half, when what passes has passed
+  for (int k = 0; k < products; ++k) {
+    const double size = detail::norm(v);
+    if (!(size > 0)) return 0;
+    for (double& e : v) e /= size;
+    if (k >= products / 2) log_growth += std::log(size) / (products - products / 2);
+    if (map.no_jvp.empty())
+      p.jvp_x(v, w);
+    else
+      p.vjp_x(v, w);
+    v.swap(w);
+  }
+  return std::exp(log_growth);
+}
+
+// Derivatives of steps tend to those of the solution only where steps contract. That they shrank on the way is proof enough;
+// where the solve began at its solution there is none.
+void require_contraction(SolutionState& state, const char* what) {
+  const auto& kind = state.estimator.kind();
+  const bool needs = !std::holds_alternative<Implicit>(kind) && !std::holds_alternative<Auto>(kind);
+  if (!needs || state.method->superlinear || state.allow_unconverged || state.contracts) return;
+  constexpr int shrinking_steps = 3;
+  constexpr double rounding = 1e-10;
+  const double known = state.method->known.rho;
+  const double rho = known >= 0 ? known : state.run.statistics.iterations >= shrinking_steps ? 0 : growth(state);
+  if (rho >= 1 - rounding)
+    throw Error(fmt::format(
+        "[{}] the step does not contract at the solution (it enlarges by {:.3g}), so derivatives of steps do not "
+        "tend to that of the solution; Implicit{{}} does not need it, or call even_if_unconverged() first",
+        what, rho));
+  state.contracts = true;
+}
+
 // Cotangents of the parts as one vector; those left out are zero.
 std::vector<double> flat_cotangent(const char* who, const SolutionState& state, const Parts& c) {
   const std::vector<Shape>& parts = state.method->step->state;
@@ -110,6 +150,7 @@ std::vector<Array> checked_tangents(const char* who, const SolutionState& state,
 
 template <class Work> void run_derivative(SolutionState& state, const char* what, const Work& work) {
   require_solution(state, what);
+  require_contraction(state, what);
   state.report = {};
   state.report.method = state.differentiator->name();
   const int factorisations = state.factorisations();

@@ -35,7 +35,7 @@ std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters
 
 void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
   theta.assign(its_theta.begin(), its_theta.end());
-  last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = false;
+  last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = contracts = false;
   differentiator->forget();
   run.start.resize(method->step->size());
   run.x.resize(run.start.size());

@@ -37,6 +37,7 @@ struct SolutionState {
   Run run;
   DerivativeReport report;
   bool allow_unconverged = false;
+  bool contracts = false;         ///< this solve's step was found to
   std::vector<double> cotangent;  ///< memory for vjp_into
 
   std::size_t size() const { return run.x.size(); }

@@ -157,6 +157,27 @@ TEST(NotContracting, TheCertificateRefusesAndSaysWhy) {
   EXPECT_TRUE(test::near(s.jvp(Array{1.0, 0.0}), Array{-1.0, 0.0}));
 }
 
+TEST(NotContracting, DerivativesOfStepsAreGivenOnlyWhenTheyAreWanted) {
+  const Solver expanding = fixed_point([](Expr x, Expr t) { return 2.0 * x + t; });
+  for (const Estimator& e : {Estimator(OneStep{}), Estimator(KStep{2}), Estimator(Unrolled{})}) {
+    const Solution s = solve(expanding, Array{-1.0, -2.0}, Array{1.0, 2.0}, e);
+    EXPECT_TRUE(says(error_of([&] { s.vjp(ones({2})); }), {"[vjp]", "contract", "2", "Implicit", "even_if_unconverged"}));
+    EXPECT_TRUE(says(error_of([&] { s.jvp(ones({2})); }), {"[jvp]", "contract"}));
+    EXPECT_TRUE(test::near(s.even_if_unconverged().vjp(ones({2})), ones({2})));
+  }
+  const Solver known = fixed_point([](Expr x, Expr t) { return 0.5 * x + t; }).knowing({.rho = 1.5});
+  const Solution s = solve(known, zeros({2}), ones({2}));
+  EXPECT_TRUE(says(error_of([&] { s.vjp(ones({2})); }), {"contract", "1.5"}));
+}
+
+TEST(NotContracting, AStartAtTheSolutionOfAContractionIsNoReasonToRefuse) {
+  // Normal or not: a transient growth passes.
+  const Array A{{0.5, 10.0}, {0.0, 0.5}};
+  const Solution s = solve(fixed_point([&](Expr x, Expr t) { return matmul(A, x) + 0.0 * t; }), zeros({2}), ones({2}));
+  ASSERT_EQ(s.status(), Status::converged);
+  EXPECT_TRUE(test::near(s.vjp(ones({2})), zeros({2})));
+}
+
 TEST(NotContracting, ARotationIsRefused) {
   const Array R{{0.6, -0.8}, {0.8, 0.6}};
   const Solution s = solve(fixed_point([&](Expr x, Expr t) { return matmul(R, x) + 0.0 * t; }), zeros({2}), ones({2}));
