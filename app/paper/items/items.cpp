@@ -1,7 +1,20 @@
+// The list of all items.
 #include "paper/items.h"
+
+#include <array>
+
+#include "paper/items/kinds.h"
 
 namespace onestep::app::paper {
 
-std::span<const ItemKind> item_kinds() { return {}; }
+std::span<const ItemKind> item_kinds() {
+  static constexpr std::array all{
+      ItemKind{"newton", "Newton's quadratic convergence", compute_newton},
+      ItemKind{"qp", "Timing: interior point method for quadratic programs", compute_qp},
+      ItemKind{"logistic", "Timing: Newton's method for logistic regression", compute_logistic},
+      ItemKind{"ridge", "Gradient descent on weighted ridge regression", compute_ridge},
+  };
+  return all;
+}
 
 }  // namespace onestep::app::paper

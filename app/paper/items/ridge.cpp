@@ -1,0 +1,315 @@
+// Gradient descent on weighted ridge regression: errors of the iterates and of the whole Jacobian by each method, for two
+// condition numbers and two steps, against iterations and against time.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "onestep/onestep.h"
+#include "paper/items/kinds.h"
+#include "paper/items/support.h"
+
+namespace onestep::app::paper {
+namespace {
+
+struct Data {
+  Array A, y;
+  std::string text;
+};
+
+/// Prescribed spectrum: the eigenvalues of AᵀA/N fall evenly from 1 to 1e-4 on a logarithmic scale, so that λ can bring the
+/// condition number down to 1000. All eigenvectors have the same share in what made y.
+Data made_data(Random& random, std::int64_t N, std::int64_t n) {
+  const Array U = random.orthonormal(N, n), V = random.orthonormal(n, n);
+  std::vector<double> singular(static_cast<std::size_t>(n)), x(static_cast<std::size_t>(n));
+  for (std::size_t j = 0; j < singular.size(); ++j) {
+    const double place = static_cast<double>(j) / static_cast<double>(n - 1);
+    singular[j] = std::sqrt(static_cast<double>(N)) * std::pow(10.0, -2 * place);
+    x[j] = j % 2 == 0 ? 1 : -1;
+  }
+  const Function make = trace([](Expr u, Expr s, Expr v, Expr c) { return std::pair{matmul(u * s, transpose(v)), matmul(u, s * c)}; },
+                              U.shape(), Shape{n}, V.shape(), Shape{n});
+  const std::vector<Array> made = evaluate(make, {U, Array({n}, std::move(singular)), V, Array({n}, std::move(x))});
+  return {made[0], plus(made[1], random.vector(N, 0.1)),
+          fmt::format("made data of the shape of cpusmall, {} × {}, with a prescribed spectrum", N, n)};
+}
+
+/// Columns with mean 0 and variance 1, as their scales differ by six orders of magnitude; the target with mean 0.
+Data standardised(const std::string& path) {
+  const Dataset file = read_libsvm(path);
+  const std::int64_t N = file.A.shape()[0], n = file.A.shape()[1];
+  const Function make = trace(
+      [&](Expr a, Expr y) {
+        const auto count = static_cast<double>(N);
+        const Expr centred = a - sum(a, 0) / count, deviation = sqrt(sum(square(centred), 0) / count);
+        return std::pair{centred / deviation, y - sum(y) / count};
+      },
+      file.A.shape(), file.y.shape());
+  const std::vector<Array> made = evaluate(make, {file.A, file.y});
+  return {made[0], made[1], fmt::format("the data of --cpusmall, {} × {}, columns standardised", N, n)};
+}
+
+auto objective(const Data& data, double lambda) {
+  return [A = data.A, y = data.y, lambda](Expr x, Expr w) {
+    return 0.5 * sum(w * square(y - matmul(A, x))) + 0.5 * lambda * sum(square(x));
+  };
+}
+
+/// A prepared solver that makes as many steps as it is told.
+class Counted {
+ public:
+  /// `make` gets the options to make the solver with.
+  template <class Make>
+  Counted(const Make& make, Parts x0, Parts theta, const Estimator& estimator)
+      : theta_(std::move(theta)), prepared_(make(options()), x0, theta_, estimator) {}
+
+  /// Throws when it ended before, other than by coming to rest.
+  const Solution& run(const Parts& x0, int steps) {
+    *goal_ = steps;
+    const Solution& s = prepared_.solve(x0, theta_);
+    s.even_if_unconverged();
+    return s;
+  }
+
+ private:
+  SolveOptions options() const {
+    return {.tolerance = 0, .max_iterations = 10000000, .callback = [goal = goal_](const Iteration& i) { return i.number < *goal; }};
+  }
+  std::shared_ptr<int> goal_ = std::make_shared<int>(0);
+  Parts theta_;
+  Prepared prepared_;
+};
+
+struct Setting {
+  double kappa;
+  bool large_step;
+};
+
+struct Curves {
+  Series iterates = line("iterates", "iterates", "dotted"), unrolled = line("unrolled", "unrolled"),
+         k_step = line("K steps", "k_step"), one_step = line("one step", "one_step"), implicit = line("implicit", "implicit");
+  std::vector<Series> all() const { return {iterates, unrolled, k_step, one_step, implicit}; }
+};
+
+/// One of the four panels, in both views, and what is claimed about it.
+struct Measured {
+  Panel by_iteration, by_time;
+  Setting setting{};
+  int K = 0, peak_at = 0;
+  double rho = 0, size = 0;  // ‖A‖ and ‖J̄‖
+  double one_step = 0, k_step = 0, unrolled = 0, implicit = 0;  // errors at the end, relative
+  double peak = 0;                                              // of the unrolled error, relative to ‖J̄‖
+  double unrolled_seconds = 0, one_step_seconds = 0;            // at the end
+  int end = 0, ahead_from = 0;  // the last iteration, and that from which on implicit is nearer than unrolled
+  bool complete = false;
+};
+
+constexpr double rounding = 1e-11;
+
+Measured measure(const Data& data, const std::vector<double>& spectrum, const Setting& setting, const Watch& watch) {
+  const std::int64_t N = data.A.shape()[0], n = data.A.shape()[1];
+  const double raw_L = spectrum.back(), raw_mu = std::max(spectrum.front(), 0.0);
+  const double lambda = (raw_L - setting.kappa * raw_mu) / (setting.kappa - 1), L = raw_L + lambda, mu = raw_mu + lambda;
+  const double alpha = setting.large_step ? 2 / (mu + L) : 1 / L;
+  const auto f = objective(data, lambda);
+  const Array theta = ones(N), x0 = zeros(n), J0 = zeros({n, N});
+  Measured m;
+  m.setting = setting;
+  m.rho = std::max(1 - alpha * mu, alpha * L - 1);
+  m.K = static_cast<int>(std::lround(setting.kappa));
+
+  const Array x_bar = solve(newton(f), x0, theta).x();
+  const Array J_bar = solve(newton(f), x_bar, theta, Implicit{.tolerance = 1e-14}).jacobian();
+  m.size = norm(J_bar);
+
+  const auto descent = [&](const SolveOptions& o) { return gradient_descent(f, {.step = GradientStep::fixed(alpha)}, o); };
+  const auto recursion = [&](const SolveOptions& o) {  // of iterates and Jacobians: J ← (∂F/∂x) J + ∂F/∂θ
+    return fixed_point(
+        [&](Expr x, Expr J, Expr w) {
+          const Expr next = x - alpha * grad(f(x, w), x);
+          return std::pair{next, matmul(jacobian(next, x), J) + jacobian(next, w)};
+        },
+        o);
+  };
+  Counted plain(descent, x0, theta, OneStep{}), implicit(descent, x0, theta, Implicit{.tolerance = 1e-14}),
+      piggyback(recursion, {x0, J0}, theta, OneStep{}), last_steps(recursion, {x0, J0}, theta, OneStep{});
+
+  Curves by_iteration, by_time;
+  const auto draw = [&](Series Curves::*curve, double k, double seconds, double error) {
+    const double squared = std::max(error * error, 1e-32 * m.size * m.size);
+    add_point(by_iteration.*curve, k, squared);
+    add_point(by_time.*curve, seconds, squared);
+  };
+  const int end = static_cast<int>((setting.large_step ? 9 : 18) * setting.kappa), points = 36;
+  m.end = end;
+  std::vector<int> at{1, std::max(2, end / 400), std::max(3, end / 150)};
+  for (int i = 1; i <= points; ++i) at.push_back(std::max(at.back() + 1, end / points * i));
+
+  Parts state{x0, J0};
+  double unrolled_seconds = 0;
+  int before = 0;
+  m.peak = 1;
+  for (std::size_t i = 0; i < at.size() && !watch.cancelled(); ++i) {
+    const int k = at[i];
+    watch.progress(fmt::format("ridge, condition number {}, step {}, iteration {} of {}", setting.kappa,
+                               setting.large_step ? "2/(μ+L)" : "1/L", k, end));
+    // In parts short enough to be stopped.
+    for (int begun = before; begun < k && !watch.cancelled(); begun += 2000) {
+      const Stopwatch clock;
+      state = piggyback.run(state, std::min(2000, k - begun)).state();
+      unrolled_seconds += clock.seconds();
+    }
+    before = k;
+    const double unrolled_error = norm(minus(state[1], J_bar));
+    draw(&Curves::unrolled, k, unrolled_seconds, unrolled_error);
+    if (unrolled_error > m.peak * m.size) {
+      m.peak = unrolled_error / m.size;
+      m.peak_at = k;
+    }
+
+    const Stopwatch one_clock;
+    const Solution& one = plain.run(x0, k);
+    const double solve_seconds = one_clock.seconds();
+    const Array J_one = one.jacobian();
+    const double one_seconds = one_clock.seconds();
+    draw(&Curves::iterates, k, solve_seconds, norm(minus(one.x(), x_bar)));
+    m.one_step = norm(minus(J_one, J_bar)) / m.size;
+    draw(&Curves::one_step, k, one_seconds, m.one_step * m.size);
+
+    const Stopwatch implicit_clock;
+    const Array J_implicit = implicit.run(x0, k).jacobian();
+    const double implicit_seconds = implicit_clock.seconds(), implicit_error = norm(minus(J_implicit, J_bar));
+    draw(&Curves::implicit, k, implicit_seconds, implicit_error);
+    if (implicit_error > unrolled_error && implicit_error > rounding * m.size) m.ahead_from = k + 1;
+
+    if (i % 4 == 2 || k == at.back()) {
+      const Stopwatch k_clock;
+      const Array from = k > m.K ? Array(plain.run(x0, k - m.K).x()) : x0;
+      const double k_error = norm(minus(last_steps.run({from, J0}, std::min(k, m.K)).state()[1], J_bar));
+      draw(&Curves::k_step, k, k_clock.seconds(), k_error);
+      m.k_step = k_error / m.size;
+    }
+    m.unrolled = unrolled_error / m.size;
+    m.implicit = implicit_error / m.size;
+    m.unrolled_seconds = unrolled_seconds;
+    m.one_step_seconds = one_seconds;
+    m.complete = k == at.back();
+  }
+  const std::string title =
+      fmt::format("condition number {}, step {}", setting.kappa, setting.large_step ? "2/(μ + L)" : "1/L");
+  m.by_iteration = {title, {"iteration", false}, {"squared error", true}, by_iteration.all(), {}};
+  m.by_time = {title, {"seconds", true}, {"squared error", true}, by_time.all(), {}};
+  return m;
+}
+
+/// How far the recursion that draws the curves is from Unrolled and KStep of the library, after a few steps.
+double recursion_difference(const Data& data, double lambda, double alpha) {
+  const std::int64_t N = data.A.shape()[0], n = data.A.shape()[1];
+  const auto f = objective(data, lambda);
+  const int steps = 20, K = 7;
+  const SolveOptions stop{.tolerance = 0, .max_iterations = steps}, stop_early{.tolerance = 0, .max_iterations = steps - K},
+      last{.tolerance = 0, .max_iterations = K};
+  const auto descent = [&](const SolveOptions& o) { return gradient_descent(f, {.step = GradientStep::fixed(alpha)}, o); };
+  const auto recursion = [&](const SolveOptions& o, const Array& x0) {
+    return Array(solve(fixed_point(
+                           [&](Expr x, Expr J, Expr w) {
+                             const Expr next = x - alpha * grad(f(x, w), x);
+                             return std::pair{next, matmul(jacobian(next, x), J) + jacobian(next, w)};
+                           },
+                           o),
+                       {x0, zeros({n, N})}, ones(N))
+                     .state()[1]);
+  };
+  const auto library = [&](const Estimator& e) {
+    return Array(solve(descent(stop), zeros(n), ones(N), e).even_if_unconverged().jacobian());
+  };
+  const Array x = solve(descent(stop_early), zeros(n), ones(N)).x();
+  return std::max(relative_error(recursion(stop, zeros(n)), library(Unrolled{})),
+                  relative_error(recursion(last, x), library(KStep{K})));
+}
+
+}  // namespace
+
+void compute_ridge(const ItemOptions& options, const Watch& watch, Item& item) {
+  Random random(options.seed, 4);
+  const std::int64_t N = choose<std::int64_t>(options, 400, 8192, 8192), n = choose<std::int64_t>(options, 6, 12, 12);
+  const Data data = options.cpusmall.empty() ? made_data(random, N, n) : standardised(options.cpusmall);
+  const std::vector<double> spectrum = eigenvalues(product(data.A.transposed(), data.A));
+  const double raw = spectrum.front() > 0 ? spectrum.back() / spectrum.front() : std::numeric_limits<double>::infinity();
+  const std::vector<double> kappas = choose<std::vector<double>>(options, {200, 40}, {1000, 100}, {1000, 100});
+  if (raw <= kappas.front())
+    throw Error(fmt::format("[paper] ridge: the data have the condition number {:.4g}, which no λ raises to {}", raw, kappas.front()));
+
+  const std::string ran = fmt::format("Weighted ridge regression on {}, condition number {} without λ, from x = 0, θ = 1. "
+                                      "λ is chosen for the condition number of each panel. K = condition number.",
+                                      data.text, number(raw));
+  std::vector<Measured> all;
+  for (const double kappa : kappas)
+    for (const bool large_step : {false, true}) {
+      all.push_back(measure(data, spectrum, {kappa, large_step}, watch));
+      std::vector<Panel> by_iteration, by_time;
+      for (const Measured& m : all) by_iteration.push_back(m.by_iteration), by_time.push_back(m.by_time);
+      std::string came_out;
+      for (const Measured& m : all)
+        if (m.complete)
+          came_out += fmt::format(" Condition number {}, step {}: one step stays at {} of ‖J̄‖, K steps at {}, {}.", m.setting.kappa,
+                                  m.setting.large_step ? "2/(μ+L)" : "1/L", number(m.one_step), number(m.k_step),
+                                  m.peak_at > 0 ? fmt::format("the unrolled error first grows to {} times ‖J̄‖, at iteration {}",
+                                                              number(m.peak), m.peak_at)
+                                                : "the unrolled error never exceeds ‖J̄‖");
+      item.figures = {{"ridge", "Gradient descent on weighted ridge regression",
+                       ran + " Squared distance of the iterates to the solution (dotted) and of the whole Jacobian to that "
+                             "of the solution (lines)." +
+                           came_out,
+                       by_iteration},
+                      {"ridge_time", "The same against time",
+                       ran + " Time to the iterate and its whole Jacobian. Unrolled and K steps carry the Jacobian along, one "
+                             "step and implicit are taken at the end.",
+                       by_time}};
+      if (watch.cancelled()) return;
+    }
+
+  const double check = recursion_difference(data, spectrum.back() / kappas.back(), 1 / (2 * spectrum.back()));
+  item.data["recursion_difference"] = check;
+  bool plateau = true, k_steps = true, converge = true, burn_in = true, ahead = true, faster = true;
+  std::string plateaus, ks, ends, peaks, times, leads;
+  for (const Measured& m : all) {
+    const double rho_K = std::pow(m.rho, m.K);
+    item.data["panels"].push_back({{"kappa", m.setting.kappa},
+                                   {"large_step", m.setting.large_step},
+                                   {"rho", m.rho},
+                                   {"K", m.K},
+                                   {"rho_to_K", rho_K},
+                                   {"one_step", m.one_step},
+                                   {"k_step", m.k_step},
+                                   {"unrolled", m.unrolled},
+                                   {"implicit", m.implicit},
+                                   {"peak", m.peak},
+                                   {"peak_at", m.peak_at},
+                                   {"end", m.end},
+                                   {"ahead_from", m.ahead_from}});
+    plateau = plateau && m.one_step <= m.rho && m.one_step > 0.1 * m.rho;
+    k_steps = k_steps && m.k_step <= rho_K * (1 + 1e-3);
+    converge = converge && m.unrolled < 1e-3 && m.implicit < 1e-3;
+    burn_in = burn_in && (!m.setting.large_step || m.peak > 1);
+    ahead = ahead && m.ahead_from <= m.end / 2;
+    faster = faster && m.one_step_seconds < m.unrolled_seconds;
+    const auto append = [](std::string& to, const std::string& text) { to += (to.empty() ? "" : "; ") + text; };
+    append(plateaus, fmt::format("{} (ρ = {:.4f})", number(m.one_step), m.rho));
+    append(ks, fmt::format("{} (ρ^K = {})", number(m.k_step), number(rho_K)));
+    append(ends, fmt::format("{} and {}", number(m.unrolled), number(m.implicit)));
+    append(leads, fmt::format("{} of {}", std::max(1, m.ahead_from), m.end));
+    append(times, fmt::format("{} and {}", duration(m.one_step_seconds), duration(m.unrolled_seconds)));
+    if (m.setting.large_step) append(peaks, fmt::format("grows to {} times ‖J̄‖, at iteration {}", number(m.peak), m.peak_at));
+  }
+  item.claims = {
+      {"Ridge: the error of one step does not vanish; it is at most ρ, relative to ‖J̄‖", plateaus, plateau},
+      {"Ridge: K steps bring the error below ρ^K", ks, k_steps},
+      {"Ridge: unrolled and implicit Jacobians converge", "errors at the end, relative: " + ends, converge},
+      {"Ridge: unrolling has a burn-in at the large step", "its error " + peaks, burn_in},
+      {"Ridge: implicit differentiation is more precise than unrolling", "at all iterations from these on: " + leads, ahead},
+      {"Ridge: one step is faster than full unrolling", "whole Jacobian at the end: " + times, faster}};
+}
+
+}  // namespace onestep::app::paper

@@ -1,0 +1,144 @@
+// What the items share: random data, small dense algebra, statistics of repeated measurements, fitted exponents, and the
+// timing of a solve with each way to differentiate it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "onestep/estimate.h"
+#include "paper/items.h"
+
+namespace onestep::app::paper {
+
+// ---- random data, the same for the same seed ----
+
+class Random {
+ public:
+  /// `stream` separates the items and the sizes from each other.
+  Random(std::uint64_t seed, std::uint64_t stream) : engine_(seed * 0x9E3779B97F4A7C15U + stream) {}
+
+  double uniform(double low = 0, double high = 1) {
+    return low + (high - low) * static_cast<double>(engine_() >> 11) * 0x1p-53;
+  }
+  double gaussian();
+  std::vector<double> gaussians(std::size_t count, double deviation = 1);
+  Array vector(std::int64_t n, double deviation = 1);
+  Array matrix(std::int64_t rows, std::int64_t columns, double deviation = 1);
+  /// A matrix whose columns are orthonormal; rows >= columns.
+  Array orthonormal(std::int64_t rows, std::int64_t columns);
+  /// A square matrix with this spectral norm and singular values down to a tenth of it.
+  Array with_norm(std::int64_t n, double norm);
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// N samples in two classes, Gaussian around +mu and -mu with |mu| = 1; the first of n columns is made of ones.
+struct Samples {
+  Array A, y;
+};
+Samples two_classes(Random& random, std::int64_t N, std::int64_t n);
+/// The paper's objective, with the weights of the samples as parameter and an intercept that is not penalised.
+Solver logistic_regression(const Samples& samples, const SolveOptions& options = {});
+constexpr double logistic_lambda = 0.1;
+
+// ---- dense algebra on arrays ----
+
+Array minus(const Array& a, const Array& b);
+Array times(double factor, const Array& a);
+Array plus(const Array& a, const Array& b);
+Array product(const Array& a, const Array& b);
+/// Euclidean (Frobenius) norm, and the largest singular value.
+double norm(const Array& a);
+double spectral_norm(const Array& a);
+/// ‖a - b‖ / ‖b‖.
+double relative_error(const Array& a, const Array& b);
+/// The largest difference of two entries, relative to the largest entry of b.
+double largest_difference(std::span<const double> a, std::span<const double> b);
+/// Eigenvalues of a symmetric matrix in ascending order, by Jacobi's method.
+std::vector<double> eigenvalues(const Array& symmetric);
+
+// ---- statistics ----
+
+struct Quartiles {
+  double median = 0, low = 0, high = 0;
+};
+Quartiles quartiles(std::vector<double> values);
+
+/// The p of y ≈ c xᵖ by least squares on logarithms; NaN with fewer than two points.
+double fitted_exponent(std::span<const double> x, std::span<const double> y);
+
+// ---- running ----
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_ = Clock::now();
+};
+
+/// Bytes the program holds on the heap now; 0 where that is not known (another C library, a sanitizer).
+std::size_t heap_bytes();
+
+/// By scale.
+template <class T> T choose(const ItemOptions& options, T quick, T usual, T full) {
+  return options.scale == Scale::quick ? std::move(quick) : options.scale == Scale::usual ? std::move(usual) : std::move(full);
+}
+
+/// `3.1e-09`, `0.25`, `12`: short, for captions and tables.
+std::string number(double value);
+/// `12 µs`, `3.4 ms`, `1.2 s`
+std::string duration(double seconds);
+
+Series line(std::string label, std::string method, std::string mark = "line");
+void add_point(Series& series, double x, double y);
+void add_point(Series& series, double x, const Quartiles& q);
+
+// ---- solving with the gradient of ‖x(θ)‖²/2 by each method ----
+
+/// One problem whose solves are timed.
+struct TimedProblem {
+  Solver solver;
+  Parts x0, theta;
+};
+struct TimedSize {
+  std::string text;       ///< such as "n = 100"
+  double parameters = 0;  ///< that describe the problem
+  std::function<TimedProblem(int instance)> make;
+};
+struct TimingOptions {
+  std::string item;
+  int instances = 3;
+  double seconds_a_size = 1;    ///< for all methods and instances together, roughly
+  double autodiff_limit = 1;    ///< seconds: no unrolled run is started that would take longer
+  double autodiff_growth = 1;   ///< with which power of the number of parameters its time grows, for telling that before
+  double autodiff_memory = 1e9;  ///< bytes of heap: the same for memory
+};
+struct TimingRow {
+  std::string text;
+  double parameters = 0;
+  Quartiles none, unrolled, implicit, one_step;  ///< seconds; unrolled is 0 where it was not run
+  Quartiles unrolled_over, implicit_over, one_step_over;  ///< time over that of the solve alone
+  double difference = 0;           ///< of one step from implicit, the largest over the instances
+  double unrolled_difference = 0;  ///< of unrolled from implicit
+  int iterations = 0;
+};
+struct Timing {
+  std::vector<TimingRow> rows;
+  std::vector<std::string> notes;
+  bool complete = true;  ///< not cancelled
+  double largest_difference() const;
+};
+Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& options, const Watch& watch);
+/// None, Autodiff, Implicit and One step against the number of parameters.
+Panel timing_panel(const Timing& timing, const std::string& title);
+Json timing_data(const Timing& timing);
+
+}  // namespace onestep::app::paper
