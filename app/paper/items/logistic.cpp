@@ -27,13 +27,17 @@ Table table_1(const TimingRow& row) {
       "Newton's method on logistic regression, {}; the solve alone takes {}. The user writes the same objective for all: "
       "what the paper calls custom is in the library.",
       row.text, duration(row.none.median));
-  table.columns = {"method", "paper: implementation", "here the user writes", "time over solving (quartiles)",
-                   "difference from implicit", "paper: efficient"};
-  table.rows = {{"automatic", "native autodiff", "the objective, Unrolled{}", over(row.unrolled_over),
-                 number(row.unrolled_difference), "no"},
-                {"implicit", "custom", "the objective, Implicit{}", over(row.implicit_over), "0", "yes"},
-                {"one step", "native autodiff", "the objective, OneStep{}", over(row.one_step_over), number(row.difference),
-                 "yes"}};
+  table.columns = {"method",
+                   "paper: implementation",
+                   "here the user writes",
+                   "time over solving (quartiles)",
+                   "difference from implicit",
+                   "paper: efficient"};
+  table.rows = {
+      {"automatic", "native autodiff", "the objective, Unrolled{}", over(row.unrolled_over), number(row.unrolled_difference),
+       "no"},
+      {"implicit", "custom", "the objective, Implicit{}", over(row.implicit_over), "0", "yes"},
+      {"one step", "native autodiff", "the objective, OneStep{}", over(row.one_step_over), number(row.difference), "yes"}};
   return table;
 }
 
@@ -43,7 +47,16 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
   const std::vector<Size> all = choose<std::vector<Size>>(
       options, {{20, 2}, {50, 5}, {200, 10}, {500, 20}, {1000, 40}},
       {{20, 2}, {40, 4}, {100, 6}, {250, 10}, {500, 15}, {1000, 30}, {2500, 50}, {5000, 80}, {10000, 120}},
-      {{20, 2}, {40, 4}, {100, 6}, {250, 10}, {500, 15}, {1000, 30}, {2500, 50}, {5000, 80}, {10000, 120}, {20000, 300},
+      {{20, 2},
+       {40, 4},
+       {100, 6},
+       {250, 10},
+       {500, 15},
+       {1000, 30},
+       {2500, 50},
+       {5000, 80},
+       {10000, 120},
+       {20000, 300},
        {20000, 1000}});
   std::vector<TimedSize> sizes;
   for (const auto& [N, n] : all)
@@ -64,14 +77,17 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
   const TimingRow& last = timing.rows.back();
   const double difference = timing.largest_difference();
   item.figures.push_back(
-      {"logistic", "Differentiable logistic regression",
-       fmt::format("Newton's method on N samples with Gaussian class-conditional distributions and n coefficients, the "
-                   "intercept not penalised, λ = {}, {} of each size, solved until the last step is below {}; gradient of ‖x(θ)‖²/2 by the weights θ of the samples. "
-                   "None is the solve alone, the others the solve with the gradient; medians with quartiles. At {}: none {}, "
-                   "one step {:.3f} times that, implicit {:.3f} times. One step and implicit differ by at most {} of the "
-                   "largest entry over all sizes.",
-                   logistic_lambda, how.instances, number(tolerance), last.text, duration(last.none.median), last.one_step_over.median,
-                   last.implicit_over.median, number(difference)),
+      {"logistic",
+       "Differentiable logistic regression",
+       fmt::format(
+           "Newton's method on N samples with Gaussian class-conditional distributions and n coefficients, the "
+           "intercept not penalised, λ = {}, {} of each size, solved until the last step is below {}; gradient of ‖x(θ)‖²/2 "
+           "by the weights θ of the samples. "
+           "None is the solve alone, the others the solve with the gradient; medians with quartiles. At {}: none {}, "
+           "one step {:.3f} times that, implicit {:.3f} times. One step and implicit differ by at most {} of the "
+           "largest entry over all sizes.",
+           logistic_lambda, how.instances, number(tolerance), last.text, duration(last.none.median),
+           last.one_step_over.median, last.implicit_over.median, number(difference)),
        {timing_panel(timing, "Newton's method, logistic regression")}});
   item.data["sizes"] = timing_data(timing);
   const auto autodiff = std::ranges::find_if(timing.rows.rbegin(), timing.rows.rend(),
@@ -87,7 +103,8 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
       {"Newton: one-step and implicit differentiation have a marginal overhead, automatic differentiation has not",
        fmt::format("time over solving at {}: one step {:.2f}, implicit {:.2f}, autodiff {:.2f}", autodiff->text,
                    autodiff->one_step_over.median, autodiff->implicit_over.median, autodiff->unrolled_over.median),
-       autodiff->one_step_over.median < 1.5 && autodiff->implicit_over.median < 1.5 && autodiff->unrolled_over.median > 1.5});
+       autodiff->one_step_over.median < 1.5 && autodiff->implicit_over.median < 1.5 &&
+           autodiff->unrolled_over.median > 1.5});
   item.claims.push_back({"Newton: one step has a slight advantage over implicit differentiation in time",
                          fmt::format("time over solving at {}: one step {:.3f}, implicit {:.3f}", last.text,
                                      last.one_step_over.median, last.implicit_over.median),

@@ -79,7 +79,8 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
     watch.progress(fmt::format("newton, start {} of {}", start + 1, starts));
     const double radius = std::pow(10.0, random.uniform(-1, 0)) * norm(x_bar);
     const Array direction = random.vector(n);
-    const Errors errors = errors_from(fit, plus(x_bar, times(radius / norm(direction), direction)), w, x_bar, J_bar, 5, watch);
+    const Errors errors =
+        errors_from(fit, plus(x_bar, times(radius / norm(direction), direction)), w, x_bar, J_bar, 5, watch);
     for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i].add(errors[i]);
   }
 
@@ -93,13 +94,15 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
   panel.y = {"error", true};
   // What is below rounding is drawn there.
   const auto draw = [&](const std::vector<double>& errors, Series series) {
-    for (std::size_t k = 0; k < errors.size(); ++k) add_point(series, static_cast<double>(k + 1), std::max(errors[k], 1e-17));
+    for (std::size_t k = 0; k < errors.size(); ++k)
+      add_point(series, static_cast<double>(k + 1), std::max(errors[k], 1e-17));
     panel.series.push_back(std::move(series));
   };
   draw(shown[0], line("iterates", "iterates", "dotted"));
   for (std::size_t i = 0; i < curves().size(); ++i) draw(shown[i + 1], line(curves()[i].label, curves()[i].method));
   item.figures.push_back(
-      {"newton", "Newton's method: the derivative converges as fast as the iterates",
+      {"newton",
+       "Newton's method: the derivative converges as fast as the iterates",
        fmt::format("Weighted logistic regression, N = {} samples, n = {} coefficients, the intercept not penalised, λ = {}, "
                    "Newton's method with line search. Errors of the iterate and of the whole {} × {} Jacobian by the "
                    "weights, relative to the solution's. Fitted orders over {} starts, from errors below {} down to {}: "
@@ -115,7 +118,8 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
     item.data["last_error"][names[i]] = shown[i].back();
   }
   const auto quadratic = [](double order) { return std::fabs(order - 2) <= 0.2; };
-  item.claims.push_back({"Newton's iterates converge quadratically", fmt::format("order {:.2f}", orders[0]), quadratic(orders[0])});
+  item.claims.push_back(
+      {"Newton's iterates converge quadratically", fmt::format("order {:.2f}", orders[0]), quadratic(orders[0])});
   item.claims.push_back({"Their Jacobians by unrolled, implicit and one-step differentiation converge quadratically too",
                          fmt::format("orders {:.2f}, {:.2f} and {:.2f}", orders[1], orders[2], orders[3]),
                          quadratic(orders[1]) && quadratic(orders[2]) && quadratic(orders[3])});

@@ -14,14 +14,15 @@ namespace {
 /// Strictly convex, Q = MᵀM/n + I/10, with a solution that is known: of the inequalities every third one is active, and
 /// multipliers and slacks are at least `margin`, so that x(θ) is differentiable by that margin.
 TimedProblem random_program(Random& random, std::int64_t n, std::int64_t m, std::int64_t p, double margin) {
-  const Array M = random.matrix(n, n, 1 / std::sqrt(static_cast<double>(n))), A = random.matrix(m, n), G = random.matrix(p, n),
-              x = random.vector(n), y = random.vector(m);
+  const Array M = random.matrix(n, n, 1 / std::sqrt(static_cast<double>(n))), A = random.matrix(m, n),
+              G = random.matrix(p, n), x = random.vector(n), y = random.vector(m);
   std::vector<double> slack(static_cast<std::size_t>(p)), z(static_cast<std::size_t>(p));
   for (std::size_t i = 0; i < z.size(); ++i) (i % 3 == 0 ? z : slack)[i] = margin + random.uniform();
-  const Array Q = evaluate(trace([](Expr a) { return matmul(transpose(a), a) + 0.1 * eye(a.shape()[1]); }, M.shape()), {M})[0];
+  const Array Q =
+      evaluate(trace([](Expr a) { return matmul(transpose(a), a) + 0.1 * eye(a.shape()[1]); }, M.shape()), {M})[0];
   const Array b = product(A, x), h = plus(product(G, x), Array({p}, std::move(slack)));
-  const Array q = times(-1, plus(product(Q, x), plus(product(A.transposed(), y),
-                                                     product(G.transposed(), Array({p}, std::move(z))))));
+  const Array q =
+      times(-1, plus(product(Q, x), plus(product(A.transposed(), y), product(G.transposed(), Array({p}, std::move(z))))));
   return {quadratic_program([=](Expr theta) { return TracedProgram{.Q = Q, .q = q, .A = A, .b = theta, .G = G, .u = h}; }),
           {zeros(n), zeros(m), zeros(p), zeros(n)},
           b};
@@ -46,16 +47,16 @@ double difference_without_margin(std::uint64_t seed, std::int64_t n, int instanc
 }  // namespace
 
 void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
-  const std::vector<std::int64_t> numbers =
-      choose<std::vector<std::int64_t>>(options, {3, 6, 12, 25, 50}, {3, 6, 12, 25, 50, 100, 200, 400},
-                                        {3, 6, 12, 25, 50, 100, 200, 400, 600, 1000, 1500});
+  const std::vector<std::int64_t> numbers = choose<std::vector<std::int64_t>>(
+      options, {3, 6, 12, 25, 50}, {3, 6, 12, 25, 50, 100, 200, 400}, {3, 6, 12, 25, 50, 100, 200, 400, 600, 1000, 1500});
   std::vector<TimedSize> sizes;
   for (const std::int64_t n : numbers) {
     const std::int64_t m = std::max<std::int64_t>(1, 2 * n / 5), p = n;
-    sizes.push_back({fmt::format("n = {}", n), static_cast<double>((n + 1) * (n + m + p)), [&options, n, m, p](int instance) {
-                       Random random(options.seed, static_cast<std::uint64_t>(2000000 + 100 * n + instance));
-                       return random_program(random, n, m, p, margin);
-                     }});
+    sizes.push_back(
+        {fmt::format("n = {}", n), static_cast<double>((n + 1) * (n + m + p)), [&options, n, m, p](int instance) {
+           Random random(options.seed, static_cast<std::uint64_t>(2000000 + 100 * n + instance));
+           return random_program(random, n, m, p, margin);
+         }});
   }
   TimingOptions how;
   how.item = "qp";
@@ -73,16 +74,18 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
   const TimingRow& last = timing.rows.back();
   const double difference = timing.largest_difference();
   item.figures.push_back(
-      {"qp", "Differentiable quadratic programs",
-       fmt::format("Interior point method on random strictly convex programs with n variables, 2n/5 equalities and n "
-                   "inequalities, a third of them active, {} of each size; multipliers of active and slacks of "
-                   "other constraints are at least {}. Gradient of ‖x(θ)‖²/2 by the right-hand side θ of the equalities. None is "
-                   "the solve alone, the others the solve with the gradient; medians with quartiles. At {}: none {}, one "
-                   "step {:.3f} times that, implicit {:.3f} times. One step and implicit differ by at most {} of the largest "
-                   "entry over all sizes; on {} programs of n = {} whose multipliers and slacks may be arbitrarily small, where "
-                   "x(θ) is nearly not differentiable, by at most {}.",
-                   how.instances, margin, last.text, duration(last.none.median), last.one_step_over.median,
-                   last.implicit_over.median, number(difference), instances, hard, number(without_margin)),
+      {"qp",
+       "Differentiable quadratic programs",
+       fmt::format(
+           "Interior point method on random strictly convex programs with n variables, 2n/5 equalities and n "
+           "inequalities, a third of them active, {} of each size; multipliers of active and slacks of "
+           "other constraints are at least {}. Gradient of ‖x(θ)‖²/2 by the right-hand side θ of the equalities. None is "
+           "the solve alone, the others the solve with the gradient; medians with quartiles. At {}: none {}, one "
+           "step {:.3f} times that, implicit {:.3f} times. One step and implicit differ by at most {} of the largest "
+           "entry over all sizes; on {} programs of n = {} whose multipliers and slacks may be arbitrarily small, where "
+           "x(θ) is nearly not differentiable, by at most {}.",
+           how.instances, margin, last.text, duration(last.none.median), last.one_step_over.median,
+           last.implicit_over.median, number(difference), instances, hard, number(without_margin)),
        {timing_panel(timing, "Interior point method, quadratic programs")}});
   item.data["sizes"] = timing_data(timing);
   if (!timing.complete) return;

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 
 #include "onestep/onestep.h"
 #include "paper/items/kinds.h"
+#include "paper/items/piggyback.h"
 #include "paper/items/support.h"
 
 namespace onestep::app::paper {
@@ -28,26 +30,25 @@ Data made_data(Random& random, std::int64_t N, std::int64_t n) {
     singular[j] = std::sqrt(static_cast<double>(N)) * std::pow(10.0, -2 * place);
     x[j] = j % 2 == 0 ? 1 : -1;
   }
-  const Function make = trace([](Expr u, Expr s, Expr v, Expr c) { return std::pair{matmul(u * s, transpose(v)), matmul(u, s * c)}; },
-                              U.shape(), Shape{n}, V.shape(), Shape{n});
+  const Function make = trace(
+      [](Expr u, Expr s, Expr v, Expr c) {
+        return std::pair{matmul(u * s, transpose(v)), matmul(u, s * c)};
+      },
+      U.shape(), Shape{n}, V.shape(), Shape{n});
   const std::vector<Array> made = evaluate(make, {U, Array({n}, std::move(singular)), V, Array({n}, std::move(x))});
   return {made[0], plus(made[1], random.vector(N, 0.1)),
           fmt::format("made data of the shape of cpusmall, {} × {}, with a prescribed spectrum", N, n)};
 }
 
-/// Columns with mean 0 and variance 1, as their scales differ by six orders of magnitude; the target with mean 0.
-Data standardised(const std::string& path) {
+/// Columns divided by their largest entry, as their scales differ by six orders of magnitude. They are not centred: that
+/// would leave a condition number of 44.
+Data scaled(const std::string& path) {
   const Dataset file = read_libsvm(path);
-  const std::int64_t N = file.A.shape()[0], n = file.A.shape()[1];
-  const Function make = trace(
-      [&](Expr a, Expr y) {
-        const auto count = static_cast<double>(N);
-        const Expr centred = a - sum(a, 0) / count, deviation = sqrt(sum(square(centred), 0) / count);
-        return std::pair{centred / deviation, y - sum(y) / count};
-      },
-      file.A.shape(), file.y.shape());
-  const std::vector<Array> made = evaluate(make, {file.A, file.y});
-  return {made[0], made[1], fmt::format("the data of --cpusmall, {} × {}, columns standardised", N, n)};
+  const Function make =
+      trace([](Expr a) { return a / maximum(max(abs(a), 0), std::numeric_limits<double>::min()); }, file.A.shape());
+  return {evaluate(make, {file.A})[0], file.y,
+          fmt::format("the data of --cpusmall, {} × {}, columns divided by their largest entry", file.A.shape()[0],
+                      file.A.shape()[1])};
 }
 
 auto objective(const Data& data, double lambda) {
@@ -64,7 +65,6 @@ class Counted {
   Counted(const Make& make, Parts x0, Parts theta, const Estimator& estimator)
       : theta_(std::move(theta)), prepared_(make(options()), x0, theta_, estimator) {}
 
-  /// Throws when it ended before, other than by coming to rest.
   const Solution& run(const Parts& x0, int steps) {
     *goal_ = steps;
     const Solution& s = prepared_.solve(x0, theta_);
@@ -74,7 +74,9 @@ class Counted {
 
  private:
   SolveOptions options() const {
-    return {.tolerance = 0, .max_iterations = 10000000, .callback = [goal = goal_](const Iteration& i) { return i.number < *goal; }};
+    return {.tolerance = 0, .max_iterations = 10000000, .callback = [goal = goal_](const Iteration& i) {
+              return i.number < *goal;
+            }};
   }
   std::shared_ptr<int> goal_ = std::make_shared<int>(0);
   Parts theta_;
@@ -88,7 +90,8 @@ struct Setting {
 
 struct Curves {
   Series iterates = line("iterates", "iterates", "dotted"), unrolled = line("unrolled", "unrolled"),
-         k_step = line("K steps", "k_step"), one_step = line("one step", "one_step"), implicit = line("implicit", "implicit");
+         k_step = line("K steps", "k_step"), one_step = line("one step", "one_step"),
+         implicit = line("implicit", "implicit");
   std::vector<Series> all() const { return {iterates, unrolled, k_step, one_step, implicit}; }
 };
 
@@ -97,7 +100,7 @@ struct Measured {
   Panel by_iteration, by_time;
   Setting setting{};
   int K = 0, peak_at = 0;
-  double rho = 0, size = 0;  // ‖A‖ and ‖J̄‖
+  double rho = 0, size = 0;                                     // ‖A‖ and ‖J̄‖
   double one_step = 0, k_step = 0, unrolled = 0, implicit = 0;  // errors at the end, relative
   double peak = 0;                                              // of the unrolled error, relative to ‖J̄‖
   double unrolled_seconds = 0, one_step_seconds = 0;            // at the end
@@ -106,6 +109,8 @@ struct Measured {
 };
 
 constexpr double rounding = 1e-11;
+// Steps of the recursion between two looks at whether to stop: well below a second.
+constexpr int most_at_once = 500;
 
 Measured measure(const Data& data, const std::vector<double>& spectrum, const Setting& setting, const Watch& watch) {
   const std::int64_t N = data.A.shape()[0], n = data.A.shape()[1];
@@ -113,7 +118,7 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
   const double lambda = (raw_L - setting.kappa * raw_mu) / (setting.kappa - 1), L = raw_L + lambda, mu = raw_mu + lambda;
   const double alpha = setting.large_step ? 2 / (mu + L) : 1 / L;
   const auto f = objective(data, lambda);
-  const Array theta = ones(N), x0 = zeros(n), J0 = zeros({n, N});
+  const Array theta = ones(N), x0 = zeros(n);
   Measured m;
   m.setting = setting;
   m.rho = std::max(1 - alpha * mu, alpha * L - 1);
@@ -124,16 +129,10 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
   m.size = norm(J_bar);
 
   const auto descent = [&](const SolveOptions& o) { return gradient_descent(f, {.step = GradientStep::fixed(alpha)}, o); };
-  const auto recursion = [&](const SolveOptions& o) {  // of iterates and Jacobians: J ← (∂F/∂x) J + ∂F/∂θ
-    return fixed_point(
-        [&](Expr x, Expr J, Expr w) {
-          const Expr next = x - alpha * grad(f(x, w), x);
-          return std::pair{next, matmul(jacobian(next, x), J) + jacobian(next, w)};
-        },
-        o);
-  };
-  Counted plain(descent, x0, theta, OneStep{}), implicit(descent, x0, theta, Implicit{.tolerance = 1e-14}),
-      piggyback(recursion, {x0, J0}, theta, OneStep{}), last_steps(recursion, {x0, J0}, theta, OneStep{});
+  const auto step = [&](const Expr& x, const Expr& w) { return x - alpha * grad(f(x, w), x); };
+  Counted plain(descent, x0, theta, OneStep{}), implicit(descent, x0, theta, Implicit{.tolerance = 1e-14});
+  Piggyback unrolled(step, n, theta), last_steps(step, n, theta);
+  unrolled.start(x0);
 
   Curves by_iteration, by_time;
   const auto draw = [&](Series Curves::*curve, double k, double seconds, double error) {
@@ -141,12 +140,11 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
     add_point(by_iteration.*curve, k, squared);
     add_point(by_time.*curve, seconds, squared);
   };
-  const int end = static_cast<int>((setting.large_step ? 9 : 18) * setting.kappa), points = 36;
+  const int end = static_cast<int>((setting.large_step ? 9 : 15) * setting.kappa), points = 36;
   m.end = end;
   std::vector<int> at{1, std::max(2, end / 400), std::max(3, end / 150)};
   for (int i = 1; i <= points; ++i) at.push_back(std::max(at.back() + 1, end / points * i));
 
-  Parts state{x0, J0};
   double unrolled_seconds = 0;
   int before = 0;
   m.peak = 1;
@@ -155,13 +153,13 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
     watch.progress(fmt::format("ridge, condition number {}, step {}, iteration {} of {}", setting.kappa,
                                setting.large_step ? "2/(μ+L)" : "1/L", k, end));
     // In parts short enough to be stopped.
-    for (int begun = before; begun < k && !watch.cancelled(); begun += 2000) {
+    for (int begun = before; begun < k && !watch.cancelled(); begun += most_at_once) {
       const Stopwatch clock;
-      state = piggyback.run(state, std::min(2000, k - begun)).state();
+      unrolled.run(std::min(most_at_once, k - begun));
       unrolled_seconds += clock.seconds();
     }
     before = k;
-    const double unrolled_error = norm(minus(state[1], J_bar));
+    const double unrolled_error = norm(minus(unrolled.J(), J_bar));
     draw(&Curves::unrolled, k, unrolled_seconds, unrolled_error);
     if (unrolled_error > m.peak * m.size) {
       m.peak = unrolled_error / m.size;
@@ -183,11 +181,13 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
     draw(&Curves::implicit, k, implicit_seconds, implicit_error);
     if (implicit_error > unrolled_error && implicit_error > rounding * m.size) m.ahead_from = k + 1;
 
-    if (i % 4 == 2 || k == at.back()) {
+    if (i % 6 == 2 || k == at.back()) {
       const Stopwatch k_clock;
       const Array from = k > m.K ? Array(plain.run(x0, k - m.K).x()) : x0;
-      const double k_error = norm(minus(last_steps.run({from, J0}, std::min(k, m.K)).state()[1], J_bar));
-      draw(&Curves::k_step, k, k_clock.seconds(), k_error);
+      last_steps.start(from);
+      last_steps.run(std::min(k, m.K));
+      const double k_seconds = k_clock.seconds(), k_error = norm(minus(last_steps.J(), J_bar));
+      draw(&Curves::k_step, k, k_seconds, k_error);
       m.k_step = k_error / m.size;
     }
     m.unrolled = unrolled_error / m.size;
@@ -208,25 +208,18 @@ double recursion_difference(const Data& data, double lambda, double alpha) {
   const std::int64_t N = data.A.shape()[0], n = data.A.shape()[1];
   const auto f = objective(data, lambda);
   const int steps = 20, K = 7;
-  const SolveOptions stop{.tolerance = 0, .max_iterations = steps}, stop_early{.tolerance = 0, .max_iterations = steps - K},
-      last{.tolerance = 0, .max_iterations = K};
-  const auto descent = [&](const SolveOptions& o) { return gradient_descent(f, {.step = GradientStep::fixed(alpha)}, o); };
-  const auto recursion = [&](const SolveOptions& o, const Array& x0) {
-    return Array(solve(fixed_point(
-                           [&](Expr x, Expr J, Expr w) {
-                             const Expr next = x - alpha * grad(f(x, w), x);
-                             return std::pair{next, matmul(jacobian(next, x), J) + jacobian(next, w)};
-                           },
-                           o),
-                       {x0, zeros({n, N})}, ones(N))
-                     .state()[1]);
+  const auto descent = [&](int most, const Estimator& e) {
+    const SolveOptions stop{.tolerance = 0, .max_iterations = most};
+    return solve(gradient_descent(f, {.step = GradientStep::fixed(alpha)}, stop), zeros(n), ones(N), e)
+        .even_if_unconverged();
   };
-  const auto library = [&](const Estimator& e) {
-    return Array(solve(descent(stop), zeros(n), ones(N), e).even_if_unconverged().jacobian());
+  Piggyback recursion([&](const Expr& x, const Expr& w) { return x - alpha * grad(f(x, w), x); }, n, ones(N));
+  const auto difference = [&](const Array& from, int count, const Estimator& e) {
+    recursion.start(from);
+    recursion.run(count);
+    return relative_error(recursion.J(), descent(steps, e).jacobian());
   };
-  const Array x = solve(descent(stop_early), zeros(n), ones(N)).x();
-  return std::max(relative_error(recursion(stop, zeros(n)), library(Unrolled{})),
-                  relative_error(recursion(last, x), library(KStep{K})));
+  return std::max(difference(zeros(n), steps, Unrolled{}), difference(descent(steps - K, OneStep{}).x(), K, KStep{K}));
 }
 
 }  // namespace
@@ -234,16 +227,18 @@ double recursion_difference(const Data& data, double lambda, double alpha) {
 void compute_ridge(const ItemOptions& options, const Watch& watch, Item& item) {
   Random random(options.seed, 4);
   const std::int64_t N = choose<std::int64_t>(options, 400, 8192, 8192), n = choose<std::int64_t>(options, 6, 12, 12);
-  const Data data = options.cpusmall.empty() ? made_data(random, N, n) : standardised(options.cpusmall);
+  const Data data = options.cpusmall.empty() ? made_data(random, N, n) : scaled(options.cpusmall);
   const std::vector<double> spectrum = eigenvalues(product(data.A.transposed(), data.A));
   const double raw = spectrum.front() > 0 ? spectrum.back() / spectrum.front() : std::numeric_limits<double>::infinity();
   const std::vector<double> kappas = choose<std::vector<double>>(options, {200, 40}, {1000, 100}, {1000, 100});
   if (raw <= kappas.front())
-    throw Error(fmt::format("[paper] ridge: the data have the condition number {:.4g}, which no λ raises to {}", raw, kappas.front()));
+    throw Error(fmt::format("[paper] ridge: the data have the condition number {:.4g}, which no λ raises to {}", raw,
+                            kappas.front()));
 
-  const std::string ran = fmt::format("Weighted ridge regression on {}, condition number {} without λ, from x = 0, θ = 1. "
-                                      "λ is chosen for the condition number of each panel. K = condition number.",
-                                      data.text, number(raw));
+  const std::string ran = fmt::format(
+      "Weighted ridge regression on {}, condition number {} without λ, from x = 0, θ = 1. "
+      "λ is chosen for the condition number of each panel. K = condition number.",
+      data.text, number(raw));
   std::vector<Measured> all;
   for (const double kappa : kappas)
     for (const bool large_step : {false, true}) {
@@ -253,20 +248,23 @@ void compute_ridge(const ItemOptions& options, const Watch& watch, Item& item) {
       std::string came_out;
       for (const Measured& m : all)
         if (m.complete)
-          came_out += fmt::format(" Condition number {}, step {}: one step stays at {} of ‖J̄‖, K steps at {}, {}.", m.setting.kappa,
-                                  m.setting.large_step ? "2/(μ+L)" : "1/L", number(m.one_step), number(m.k_step),
-                                  m.peak_at > 0 ? fmt::format("the unrolled error first grows to {} times ‖J̄‖, at iteration {}",
-                                                              number(m.peak), m.peak_at)
-                                                : "the unrolled error never exceeds ‖J̄‖");
-      item.figures = {{"ridge", "Gradient descent on weighted ridge regression",
-                       ran + " Squared distance of the iterates to the solution (dotted) and of the whole Jacobian to that "
-                             "of the solution (lines)." +
-                           came_out,
-                       by_iteration},
-                      {"ridge_time", "The same against time",
-                       ran + " Time to the iterate and its whole Jacobian. Unrolled and K steps carry the Jacobian along, one "
-                             "step and implicit are taken at the end.",
-                       by_time}};
+          came_out += fmt::format(
+              " Condition number {}, step {}: one step stays at {} of ‖J̄‖, K steps at {}, {}.", m.setting.kappa,
+              m.setting.large_step ? "2/(μ+L)" : "1/L", number(m.one_step), number(m.k_step),
+              m.peak_at > 0
+                  ? fmt::format("the unrolled error first grows to {} times ‖J̄‖, at iteration {}", number(m.peak), m.peak_at)
+                  : "the unrolled error never exceeds ‖J̄‖");
+      item.figures = {
+          {"ridge", "Gradient descent on weighted ridge regression",
+           ran +
+               " Squared distance of the iterates to the solution (dotted) and of the whole Jacobian to that "
+               "of the solution (lines)." +
+               came_out,
+           by_iteration},
+          {"ridge_time", "The same against time",
+           ran + " Time to the iterate and its whole Jacobian. Unrolled and K steps carry the Jacobian along, one "
+                 "step and implicit are taken at the end.",
+           by_time}};
       if (watch.cancelled()) return;
     }
 
@@ -301,7 +299,8 @@ void compute_ridge(const ItemOptions& options, const Watch& watch, Item& item) {
     append(ends, fmt::format("{} and {}", number(m.unrolled), number(m.implicit)));
     append(leads, fmt::format("{} of {}", std::max(1, m.ahead_from), m.end));
     append(times, fmt::format("{} and {}", duration(m.one_step_seconds), duration(m.unrolled_seconds)));
-    if (m.setting.large_step) append(peaks, fmt::format("grows to {} times ‖J̄‖, at iteration {}", number(m.peak), m.peak_at));
+    if (m.setting.large_step)
+      append(peaks, fmt::format("grows to {} times ‖J̄‖, at iteration {}", number(m.peak), m.peak_at));
   }
   item.claims = {
       {"Ridge: the error of one step does not vanish; it is at most ρ, relative to ‖J̄‖", plateaus, plateau},

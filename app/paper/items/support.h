@@ -89,7 +89,9 @@ std::size_t heap_bytes();
 
 /// By scale.
 template <class T> T choose(const ItemOptions& options, T quick, T usual, T full) {
-  return options.scale == Scale::quick ? std::move(quick) : options.scale == Scale::usual ? std::move(usual) : std::move(full);
+  return options.scale == Scale::quick   ? std::move(quick)
+         : options.scale == Scale::usual ? std::move(usual)
+                                         : std::move(full);
 }
 
 /// `3.1e-09`, `0.25`, `12`: short, for captions and tables.
@@ -116,18 +118,18 @@ struct TimedSize {
 struct TimingOptions {
   std::string item;
   int instances = 3;
-  double seconds_a_size = 1;    ///< for all methods and instances together, roughly
-  double autodiff_limit = 1;    ///< seconds: no unrolled run is started that would take longer
-  double autodiff_growth = 1;   ///< with which power of the number of parameters its time grows, for telling that before
+  double seconds_a_size = 1;     ///< for all methods and instances together, roughly
+  double autodiff_limit = 1;     ///< seconds: no unrolled run is started that would take longer
+  double autodiff_growth = 1;    ///< with which power of the number of parameters its time grows, for telling that before
   double autodiff_memory = 1e9;  ///< bytes of heap: the same for memory
 };
 struct TimingRow {
   std::string text;
   double parameters = 0;
-  Quartiles none, unrolled, implicit, one_step;  ///< seconds; unrolled is 0 where it was not run
+  Quartiles none, unrolled, implicit, one_step;           ///< seconds; unrolled is 0 where it was not run
   Quartiles unrolled_over, implicit_over, one_step_over;  ///< time over that of the solve alone
-  double difference = 0;           ///< of one step from implicit, the largest over the instances
-  double unrolled_difference = 0;  ///< of unrolled from implicit
+  double difference = 0;                                  ///< of one step from implicit, the largest over the instances
+  double unrolled_difference = 0;                         ///< of unrolled from implicit
   int iterations = 0;
 };
 struct Timing {

@@ -147,8 +147,8 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
           std::max(row.difference, largest_difference(runners[one_step]->gradient(), runners[implicit]->gradient()));
       if (with_unrolled) {
         most_bytes = std::max(most_bytes, static_cast<double>(heap_bytes()) - before);
-        row.unrolled_difference = std::max(
-            row.unrolled_difference, largest_difference(runners[unrolled]->gradient(), runners[implicit]->gradient()));
+        row.unrolled_difference = std::max(row.unrolled_difference,
+                                           largest_difference(runners[unrolled]->gradient(), runners[implicit]->gradient()));
       }
     }
     row.none = quartiles(seconds[none]);
