@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,17 +16,14 @@
 
 namespace onestep::app {
 
-namespace {
-
-// Before the work, not after it.
 void make_folder(const CommonOptions& options) {
   if (options.out.empty()) return;
   std::error_code problem;
   std::filesystem::create_directories(options.out, problem);
   if (problem) throw Misuse(fmt::format("--out {}: the folder cannot be made: {}", options.out, problem.message()));
+  if (access(options.out.c_str(), W_OK | X_OK) != 0)
+    throw Misuse(fmt::format("--out {}: the folder cannot be written to: {}", options.out, std::strerror(errno)));
 }
-
-}  // namespace
 
 CLI::App* add_verb(Command& command, const std::string& name, const std::string& job, const std::string& example,
                    CommonOptions& options, std::function<int()> work) {
@@ -41,7 +40,7 @@ CLI::App* add_verb(Command& command, const std::string& name, const std::string&
   verb->final_callback([&command, &options, work = std::move(work)] {
     command.work = [&options, work] {
       if (options.threads > 0) set_threads(options.threads);
-      make_folder(options);
+      make_folder(options);  // before the work, not after it
       return work();
     };
   });
@@ -63,11 +62,16 @@ void print(std::string_view text) {
 }
 
 void write_file(const CommonOptions& options, const std::string& name, std::string_view text) {
-  const std::filesystem::path path = std::filesystem::path(options.out) / name;
-  std::ofstream file(path, std::ios::binary);
+  const std::filesystem::path path = std::filesystem::path(options.out) / name, part = path.string() + ".part";
+  std::ofstream file(part, std::ios::binary);
   file << text;
   file.close();
-  if (!file) throw std::runtime_error(fmt::format("{} could not be written", path.string()));
+  std::error_code problem;
+  if (file) std::filesystem::rename(part, path, problem);
+  if (file && !problem) return;
+  std::error_code ignored;
+  std::filesystem::remove(part, ignored);
+  throw std::runtime_error(fmt::format("{} could not be written", path.string()));
 }
 
 namespace {

@@ -48,7 +48,12 @@ std::string to_text(const Json& document);
 /// Writes a text to standard output. Throws std::runtime_error when that fails: a result that is lost is not silently so.
 void print(std::string_view text);
 
-/// Writes a file into the folder of --out, which is there when the work begins. Throws std::runtime_error when that fails.
+/// Makes the folder of --out where it is missing; verbs with --out find it made. Throws Misuse when it cannot be made or
+/// written to.
+void make_folder(const CommonOptions& options);
+
+/// Writes a file into the folder of --out, which is there when the work begins. Throws std::runtime_error when that fails;
+/// then the file is as it was before.
 void write_file(const CommonOptions& options, const std::string& name, std::string_view text);
 
 /// From here on an interrupt (Ctrl-C) or a request to end only sets a flag, which long work looks at; a second one ends the

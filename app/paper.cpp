@@ -6,15 +6,19 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common.h"
 #include "onestep/dataset.h"
+#include "paper/draw.h"
 #include "paper/items.h"
+#include "paper/page.h"
 #include "paper/result.h"
 #include "paper/run.h"
 #include "verbs.h"
@@ -71,23 +75,107 @@ paper::Results compute(const PaperOptions& options, const std::function<void(con
   return results;
 }
 
-int show_paper(const PaperOptions& options) {
-  const auto save = [&](const paper::Results& results) {
-    write_file(options, "results.json", to_text(paper::to_json(results)));
-  };
-  const paper::Results results = compute(options, save);
-  save(results);
-  if (options.json) print(to_text(paper::to_json(results)));
+paper::Results read_results(const PaperOptions& options) {
+  std::ifstream file(options.from, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) throw Misuse(fmt::format("--from {}: the file cannot be read", options.from));
+  paper::Results results;
+  try {
+    results = paper::from_json(Json::parse(text.str()));
+  } catch (const Json::exception& wrong) {
+    throw Misuse(fmt::format("--from {}: {}", options.from, wrong.what()));
+  } catch (const Misuse& wrong) { throw Misuse(fmt::format("--from {}: {}", options.from, wrong.what())); }
+  for (const std::string& name : options.items)
+    if (std::ranges::none_of(results.items, [&](const paper::Item& item) { return item.name == name; }))
+      throw Misuse(fmt::format("--from {}: it has no item {}", options.from, name));
+  if (!options.items.empty())
+    std::erase_if(results.items, [&](const paper::Item& item) { return std::ranges::count(options.items, item.name) == 0; });
+  return results;
+}
+
+// Draws what is new, and writes everything: what is in the folder is complete after each item.
+class Folder {
+ public:
+  explicit Folder(const PaperOptions& options) : options_(options) {}
+
+  void save(const paper::Results& results) {
+    if (options_.out.empty()) return;
+    for (const paper::Item& item : results.items)
+      for (const paper::Figure& figure : item.figures) draw(figure);
+    write_file(options_, "results.json", to_text(paper::to_json(results)));
+    write_file(options_, "index.html", paper::page_of(results, pictures_));
+  }
+
+  const paper::Pictures& pictures() const { return pictures_; }
+
+ private:
+  void draw(const paper::Figure& figure) {
+    if (!pictures_.missing.empty() || pictures_.drawn.contains(figure.id) || pictures_.failed.contains(figure.id)) return;
+    paper::Drawn drawn;
+    try {
+      drawn = paper::draw(figure);
+    } catch (const paper::NoGnuplot& missing) {
+      pictures_.missing = missing.what();
+      return;
+    } catch (const std::exception& problem) {
+      pictures_.failed[figure.id] = problem.what();
+      return;
+    }
+    write_file(options_, figure.id + ".svg", drawn.svg);
+    write_file(options_, figure.id + ".png", drawn.png);
+    pictures_.drawn[figure.id] = std::move(drawn);
+  }
+
+  const PaperOptions& options_;
+  paper::Pictures pictures_;
+};
+
+// As many columns as letters, each of several bytes in UTF-8.
+std::string padded(const std::string& text, std::size_t width) {
+  const auto letters = static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
+  return text + std::string(letters < width ? width - letters : 0, ' ');
+}
+
+std::string summary(const PaperOptions& options, const paper::Results& results) {
+  std::string text;
+  std::size_t width = 0;
+  for (const paper::Item& item : results.items) width = std::max(width, item.name.size());
+  for (const paper::Item& item : results.items) {
+    for (const paper::Claim& claim : item.claims)
+      text += fmt::format("{}  {:<3}  {}\n{}       {}\n", padded(item.name, width), claim.holds ? "yes" : "NO", claim.says,
+                          std::string(width, ' '), claim.measured);
+    if (item.status != "done") text += fmt::format("{}  {}: {}\n", padded(item.name, width), item.status, item.reason);
+  }
+  const auto page = std::filesystem::absolute(std::filesystem::path(options.out) / "index.html").lexically_normal();
+  return text + fmt::format("\npage: {}\n", page.string());
+}
+
+int show_paper(PaperOptions options) {
+  // A document on standard output is for programs; a page only when it is asked for.
+  if (options.out.empty() && !options.json) options.out = "paper";
+  make_folder(options);
+  Folder folder(options);
+  paper::Results results;
+  if (options.from.empty())
+    results = compute(options, [&](const paper::Results& so_far) { folder.save(so_far); });
+  else
+    results = read_results(options);
+  folder.save(results);
+  print(options.json ? to_text(paper::to_json(results)) : summary(options, results));
+  const paper::Pictures& pictures = folder.pictures();
+  if (!pictures.missing.empty()) fmt::print(stderr, "onestep: no figures: {}\n", pictures.missing);
+  for (const auto& [id, reason] : pictures.failed) fmt::print(stderr, "onestep: {}\n", reason);
   if (stop_signal() != 0) return 128 + stop_signal();
-  const bool good = std::ranges::all_of(results.items, [](const paper::Item& item) { return item.status == "done"; });
-  return good ? done : failed;
+  const bool good = !options.from.empty() ||
+                    std::ranges::all_of(results.items, [](const paper::Item& item) { return item.status == "done"; });
+  return good && pictures.failed.empty() ? done : failed;
 }
 
 }  // namespace
 
 void add_paper(Command& command) {
   auto options = std::make_shared<PaperOptions>();
-  options->out = "paper";
   CLI::App* verb = add_verb(command, "paper", "Compute the figures and tables of the paper and show them on one page.",
                             "onestep paper newton qp --quick", *options, [options] { return show_paper(*options); });
   verb->add_option("ITEM", options->items, "only these items (default: all)")->type_name("");
@@ -96,6 +184,10 @@ void add_paper(Command& command) {
   verb->add_option("--cpusmall", options->cpusmall,
                    "data for the ridge item, in the LIBSVM format\n(default: made data of its shape)")
       ->type_name("FILE");
+  verb->add_option("--from", options->from, "draw a saved results.json without computing")
+      ->type_name("FILE")
+      ->excludes("--quick", "--full", "--cpusmall", "--seed");
+  verb->get_option("--out")->description("the folder of the page (default: paper; with --json: none)");
 }
 
 }  // namespace onestep::app
