@@ -18,7 +18,8 @@ namespace onestep {
 ///     Solution s = solve(fit, x0, w, OneStep{});
 struct OneStep {};
 
-/// The derivative of the last K steps: the error falls with ρ^K. Keeps the last K states.
+/// The derivative of the last K steps: the error falls with ρ^K. Keeps the last K states. Of Newton's method those steps are
+/// taken as full ones; where one of them cannot be made so, only those behind it count.
 ///
 ///     Solution s = solve(slow, x0, w, KStep{20});
 struct KStep {
@@ -54,7 +55,8 @@ struct Unrolled {
 };
 
 /// One step, then further terms of the Neumann series until the bound meets the tolerance, then implicit: decided at the
-/// call, where the direction is known.
+/// call, where the direction is known. The tolerance is for the derivative at x_k; how far that is from the solution is the
+/// solver's tolerance, and the certificate counts it.
 ///
 ///     Solution s = solve(slow, x0, w, Auto{.tolerance = 1e-8});
 struct Auto {
@@ -130,6 +132,11 @@ class Solution {
   /// All parts.
   Parts state() const;
   Status status() const;
+  /// Of an infeasible quadratic program: multipliers, in the places of the state's, with Aᵀy + Gᵀz + w = 0 whose sum with
+  /// the bounds is -1. Of an unbounded one: a direction x along which the objective falls for ever. Throws Error otherwise.
+  ///
+  ///     if (s.status() == Status::infeasible) std::cout << s.proof()[1] << '\n';
+  Parts proof() const;
   /// The status in a sentence, with what it is about.
   std::string message() const;
   const Statistics& statistics() const;

@@ -47,7 +47,7 @@ class Parts {
 /// What an iteration tells the callback and the log.
 struct Iteration {
   int number = 0;      ///< 1 for the first
-  double step = 0;     ///< how far the state moved (Euclidean norm)
+  double step = 0;     ///< how far the state moved (Euclidean norm); of a quadratic program its largest relative residual
   double scale = 0;    ///< what the tolerance is relative to
   double value = 0;    ///< objective or residual norm where the solver has one, else NaN
   double length = 1;   ///< of the step, relative to the full one
@@ -291,7 +291,8 @@ inline SolveOptions quadratic_program_options() { return {.tolerance = 1e-9, .ma
 
 /// Solves quadratic programs by a primal-dual interior point method. The lambda takes the parameters and returns the
 /// program; the state has four parts: x, the multipliers y of the equalities, z of the rows, and those of the bounds, signed
-/// so that Qx + q + Aᵀy + Gᵀz + bounds = 0. It needs no start.
+/// so that Qx + q + Aᵀy + Gᵀz + bounds = 0. It needs no start (one that is given is where it begins, unless the estimator
+/// goes over its steps, which begin by themselves).
 ///
 ///     Solver project = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(3), .q = -c, .lo = 0.0, .hi = 1.0}; });
 ///     Array on_box = solve(project, Array{2.0, 0.5, -1.0}).x();

@@ -10,6 +10,9 @@
 namespace onestep::detail {
 namespace {
 
+// A superlinear method multiplies by less than this near its solution, if the solution is not degenerate.
+constexpr double fast = 0.1;
+
 class AutoDifferentiator final : public Differentiator {
  public:
   explicit AutoDifferentiator(const Auto& how)
@@ -27,8 +30,20 @@ class AutoDifferentiator final : public Differentiator {
     const Map& map = *s.method->step;
     need_vjp(map, "Auto");
     if (s.method->superlinear) {
+      one_step_->vjp(s, c, out);
       s.report.method = one_step_->name();
-      return one_step_->vjp(s, c, out);
+      // What is left out is BᵀAᵀc and less: nothing where the method is as fast as it should be.
+      next_.resize(c.size());
+      s.last().vjp_x(c, next_);
+      ++s.report.products;
+      const double left_out = norm(next_);
+      if (left_out == 0) return;
+      rest_ = memory_for(map.parameters);
+      const std::vector<Vector> spans(rest_.begin(), rest_.end());
+      s.last().vjp_theta(next_, spans);
+      ++s.report.products;
+      if (left_out <= fast * norm(c) && size_of(spans) <= tolerance_ * size_of(out)) return;
+      return implicit_vjp(s, c, out);
     }
     Point& p = s.here();
     const Norms& norms = measured(s, p);
@@ -36,12 +51,12 @@ class AutoDifferentiator final : public Differentiator {
     // Σ Bᵀ(Aᵀ)ʲ c; what is left after it is at most ‖B‖ ‖(I - A)⁻¹‖ ‖(Aᵀ)ʲ⁺¹c‖. B is applied once, to the sum.
     std::vector<double> w(c.begin(), c.end()), u = w, next(w.size());
     double cost = 0;
-    for (;; ++s.report.terms) {
+    for (int terms = 0;; s.report.terms = ++terms) {
       if (cost + map.costs.vjp_x + map.costs.vjp_theta > implicit_cost(s)) {
         s.report.flops = cost;
         return implicit_vjp(s, c, out);
       }
-      if (s.report.terms > 0) add(u, w);
+      if (terms > 0) add(u, w);
       p.vjp_x(w, next);
       w.swap(next);
       ++s.report.products;
@@ -52,10 +67,8 @@ class AutoDifferentiator final : public Differentiator {
       p.vjp_theta(u, out);
       ++s.report.products;
       cost += map.costs.vjp_theta;
-      double size = 0;
-      for (const Vector o : out) size += dot(o, o);
-      if (rest > tolerance_ * std::sqrt(size)) continue;
-      s.report.method = s.report.terms == 0 ? "one step" : "Neumann terms";
+      if (rest > tolerance_ * size_of(out)) continue;
+      s.report.method = terms == 0 ? "one step" : "Neumann terms";
       s.report.flops = cost;
       return;
     }
@@ -65,8 +78,13 @@ class AutoDifferentiator final : public Differentiator {
     const Map& map = *s.method->step;
     need_jvp(map, "Auto");
     if (s.method->superlinear) {
+      one_step_->jvp(s, v, out);
       s.report.method = one_step_->name();
-      return one_step_->jvp(s, v, out);
+      next_.resize(out.size());
+      s.last().jvp_x(out, next_);
+      ++s.report.products;
+      if (norm(next_) <= std::min(fast, tolerance_) * norm(out)) return;
+      return implicit_jvp(s, v, out);
     }
     Point& p = s.here();
     const Norms& norms = measured(s, p);
@@ -75,24 +93,21 @@ class AutoDifferentiator final : public Differentiator {
     ++s.report.products;
     std::ranges::copy(w, out.begin());
     double cost = map.costs.jvp_theta;
-    for (;;) {
+    for (int terms = 0;; s.report.terms = ++terms) {
       if (!std::isfinite(norms.inverse) || cost + map.costs.jvp_x > implicit_cost(s)) {
         s.report.flops = cost;
-        implicit_->jvp(s, v, out);
-        s.report.method = "implicit";
-        return;
+        return implicit_jvp(s, v, out);
       }
       p.jvp_x(w, next);
       w.swap(next);
       ++s.report.products;
       cost += map.costs.jvp_x;
       if (norms.inverse * norm(w) <= tolerance_ * norm(out)) {
-        s.report.method = s.report.terms == 0 ? "one step" : "Neumann terms";
+        s.report.method = terms == 0 ? "one step" : "Neumann terms";
         s.report.flops = cost;
         return;
       }
       add(out, w);
-      ++s.report.terms;
     }
   }
 
@@ -112,10 +127,21 @@ class AutoDifferentiator final : public Differentiator {
     implicit_->vjp(s, c, out);
     s.report.method = "implicit";
   }
+  void implicit_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
+    implicit_->jvp(s, v, out);
+    s.report.method = "implicit";
+  }
+  static double size_of(std::span<const Vector> parts) {
+    double sum = 0;
+    for (const Vector p : parts) sum += dot(p, p);
+    return std::sqrt(sum);
+  }
 
   double tolerance_;
   std::unique_ptr<Differentiator> one_step_, implicit_;
   std::optional<Norms> norms_;
+  std::vector<double> next_;
+  std::vector<std::vector<double>> rest_;
 };
 
 }  // namespace

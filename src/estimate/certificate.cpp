@@ -5,8 +5,10 @@
 //             + (B̄ - B)ᵀ(I - Ā)⁻ᵀ v                    at most L_J d K ‖v‖
 //             + Bᵀ((I - Ā)⁻ᵀ - (I - A)⁻ᵀ) v             at most ‖B‖ L_A d K ‖u‖
 //
-// L_J and L_A are given, or zero, or observed between x_{k-1} and x_k with a safety factor. For a superlinear method Ā = 0:
-// only the middle line is left.
+// L_J and L_A are given, or zero, or observed between x_{k-1} and x_k with a safety factor. K and d follow from what is
+// measured at the iterate, k = ‖(I - A)⁻¹‖ and the length of the step: with t = k² L_A step, K = k / √(1 - 2t) and d = 2 k
+// step / (1 + √(1 - 2t)). For a superlinear method Ā = 0, unless its solution is degenerate, which is looked at: the middle
+// line is left.
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
@@ -82,7 +84,6 @@ class Certifier {
     std::vector<double> g(n_), b(n_), next(n_);
     s_.report = {};
     s_.differentiator->jvp(s_, v, g);
-    const DerivativeReport report = s_.report;
     c_.value = detail::norm(g);
     measure();
     if (unrolled()) {
@@ -99,11 +100,14 @@ class Certifier {
     p.jvp_theta(v, b);
     ++c_.products;
     if (s_.method->superlinear) {
-      std::vector<double> here(n_);
-      s_.here().jvp_theta(v, here);
-      ++c_.products;
-      add(here, b, -1);
-      observed_change(detail::norm(here));
+      std::vector<double> other(n_), again(n_);
+      reference().jvp_theta(v, other);
+      s_.here().jvp_x(other, next);
+      s_.here().jvp_x(next, again);
+      c_.products += 3;
+      const double size = detail::norm(other), once = detail::norm(next), twice = detail::norm(again);
+      add(other, g, -1);
+      observed_change(detail::norm(other), once, std::max(ratio(once, size), ratio(twice, once)));
       return c_;
     }
     std::vector<double> w = b, total(n_);
@@ -117,9 +121,12 @@ class Certifier {
       last = norms_.inverse * detail::norm(w);
       c_.estimate = detail::norm(total);
     } else {
-      // Of another equation than x - F only the relative residual is known: ten times it, relative to what came out.
-      last = 10 * report.residual * c_.value;
-      c_.estimate = report.residual * c_.value;
+      // Whichever equation was solved: what g lacks of J = A J + B.
+      p.jvp_x(g, next);
+      ++c_.products;
+      for (std::size_t i = 0; i < n_; ++i) next[i] += b[i] - g[i];
+      c_.estimate = detail::norm(next);
+      last = norms_.inverse * c_.estimate;
     }
     finish((implicit() ? 0 : c_.estimate) + last, g, c_.value + c_.estimate + last, false, v);
     return c_;
@@ -194,30 +201,44 @@ class Certifier {
     ++c_.products;
   }
 
-  // The distance to the solution from where the derivative was taken (the first of K steps is the farthest).
-  double distance_of_step() {
-    std::vector<double> difference(s_.run.x);
-    add(difference, s_.run.previous, -1);
-    return detail::norm(difference);
-  }
+  static double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
 
   // Superlinear: the derivative at x_k is right up to a second order term, so the change over the last step is the error.
   Certificate superlinear_vjp(ConstVector v, const Parameters& g) {
-    Parameters here = zero();
-    vjp_theta(s_.here(), v, here);
-    add_to(here, g, -1);
-    observed_change(norm(here));
+    Parameters other = zero(), left_out = zero();
+    vjp_theta(reference(), v, other);
+    std::vector<double> w(v.begin(), v.end()), next(n_);
+    apply_transposed(s_.here(), w, next);
+    const double once = detail::norm(w);
+    if (once > 0) vjp_theta(s_.here(), w, left_out);
+    apply_transposed(s_.here(), w, next);
+    add_to(other, g, -1);
+    observed_change(norm(other), norm(left_out), std::max(ratio(once, detail::norm(v)), ratio(detail::norm(w), once)));
     return c_;
   }
-  void observed_change(double change) {
-    const double step = distance_of_step();
-    c_.distance = step;
-    c_.estimate = change;
-    const double floor = rounding_of_solve() * c_.value;
-    c_.L_J = step > 0 ? change / step : 0;
-    c_.bound = 2 * change + floor;
+  // Another derivative than the one that is certified: that at x_k, or, where the solve itself is one linear system there,
+  // that of the step before.
+  Point& reference() { return implicit() && s_.loop->here() != nullptr ? s_.last() : s_.here(); }
+
+  // `left_out`: the next Neumann term at x_k; `rate`: by how much the terms shrink, about.
+  void observed_change(double change, double left_out, double rate) {
+    constexpr double fast = 0.1;
+    c_.rho = rate;
+    c_.distance = s_.run.last_step;
+    c_.estimate = change + left_out;
+    const double floor = (rounding_of_solve() + 10 * s_.report.residual) * c_.value;
+    c_.L_J = s_.run.last_step > 0 ? change / s_.run.last_step : 0;
+    if (!(rate <= fast)) {
+      refuse(
+          fmt::format("the step multiplies errors by {:.2g} where a superlinear method should by almost 0: the solution is "
+                      "degenerate, or not yet near",
+                      rate));
+      return;
+    }
+    c_.bound = 2 * change + left_out / (1 - fast) + floor;
     c_.basis = Certificate::Basis::measured;
     c_.reason = "a superlinear method: the change of the derivative over the last step, twice, and rounding";
+    if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
   }
   // How exactly the factorisation solves: relative error of one solve, measured where the equation allows it.
   double rounding_of_solve() {
@@ -255,7 +276,7 @@ class Certifier {
       return;
     }
     const Map& map = *s_.method->step;
-    const double step = distance_of_step();
+    const double step = s_.run.last_step;
     const bool exact_point = step == 0;
     // K steps begin farther away.
     double extra = 0;
@@ -276,14 +297,16 @@ class Certifier {
     if (!exact_point && !(map.affine && map.constant_b)) observe(direction, transposed, theta, step, seen_a, seen_j);
     c_.L_A = constant(s_.method->known.L_A, map.affine, seen_a);
     c_.L_J = constant(s_.method->known.L_J, map.constant_b, seen_j);
-    double d = norms_.inverse * step;
-    if (norms_.inverse * c_.L_A * d >= 0.5) {
+    // A contraction factor that was given holds everywhere.
+    const bool everywhere = s_.method->known.rho >= 0;
+    const double t = everywhere ? 0 : norms_.inverse * norms_.inverse * c_.L_A * step;
+    if (!(2 * t < 1)) {
       refuse(fmt::format("the last step, {:.1e}, is too long for how fast the derivatives change", step));
       return;
     }
-    const double inverse = norms_.inverse / (1 - norms_.inverse * c_.L_A * d);
-    d = inverse * step + extra;
-    c_.distance = inverse * step;
+    const double root = std::sqrt(1 - 2 * t), inverse = norms_.inverse / root;
+    c_.distance = 2 * norms_.inverse * step / (1 + root);
+    const double d = c_.distance + extra;
     const double size_v = transposed ? detail::norm(direction) : 1;
     const double from_b = transposed ? c_.L_J * d * inverse * size_v : c_.L_J * d * inverse * theta_norm(theta);
     const double from_a = (transposed ? norms_.norm_B : 1) * c_.L_A * d * inverse * size_u;
@@ -344,8 +367,18 @@ class Certifier {
 
 }  // namespace
 
-Certificate certify_vjp(SolutionState& s, ConstVector c) { return Certifier(s).vjp(c); }
-Certificate certify_jvp(SolutionState& s, std::span<const Array> v) { return Certifier(s).jvp(v); }
+Certificate certify_vjp(SolutionState& s, ConstVector c) {
+  const DerivativeReport of_last = s.report;
+  Certificate certificate = Certifier(s).vjp(c);
+  s.report = of_last;
+  return certificate;
+}
+Certificate certify_jvp(SolutionState& s, std::span<const Array> v) {
+  const DerivativeReport of_last = s.report;
+  Certificate certificate = Certifier(s).jvp(v);
+  s.report = of_last;
+  return certificate;
+}
 
 }  // namespace detail
 

@@ -31,7 +31,7 @@ class ImplicitDifferentiator final : public Differentiator {
     point(s).vjp_theta(u_, out);
     ++s.report.products;
     s.report.flops += map.costs.vjp_theta;
-    note_residual(s);
+    note_residual(s.report, point(s).residual(), how_.tolerance);
   }
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
@@ -41,19 +41,13 @@ class ImplicitDifferentiator final : public Differentiator {
     point(s).jvp_theta(v, u_);
     ++s.report.products;
     s.report.flops += map.costs.jvp_theta;
-    note_residual(s);
     if (!on_step(s))
       for (double& e : u_) e = -e;
     solve(s, false, u_, out);
+    note_residual(s.report, point(s).residual(), how_.tolerance);  // an equation may solve a linear system of its own
   }
 
  private:
-  // An equation may solve a linear system of its own.
-  void note_residual(SolutionState& s) const {
-    s.report.residual = std::max(s.report.residual, point(s).residual());
-    if (s.report.residual > how_.tolerance && s.report.status == Status::converged)
-      s.report.status = Status::rounding_reached;
-  }
   bool on_step(const SolutionState& s) const { return how_.on_step || !s.method->equation; }
   Point& point(SolutionState& s) const { return on_step(s) ? s.here() : s.equation(); }
 
@@ -71,6 +65,10 @@ class ImplicitDifferentiator final : public Differentiator {
   }
 
   void solve(SolutionState& s, bool transposed, ConstVector b, Vector x) {
+    if (!on_step(s) && s.method->equation->identity) {
+      std::ranges::copy(b, x.begin());
+      return;
+    }
     const bool has_factor = !on_step(s) && s.method->step->preconditions;
     const bool dense = how_.how == Implicit::dense ||
                        (how_.how == Implicit::automatic && !has_factor && !how_.preconditioner && b.size() <= dense_up_to);

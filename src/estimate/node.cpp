@@ -40,7 +40,7 @@ class SolveNode final : public Foreign {
     const Lease lease = solved(arguments);
     const Run& run = lease.entry->solution->internals().run;
     if (is_solution(run.status))
-      std::ranges::copy(run.x, result.begin());
+      std::copy_n(run.x.begin(), result.size(), result.begin());
     else
       fill(result, std::numeric_limits<double>::quiet_NaN());
   }
@@ -56,10 +56,15 @@ class SolveNode final : public Foreign {
     Entry& entry = *lease.entry;
     if (!is_solution(entry.solution->status())) return fill(result, std::numeric_limits<double>::quiet_NaN());
     if (!entry.vjp_of || !std::ranges::equal(*entry.vjp_of, cotangent)) {
+      entry.vjp_of.reset();
+      entry.vjp = memory_for(entry.solution->internals().method->step->parameters);
+      std::vector<ConstVector> parts;
+      for (ConstVector rest = cotangent; const Array& a : x0_) {
+        parts.push_back(rest.first(static_cast<std::size_t>(a.size())));
+        rest = rest.subspan(parts.back().size());
+      }
+      entry.solution->vjp_into(parts, std::vector<Vector>(entry.vjp.begin(), entry.vjp.end()));
       entry.vjp_of.emplace(cotangent.begin(), cotangent.end());
-      SolutionState& state = entry.solution->internals();
-      entry.vjp = memory_for(state.method->step->parameters);
-      state.differentiator->vjp(state, cotangent, std::vector<Vector>(entry.vjp.begin(), entry.vjp.end()));
     }
     std::ranges::copy(entry.vjp[which], result.begin());
   }
@@ -100,10 +105,12 @@ class SolveNode final : public Foreign {
     }
     Lease lease(this, entry);
     if (same(*entry)) return lease;
+    entry->solution.reset();  // should this solve throw
+    entry->vjp_of.reset();
     entry->theta.clear();
     for (const auto& a : arguments) entry->theta.emplace_back(a.begin(), a.end());
-    entry->vjp_of.reset();
     entry->solution = onestep::solve(solver_, x0_, Parts(arrays(arguments, shapes_)), estimator_);
+    entry->solution->even_if_unconverged();  // what fails is NaN, not an exception out of the plan
     return lease;
   }
 
@@ -122,7 +129,7 @@ Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
   for (const Expr& t : theta) shapes.push_back(t.shape());
   const Parts x0 = recipe.start_for(shapes);
   for (const Array& a : x0) state.push_back(a.shape());
-  const Estimator estimator = recipe.estimator ? *recipe.estimator : Estimator(OneStep{});
+  const Estimator estimator = recipe.estimator ? *recipe.estimator : Estimator(KStep{recipe.steps_in_node});
   const auto* k = std::get_if<KStep>(&estimator.kind());
   const bool by_steps = recipe.undamped && (k != nullptr || std::holds_alternative<OneStep>(estimator.kind()));
   auto node = std::make_shared<SolveNode>(recipe, x0, shapes, estimator);
@@ -132,8 +139,12 @@ Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
   }
   std::vector<Expr> constant;
   for (const Expr& t : theta) constant.push_back(stop_gradient(t));
-  Expr x = stop_gradient(call(std::move(node), constant));
+  const Expr found = stop_gradient(call(std::move(node), constant));
+  Expr x = found;
   for (int i = 0; i < (k != nullptr ? k->K : 1); ++i) x = recipe.undamped(state, x, theta);
+  // A step from NaN may have a finite derivative by θ: that of a solve that failed is NaN.
+  const Expr is_there = less(max(abs(found)), std::numeric_limits<double>::infinity());
+  x = x * where(is_there, 1.0, std::numeric_limits<double>::quiet_NaN());
   return state.size() == 1 ? reshape(x, state[0]) : x;
 }
 

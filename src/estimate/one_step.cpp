@@ -8,6 +8,9 @@
 namespace onestep::detail {
 namespace {
 
+// To what a step that solves a linear system of its own should have solved it.
+constexpr double solved = 1e-10;
+
 /// J = B(x_{k-1}), with the factorisation the last step made.
 class OneStepDifferentiator final : public Differentiator {
  public:
@@ -17,12 +20,14 @@ class OneStepDifferentiator final : public Differentiator {
     s.last().vjp_theta(c, out);
     s.report.products = 1;
     s.report.flops = s.method->step->costs.vjp_theta;
+    note_residual(s.report, s.last().residual(), solved);
   }
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     need_jvp(*s.method->step, "OneStep");
     s.last().jvp_theta(v, out);
     s.report.products = 1;
     s.report.flops = s.method->step->costs.jvp_theta;
+    note_residual(s.report, s.last().residual(), solved);
   }
 };
 
@@ -43,14 +48,15 @@ class KStepDifferentiator final : public Differentiator {
     for (const Vector o : out) fill(o, 0);
     const int last = s.run.trajectory.steps() - 1, first = last + 1 - s.run.trajectory.kept();
     for (int i = last; i >= first; --i) {
-      Point& p = at(s, i, last);
-      s.add_vjp_theta(p, w_, out);
+      Point* const p = at(s, i, last);
+      if (p == nullptr) break;
+      s.add_vjp_theta(*p, w_, out);
+      ++s.report.products;
       if (i == first) break;
-      p.vjp_x(w_, next_);
+      p->vjp_x(w_, next_);
       w_.swap(next_);
-      s.report.products += 2;
+      ++s.report.products;
     }
-    ++s.report.products;
   }
 
   // ẋ ← Aᵢ ẋ + Bᵢ v, from zero at the first of them.
@@ -58,23 +64,29 @@ class KStepDifferentiator final : public Differentiator {
     need_jvp(*s.method->step, "KStep");
     w_.resize(out.size());
     const int last = s.run.trajectory.steps() - 1, first = last + 1 - s.run.trajectory.kept();
+    bool started = false;
     for (int i = first; i <= last; ++i) {
-      Point& p = at(s, i, last);
-      if (i > first) p.jvp_x(out, w_);
-      p.jvp_theta(v, out);
-      if (i > first) add(out, w_);
-      s.report.products += i > first ? 2 : 1;
+      Point* const p = at(s, i, last);
+      if (p == nullptr) {
+        started = false;
+        continue;
+      }
+      if (started) p->jvp_x(out, w_);
+      p->jvp_theta(v, out);
+      if (started) add(out, w_);
+      s.report.products += started ? 2 : 1;
+      started = true;
     }
   }
 
  private:
-  Point& at(SolutionState& s, int step, int last) {
-    if (step == last) return s.last();
+  // None where the undamped step cannot be made: the sum ends behind it.
+  Point* at(SolutionState& s, int step, int last) {
+    if (step == last) return &s.last();
     Point& p = s.walker();
     next_.resize(s.size());
-    p.apply(s.run.trajectory.state(step), s.run.controls, next_);
     ++s.report.steps;
-    return p;
+    return p.apply(s.run.trajectory.state(step), s.run.controls, next_) && all_finite(next_) ? &p : nullptr;
   }
 
   int K_;

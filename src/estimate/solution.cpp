@@ -80,7 +80,9 @@ double growth(SolutionState& state) {
   constexpr int products = 20;
   const detail::Map& map = *state.method->step;
   detail::Point& p = state.here();
-  std::vector<double> v(state.size()), w(v.size());
+  std::vector<double>&v = state.power, &w = state.next_power;
+  v.resize(state.size());
+  w.resize(state.size());
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(static_cast<double>(i) + 1);
   double log_growth = 0;  // over the second half, when what passes has passed
   for (int k = 0; k < products; ++k) {
@@ -105,8 +107,10 @@ void require_contraction(SolutionState& state, const char* what) {
   if (!needs || state.method->superlinear || state.allow_unconverged || state.contracts) return;
   constexpr int shrinking_steps = 3;
   constexpr double rounding = 1e-10;
-  const double known = state.method->known.rho;
-  const double rho = known >= 0 ? known : state.run.statistics.iterations >= shrinking_steps ? 0 : growth(state);
+  const detail::Map& map = *state.method->step;
+  const bool is_known = state.method->known.rho >= 0 && state.method->known.rho < 1;
+  const bool measures = map.no_jvp.empty() || map.no_vjp.empty();
+  const double rho = is_known || !measures || state.run.statistics.iterations >= shrinking_steps ? 0 : growth(state);
   if (rho >= 1 - rounding)
     throw Error(fmt::format(
         "[{}] the step does not contract at the solution (it enlarges by {:.3g}), so derivatives of steps do not "
@@ -117,7 +121,7 @@ void require_contraction(SolutionState& state, const char* what) {
 
 // Cotangents of the parts as one vector; those left out are zero.
 std::vector<double> flat_cotangent(const char* who, const SolutionState& state, const Parts& c) {
-  const std::vector<Shape>& parts = state.method->step->state;
+  const std::span<const Shape> parts = state.parts();
   if (c.size() > parts.size())
     throw Error(fmt::format("[{}] {} cotangents for a state of {} parts", who, c.size(), parts.size()));
   std::vector<double> flat(state.size());
@@ -183,12 +187,19 @@ Solution solve(const Solver& solver, const Parts& theta, const Estimator& estima
 }
 
 Array Solution::x(std::size_t part) const {
-  const std::size_t parts = state_->method->step->state.size();
+  const std::size_t parts = state_->parts().size();
   if (part >= parts)
     throw Error(fmt::format("[x] part {} of a state that has {} part{}", part, parts, parts == 1 ? "" : "s"));
   return state()[part];
 }
-Parts Solution::state() const { return detail::unflatten(state_->run.x, state_->method->step->state); }
+Parts Solution::state() const { return detail::unflatten(state_->run.x, state_->parts()); }
+Parts Solution::proof() const {
+  if (status() != Status::infeasible && status() != Status::unbounded)
+    throw Error(
+        fmt::format("[proof] there is one of an infeasible or unbounded problem; this one is {}", to_string(status())));
+  if (state_->run.proof.empty()) throw Error("[proof] a lower bound is above its upper bound: " + state_->run.about);
+  return detail::unflatten(state_->run.proof, state_->parts());
+}
 Status Solution::status() const { return state_->run.status; }
 std::string Solution::message() const {
   const std::string& about = state_->run.about;
@@ -214,7 +225,7 @@ Parts Solution::vjp(const Parts& c) const {
 Parts Solution::jvp(const Parts& v) const {
   std::vector<double> out(state_->size());
   run_jvp(*state_, checked_tangents("jvp", *state_, v), out);
-  return detail::unflatten(out, state_->method->step->state);
+  return detail::unflatten(out, state_->parts());
 }
 
 void Solution::vjp_into(std::span<const std::span<const double>> c, std::span<const std::span<double>> out) const {
@@ -223,7 +234,7 @@ void Solution::vjp_into(std::span<const std::span<const double>> c, std::span<co
   flat.resize(state_->size());
   std::size_t at = 0;
   for (std::size_t i = 0; i < c.size(); ++i) {
-    if (i >= step.state.size() || static_cast<std::int64_t>(c[i].size()) != step.state[i].size())
+    if (i >= state_->parts().size() || static_cast<std::int64_t>(c[i].size()) != step.state[i].size())
       throw Error(
           fmt::format("[vjp_into] cotangent {} has {} entries, which no part of the state has there", i, c[i].size()));
     std::ranges::copy(c[i], flat.begin() + static_cast<std::ptrdiff_t>(at));
@@ -240,15 +251,18 @@ void Solution::vjp_into(std::span<const std::span<const double>> c, std::span<co
 }
 
 void Solution::jvp_into(std::span<const Array> v, std::span<double> out) const {
-  if (out.size() != state_->size())
-    throw Error(fmt::format("[jvp_into] memory for {} entries, the state has {}", out.size(), state_->size()));
+  if (out.size() != state_->shown_size())
+    throw Error(fmt::format("[jvp_into] memory for {} entries, the state has {}", out.size(), state_->shown_size()));
   check_tangents("jvp_into", *state_, v);
-  run_jvp(*state_, v, out);
+  if (out.size() == state_->size()) return run_jvp(*state_, v, out);
+  state_->tangent.resize(state_->size());
+  run_jvp(*state_, v, state_->tangent);
+  std::copy_n(state_->tangent.begin(), out.size(), out.begin());
 }
 
 Parts Solution::jacobian() const {
   const std::vector<Input>& parameters = state_->method->step->parameters;
-  const std::size_t n = state_->size();
+  const std::size_t n = state_->shown_size();
   std::size_t m = 0;
   for (const Input& p : parameters) m += static_cast<std::size_t>(p.shape.size());
   std::vector<std::vector<double>> matrices;
@@ -256,7 +270,7 @@ Parts Solution::jacobian() const {
   const detail::Map& step = *state_->method->step;
   const bool by_rows = step.no_vjp.empty() && (n <= m || !step.no_jvp.empty());
   if (by_rows) {
-    std::vector<double> c(n);
+    std::vector<double> c(state_->size());
     std::vector<Vector> rows(parameters.size());
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t p = 0; p < rows.size(); ++p) {
@@ -276,7 +290,7 @@ Parts Solution::jacobian() const {
                   : s.rank() == 1 ? Array::view(entries[p])
                                   : Array(0.0));
     }
-    std::vector<double> column(n);
+    std::vector<double> column(state_->size());
     for (std::size_t p = 0; p < entries.size(); ++p)
       for (std::size_t j = 0; j < entries[p].size(); ++j) {
         entries[p][j] = 1;

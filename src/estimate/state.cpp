@@ -33,6 +33,20 @@ std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters
   return memory;
 }
 
+void note_residual(DerivativeReport& report, double residual, double tolerance) {
+  constexpr double hopeless = 1e-6;
+  report.residual = std::max(report.residual, residual);
+  if (!(residual <= hopeless))
+    report.status = Status::singular;
+  else if (residual > tolerance && report.status == Status::converged)
+    report.status = Status::rounding_reached;
+}
+
+std::span<const Shape> SolutionState::parts() const {
+  const std::vector<Shape>& all = method->step->state;
+  return std::span(all).first(std::min(all.size(), method->shown));
+}
+
 void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
   theta.assign(its_theta.begin(), its_theta.end());
   last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = contracts = false;
@@ -86,7 +100,7 @@ Point& SolutionState::here() {
 }
 
 Point& SolutionState::equation() {
-  if (Point* const of_loop = loop->equation()) return *of_loop;
+  if (Point* const of_loop = method->users_equation ? nullptr : loop->equation()) return *of_loop;
   if (!equation_) equation_ = method->equation->point(true);
   if (!equation_ready_) {
     scratch_.resize(size());

@@ -37,10 +37,14 @@ struct SolutionState {
   Run run;
   DerivativeReport report;
   bool allow_unconverged = false;
-  bool contracts = false;         ///< this solve's step was found to
-  std::vector<double> cotangent;  ///< memory for vjp_into
+  bool contracts = false;                  ///< this solve's step was found to
+  std::vector<double> cotangent, tangent;  ///< memory for vjp_into and jvp_into
+  std::vector<double> power, next_power;   ///< and for finding out whether the step contracts
 
   std::size_t size() const { return run.x.size(); }
+  /// The parts the user knows, and their entries, which are the first of the state.
+  std::span<const Shape> parts() const;
+  std::size_t shown_size() const { return flat_size(parts()); }
   void solve(std::span<const Array> x0, std::span<const Array> its_theta);
 
   /// The step at x_{k-1}, as the last iteration left it, undamped.
@@ -68,6 +72,9 @@ struct SolutionState {
 /// Throws Error unless the map has the derivative; names the estimators that do without it.
 void need_jvp(const Map& map, const char* estimator);
 void need_vjp(const Map& map, const char* estimator);
+
+/// A linear system was solved to this, where it should have been to `tolerance`: the report says so.
+void note_residual(DerivativeReport& report, double residual, double tolerance);
 
 /// Zeros for one cotangent of each parameter.
 std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters);

@@ -56,6 +56,7 @@ struct QpSolution {
   int iterations = 0, factorisations = 0;
   double seconds = 0;
   QpResidual primal, dual, gap;
+  double last_step = 0;  ///< the largest change of an entry of x in the last step, relative to 1 + the largest entry
   /// infeasible: y, z and bound multipliers with Aᵀy + Gᵀz + bounds = 0 and bᵀy + uᵀz⁺ - lᵀz⁻ + (the same of lo, hi) = -1.
   /// Empty where a lower bound is above its upper bound, which needs no other proof.
   std::span<const double> infeasible_y, infeasible_z, infeasible_bounds;

@@ -188,6 +188,7 @@ void InteriorPoint::report(Status status, Clock::time_point begin, int iteration
   s.dual = progress_.dual;
   s.gap = progress_.gap;
   s.iterations = iterations;
+  s.last_step = iterations > 0 ? last_step_ : 0;
   s.factorisations = kkt_.factorisations();
   s.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
 }

@@ -259,7 +259,7 @@ void InteriorPoint::start_warm(const QpStart& start) {
   for (std::size_t j = 0; j < n_; ++j) off = std::max(off, std::fabs(dual_residual_[j]));
   for (std::size_t i = 0; i < all_; ++i) {
     const double excess = std::max(value_[i] - upper_.bound[i], lower_.bound[i] - value_[i]);
-    if (is_equality(i) || upper_.has[i] + lower_.has[i] > 0) off = std::max(off, is_equality(i) ? std::fabs(excess) : 0);
+    if (is_equality(i)) off = std::max(off, std::fabs(excess));
     off = std::max({off, upper_.has[i] * (value_[i] - upper_.bound[i]), lower_.has[i] * (lower_.bound[i] - value_[i])});
   }
   const double floor = std::clamp(off, least, most);

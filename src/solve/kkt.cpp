@@ -193,7 +193,6 @@ double Kkt::solve_augmented(const double* r, const double* h, const KktDirection
     for (std::size_t j = 0; j < n_; ++j) d.dx[j] += system_[j];
     for (std::size_t k = 0; k < kept; ++k) d.dlambda[kept_rows_[k]] += system_[n_ + k];
     C_->multiply(d.dx, d.Cdx);
-    std::copy_n(d.dlambda, rows_, product_.data());
     for (std::size_t i = 0; i < rows_; ++i) product_[i] = weight_[i] * d.Cdx[i] + h[i];
     for (const std::size_t i : kept_rows_) product_[i] = d.dlambda[i];
     std::copy_n(product_.data(), rows_, d.dlambda);

@@ -78,6 +78,7 @@ class Map {
   bool preconditions = false;
   bool infinite_parameters = false;  ///< bounds may be infinite
   bool symmetric = false;            ///< A = Aᵀ
+  bool identity = false;             ///< of an equation: A = I
   bool affine = false;               ///< A does not depend on x
   bool constant_b = false;           ///< B does not depend on x
   Costs costs;

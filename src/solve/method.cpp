@@ -69,6 +69,7 @@ std::shared_ptr<const Method> Recipe::method(std::span<const Array> x_parts, std
               joined("equation", call_body("equation", equation, x, made->step->state, t), made->step->state), {}, {}};
         },
         false);
+  made->users_equation = equation.call || foreign_equation;
   if (foreign_equation)
     made->equation = std::make_shared<ForeignMap>("equation", *foreign_equation, made->step->state, parameters);
   if (start.call)

@@ -48,6 +48,7 @@ struct Run {
   std::vector<double> start, previous, x;  ///< x_0, x_{k-1}, x_k
   double last_step = 0;                    ///< ‖x_k - x_{k-1}‖
   std::vector<double> controls;            ///< with which the last step is differentiated: undamped
+  std::vector<double> proof;               ///< of an infeasible or unbounded problem, in the form of a state
   Trajectory trajectory;
 };
 
@@ -77,8 +78,10 @@ class Method {
   std::shared_ptr<const Map> step;      ///< F
   std::shared_ptr<const Map> equation;  ///< G, where G = 0 is simpler than x - F = 0; else none
   std::shared_ptr<const Map> start;     ///< x₀(θ), where it depends on θ; else none
-  bool superlinear = false;             ///< ∂F/∂x is zero at the solution
+  bool users_equation = false;          ///< the equation is one the user gave
+  bool superlinear = false;             ///< ∂F/∂x is zero at the solution, unless that is degenerate
   bool starts_itself = false;           ///< takes no start
+  std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< parts of the state that are the user's, first
   Constants known;
 };
 
@@ -94,6 +97,8 @@ struct Recipe {
   std::shared_ptr<const Recipe> by_steps;  ///< to be used instead where estimators go over the steps; none: this one
   Constants known;
   std::shared_ptr<const Estimator> estimator;
+  /// Of the steps that a solve ends with as a node, where none are named: two of Newton's give second derivatives too.
+  int steps_in_node = 1;
   /// The undamped step in expressions of the flat state and the parameters, where it can be traced; else none.
   std::function<Expr(const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta)> undamped;
 
@@ -135,10 +140,10 @@ class Monitor {
   bool ends(double step, double size, double value, double length);
   /// Ends for a reason of the solver's own, or because a solver within says so.
   void end(Status status, std::string about = {});
+  double seconds() const;  ///< since the start
 
  private:
   double scale(double step, double size) const;
-  double seconds() const;
   const SolveOptions& options_;
   Run& run_;
   double begin_, largest_ = 0, first_size_, best_ = std::numeric_limits<double>::infinity();

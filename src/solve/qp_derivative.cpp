@@ -112,7 +112,7 @@ void QpDerivative::update_residual() {
   }
 }
 
-double QpDerivative::solve_scaled() {
+double QpDerivative::solve_scaled(bool keeps_best) {
   constexpr int most_sweeps = 30;
   constexpr double slow = 0.7;
   // A step is not nearer to the solution than it is long, and not so short that more digits of its derivative would count.
@@ -129,8 +129,15 @@ double QpDerivative::solve_scaled() {
   for (int sweep = 0;; ++sweep) {
     update_residual();
     const double reached = std::max(largest(e_x_), largest(e_)) / size;
+    if (keeps_best && reached > last) {
+      dx_ = best_dx_;
+      dlambda_ = best_dlambda_;
+      return last;
+    }
     if (reached <= enough || sweep == most_sweeps || !(reached < slow * last)) return reached;
     last = reached;
+    best_dx_ = dx_;
+    best_dlambda_ = dlambda_;
     for (std::size_t i = 0; i < rows_; ++i) h_[i] = -weight[i] * e_[i];
     for (std::size_t j = 0; j < n_; ++j) r_[j] = e_x_[j] + diagonal[j] * e_[rows_ + j];
     solver_.kkt_.solve(r_.data(), h_.data(), step, 0, Kkt::no_refinement);
@@ -167,29 +174,19 @@ QpDegeneracy QpDerivative::degeneracy() {
   };
   for (double& r : rhs_x_) r = next();
   for (double& r : rhs_) r = next();
-  const double reached = solve_scaled();
+  const double reached = solve_scaled(false);
   const double most_x = largest(dx_);
   double most_lambda = 0;
   for (std::size_t i = 0; i < all_; ++i)
     if (is_hard(i)) most_lambda = std::max(most_lambda, std::fabs(dlambda_[i]));
-  if (reached <= solved && std::max(most_x, most_lambda) <= hopeless) return found;
+  found.residual = reached;
+  found.solved = reached <= solved;
+  if (found.solved && std::max(most_x, most_lambda) <= hopeless) return found;
   for (std::size_t j = 0; most_x > grown && j < n_; ++j)
     if (std::fabs(dx_[j]) > part * most_x) found.not_unique.push_back(j);
   for (std::size_t i = 0; most_lambda > grown && i < all_; ++i)
     if (is_hard(i) && std::fabs(dlambda_[i]) > part * most_lambda) found.dependent.push_back(i);
   return found;
-}
-
-double QpDerivative::solve_kkt(std::span<const double> r_x, std::span<const double> r, std::span<double> dx,
-                               std::span<double> dlambda) {
-  const double c = solver_.scaling_.c;
-  const double* unit = solver_.unit_;
-  for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = r_x[j] * c * unit[rows_ + j];
-  for (std::size_t i = 0; i < all_; ++i) rhs_[i] = r[i] / unit[i];
-  const double reached = solve_scaled();
-  for (std::size_t j = 0; j < n_; ++j) dx[j] = dx_[j] * unit[rows_ + j];
-  for (std::size_t i = 0; i < all_; ++i) dlambda[i] = dlambda_[i] / unit[i] / c;
-  return reached;
 }
 
 double QpDerivative::jvp(const QpData& t, std::span<double> dx, std::span<double> dy, std::span<double> dz,

@@ -38,7 +38,9 @@ struct QpDegeneracy {
   std::vector<std::size_t> undecided;   ///< constraints whose slack and multiplier both vanish
   std::vector<std::size_t> dependent;   ///< active constraints whose gradients are linearly dependent: no unique multipliers
   std::vector<std::size_t> not_unique;  ///< variables that may move without changing the objective: no unique solution
-  bool none() const { return undecided.empty() && dependent.empty() && not_unique.empty(); }
+  double residual = 0;                  ///< to which the linear system could be solved, relative
+  bool solved = true;                   ///< that it is small enough to be one
+  bool none() const { return solved && undecided.empty() && dependent.empty() && not_unique.empty(); }
 };
 
 class QpDerivative {
@@ -63,15 +65,12 @@ class QpDerivative {
   double vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z, std::span<const double> bounds,
              const QpCotangents& out);
 
-  /// The linear system itself, in the units of the data: r_x has n entries, r one for each constraint. What comes out is dx
-  /// and all multipliers. Returns the relative residual.
-  double solve_kkt(std::span<const double> r_x, std::span<const double> r, std::span<double> dx, std::span<double> dlambda);
-
  private:
   void weigh_at_solution();
   void weigh_at_previous_iterate();
   void need_point();
-  double solve_scaled();
+  /// Refines until nothing is gained; returns to the best unless it is wanted how far what cannot be solved grows.
+  double solve_scaled(bool keeps_best = true);
   void update_residual();
   bool is_hard(std::size_t i) const { return flexibility_[i] < 1; }
 
@@ -82,7 +81,7 @@ class QpDerivative {
   // flexibility: 1 / weight, infinite for an inactive constraint; share: how much of the weight is the upper side's.
   std::vector<double> flexibility_, share_, x_, lambda_;
   std::vector<double> rhs_x_, rhs_, dx_, dlambda_, value_, Qdx_, Ctdl_, e_x_, e_, r_, h_;
-  std::vector<double> work_x_, work_rows_, work_Q_, work_C_;
+  std::vector<double> work_x_, work_rows_, work_Q_, work_C_, best_dx_, best_dlambda_;
   std::vector<std::size_t> undecided_;
 };
 

@@ -186,7 +186,8 @@ class QpLoop final : public Loop {
       options_.callback = [&](const QpProgress& p) {
         const double error = std::max({p.primal.relative, p.dual.relative, p.gap.relative});
         if (options.history) run.statistics.history.push_back(error);
-        return tell(options, {p.iteration, error, 1, p.objective, std::min(p.primal_step, p.dual_step), 0});
+        return tell(options,
+                    {p.iteration + 1, error, 1, p.objective, std::min(p.primal_step, p.dual_step), monitor.seconds()});
       };
     else
       options_.callback = {};
@@ -197,10 +198,22 @@ class QpLoop final : public Loop {
         warm ? QpStart{start.first(n), start.subspan(n, m), start.subspan(n + m, p), start.subspan(n + m + p, n)}
              : QpStart{};
     const QpSolution& found = solver_.solve(data_.bind(theta), options_, from);
-    auto to = run.x.begin();
-    for (const ConstVector part : {found.x, found.y, found.z, found.bound_multipliers}) to = std::ranges::copy(part, to).out;
+    // Where the method never began there is no point.
+    const bool began = !found.x.empty() && found.status != Status::not_convex;
+    if (began)
+      join({found.x, found.y, found.z, found.bound_multipliers}, run.x);
+    else
+      run.x = run.start;
     run.previous = run.x;
-    run.last_step = 0;
+    run.last_step = found.iterations > 0 ? found.last_step * (1 + norm(found.x)) : 0;
+    run.proof.clear();
+    if (!found.infeasible_bounds.empty()) {
+      run.proof.resize(run.x.size());
+      join({found.infeasible_y, found.infeasible_z, found.infeasible_bounds}, Vector(run.proof).subspan(n));
+    } else if (!found.unbounded_direction.empty()) {
+      run.proof.resize(run.x.size());
+      join({found.unbounded_direction}, run.proof);
+    }
     run.trajectory.record(run.x, run.controls);
     run.statistics.iterations = found.iterations;
     run.statistics.evaluations = found.iterations;
@@ -230,10 +243,15 @@ class QpLoop final : public Loop {
     std::vector<std::size_t> variables;
     for (const std::size_t j : found.not_unique) variables.push_back(data_.data().m + data_.data().p + j);
     list("the solution is not unique in", variables);
+    if (text.empty()) text = fmt::format("the linear system of the derivative was solved to {:.1e} only", found.residual);
     return text;
   }
 
  private:
+  static void join(std::initializer_list<ConstVector> parts, Vector to) {
+    auto at = to.begin();
+    for (const ConstVector part : parts) at = std::ranges::copy(part, at).out;
+  }
   std::string constraint(std::size_t i) const {
     const auto m = data_.data().m, p = data_.data().p;
     if (i < m) return fmt::format("equality {}", i);
@@ -255,7 +273,6 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
   check(options);
   Recipe recipe;
   recipe.options = options;
-  recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(program, recipe.options));
   recipe.state_of = [program](const std::vector<Input>& parameters) {
     const Sizes s = trace_sizes(program, parameters);
     return std::vector<Shape>{{s.n}, {s.m}, {s.p}, {s.n}};
@@ -298,7 +315,7 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
       map->parameters = parameters;
       map->infinite_parameters = true;
     }
-    equation->symmetric = true;
+    equation->symmetric = equation->identity = true;
     if (state != step->state)
       throw Error(
           fmt::format("[quadratic_program] a start has four parts, x ({}), y ({}), z ({}) and bound multipliers ({})", s.n,
@@ -308,6 +325,7 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
     method->superlinear = true;
     return method;
   };
+  recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(program, recipe));
   return Solver(std::make_shared<const Recipe>(std::move(recipe)));
 }
 
@@ -333,10 +351,7 @@ Parts parts_of(const QuadraticProgram& program) {
                                                            {&program.lo, {s.variables}},
                                                            {&program.hi, {s.variables}}}};
   std::vector<Array> parts;
-  for (const auto& [array, shape] : all)
-    parts.push_back(array->shape() == shape      ? *array
-                    : array->shape().rank() == 0 ? full(shape, array->item())
-                                                 : zeros(shape));
+  for (const auto& [array, shape] : all) parts.push_back(array->shape() == shape ? *array : full(shape, array->item()));
   return parts;
 }
 

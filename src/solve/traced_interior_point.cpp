@@ -24,6 +24,8 @@ constexpr double equality_shift = 1e-13;  // keeps dependent equalities from mak
 // Without scaling the residual of a large problem may stay above the tolerance: when it is this small and not halved any
 // more, the loop ends.
 constexpr double near_enough = 1e-6, slow = 0.5;
+constexpr int user_parts = 4;          // x and the multipliers; behind them s and λ
+constexpr int least_iterations = 200;  // to find out whether there is a solution
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 enum Extra : std::size_t { residuals, slack, multiplier, slack_step, multiplier_step, sides };
@@ -33,6 +35,7 @@ class TracedIpMethod final : public Method {
  public:
   std::unique_ptr<Loop> loop() const override;
   Sizes sizes;
+  std::shared_ptr<const Method> native;
 };
 
 // Controls as numbers.
@@ -104,11 +107,12 @@ TracedStep trace_step(const TracedProgram& program, const Sizes& z, const Expr& 
 class TracedIpLoop final : public Loop {
  public:
   explicit TracedIpLoop(const TracedIpMethod& method)
-      : method_(method), point_(method.step->point(true)), next_(method.step->size()) {}
+      : method_(method), native_(method.native->loop()), point_(method.step->point(true)), next_(method.step->size()) {}
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
     run_ = &run;
+    if (!has_solution(theta, options, run)) return;
     point_->bind(theta);
     start(run);
     run.controls.assign({1, 0, 1, 1});
@@ -152,7 +156,7 @@ class TracedIpLoop final : public Loop {
         for (std::size_t i = 0; i < s.size(); ++i) step_[i] -= run.previous[at + i];
         return ConstVector(step_);
       };
-      const double fraction = std::max(0.99, 1 - mu);
+      const double fraction = std::clamp(1 - mu, 0.99, 1 - 1e-10);
       controls[primal_length] = longest(s, step_of(at_s), has, fraction);
       controls[dual_length] = longest(l, step_of(at_l), has, fraction);
       point_->control(controls, run.x);
@@ -164,6 +168,8 @@ class TracedIpLoop final : public Loop {
       if (error <= options.tolerance) return monitor.end(Status::converged);  // at the start: one step all the same
       if (tell(options, {k, run.last_step, 1, objective, std::min(controls[2], controls[3]), 0}))
         return monitor.end(Status::cancelled);
+      if (monitor.seconds() > options.time_limit)
+        return monitor.end(Status::time_limit, fmt::format("{} s, after {} iterations", options.time_limit, k));
       if (k >= options.max_iterations)
         return monitor.end(Status::iteration_limit, fmt::format("{} iterations, the residual is {:.1e}", k, error));
     }
@@ -175,6 +181,28 @@ class TracedIpLoop final : public Loop {
   }
 
  private:
+  // What has no solution, or none that is a minimum, the solver that looks for proofs finds out.
+  bool has_solution(std::span<const Array> theta, const SolveOptions& options, Run& run) {
+    SolveOptions quietly;
+    quietly.tolerance = options.tolerance;
+    quietly.max_iterations = std::max(options.max_iterations, least_iterations);
+    quietly.time_limit = options.time_limit;
+    Run& found = native_run_;
+    found.start.assign(method_.native->step->size(), 0.0);
+    found.x.resize(found.start.size());
+    native_->solve(theta, quietly, found);
+    if (found.status != Status::infeasible && found.status != Status::unbounded && found.status != Status::not_convex &&
+        found.status != Status::not_finite)
+      return true;
+    run.x = run.previous = run.start;
+    std::ranges::copy(found.x, run.x.begin());
+    run.proof = found.proof;
+    run.status = found.status;
+    run.about = found.about;
+    run.statistics.iterations = 0;
+    return false;
+  }
+
   // s and λ as large as the residuals of x = 0, so that the first step has room.
   void start(Run& run) {
     fill_start(run.start, 1, 1);
@@ -213,6 +241,8 @@ class TracedIpLoop final : public Loop {
   }
 
   const TracedIpMethod& method_;
+  std::unique_ptr<Loop> native_;
+  Run native_run_;
   std::unique_ptr<Point> point_;
   Run* run_ = nullptr;
   std::vector<double> next_, step_;
@@ -227,14 +257,16 @@ std::vector<Shape> state_shapes(const Sizes& s) {
 
 }  // namespace
 
-Recipe traced_interior_point(const ProgramBody& program, const SolveOptions& options) {
+Recipe traced_interior_point(const ProgramBody& program, const Recipe& native) {
   Recipe recipe;
-  recipe.options = options;
+  recipe.options = native.options;
   recipe.state_of = [program](const std::vector<Input>& parameters) {
     return state_shapes(trace_sizes(program, parameters));
   };
-  recipe.make = [program](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+  recipe.make = [program, make_native = native.make](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
     auto method = std::make_shared<TracedIpMethod>();
+    method->native = make_native({state.begin(), state.begin() + user_parts}, parameters);
+    method->shown = user_parts;
     method->sizes = trace_sizes(program, parameters);
     auto step = std::make_shared<TracedMap>(
         state, parameters,

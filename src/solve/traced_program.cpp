@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "graph/graph.h"
+
 namespace onestep::detail {
 
 namespace {
@@ -49,7 +51,11 @@ std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s) {
   const std::array<Expr, blocks> given = blocks_of(t);
   std::vector<Expr> result;
   for (std::size_t i = 0; i < blocks; ++i) {
-    if (given[i].shape() != shapes[i] && given[i].shape().rank() != 0)
+    const bool is_number = given[i].shape().rank() == 0;
+    if (is_number && shapes[i].rank() == 2 && !is_literal(given[i], 0))
+      throw Error(
+          fmt::format("[quadratic_program] {} is a number, a matrix is needed, such as number * eye(n)", block_names[i]));
+    if (given[i].shape() != shapes[i] && !is_number)
       throw Error(
           fmt::format("[quadratic_program] {} has shape {}, {} is needed for {} variables, {} equalities and {} rows",
                       block_names[i], to_string(given[i].shape()), to_string(shapes[i]), s.n, s.m, s.p));

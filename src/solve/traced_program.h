@@ -26,8 +26,8 @@ std::array<Shape, blocks> shapes_of(const Sizes& s);
 std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s);
 
 /// The same solver as a loop of traced steps, which can be unrolled: predictor and corrector by one factorisation, without
-/// scaling (traced_interior_point.cpp).
+/// scaling (traced_interior_point.cpp). `native` is asked first whether there is a solution.
 struct Recipe;
-Recipe traced_interior_point(const ProgramBody& program, const SolveOptions& options);
+Recipe traced_interior_point(const ProgramBody& program, const Recipe& native);
 
 }  // namespace onestep::detail

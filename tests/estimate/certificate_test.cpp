@@ -7,6 +7,7 @@
 #include <random>
 
 #include "onestep/onestep.h"
+#include "support/problems.h"
 
 namespace onestep {
 namespace {
@@ -215,6 +216,88 @@ TEST(Certificate, RefusesWhereTheMapDoesNotContract) {
   EXPECT_EQ(c.basis, Certificate::Basis::refused);
   EXPECT_FALSE(std::isfinite(c.bound));
   EXPECT_NE(c.reason.find("norm below 1"), std::string::npos) << c.reason;
+}
+
+// Newton's method is only linear where the Hessian vanishes at the solution: its last step says 1/3 where the truth is 1.
+TEST(Certificate, SeesThatNewtonIsNotFastAtADegenerateSolution) {
+  const Solver s = newton([](Expr x, Expr t) { return sum(square(square(x - t))); });
+  const Solution solution = solve(s, Array{2.0}, Array{1.0}, OneStep{});
+  ASSERT_TRUE(is_solution(solution.status())) << solution.message();
+  for (const Certificate& c : {solution.certificate(Array{1.0}), solution.certificate_jvp(Array{1.0})}) {
+    EXPECT_EQ(c.basis, Certificate::Basis::refused) << c;
+    EXPECT_NE(c.reason.find("degenerate"), std::string::npos) << c.reason;
+  }
+  const Solution automatic = solve(s, Array{2.0}, Array{1.0}, Auto{1e-6});
+  automatic.vjp(Array{1.0});
+  EXPECT_EQ(automatic.report().method, "implicit");
+  automatic.jvp(Array{1.0});
+  EXPECT_EQ(automatic.report().method, "implicit");
+}
+
+TEST(Certificate, OfNewtonIsNeverBelowTheError) {
+  test::Random random(11);
+  for (int trial = 0; trial < 50; ++trial) {
+    const test::Logistic problem(random, 30, 4);
+    const Array w = random.array({30}, 0.5, 1.5), c = random.array({4}), v = random.array({30});
+    const Solver exactly = newton(problem.objective(), {.tolerance = 1e-13});
+    const Solution truth = solve(exactly, problem.start(), w, Implicit{.tolerance = 1e-14});
+    for (const double tolerance : {1e-3, 1e-6, 1e-10}) {
+      const Solver fit = newton(problem.objective(), {.tolerance = tolerance});
+      for (const Estimator& e : {Estimator(OneStep{}), Estimator(Implicit{})}) {
+        const Solution s = solve(fit, problem.start(), w, e);
+        const Certificate reverse = s.certificate(c), forward = s.certificate_jvp(v);
+        EXPECT_GE(reverse.bound, distance(s.vjp(c), truth.vjp(c))) << reverse;
+        EXPECT_GE(forward.bound, distance(s.jvp(v), truth.jvp(v))) << forward;
+        EXPECT_LT(reverse.bound, 1e3 * tolerance * (1 + reverse.value)) << reverse;
+      }
+    }
+  }
+}
+
+// A linear solve that was stopped early is seen in what it returned.
+TEST(Certificate, SeesALinearSolveThatFellShort) {
+  test::Random random(12);
+  const test::Logistic problem(random, 60, 30);
+  const Array w = random.array({60}, 0.5, 1.5), c = random.array({30}), v = random.array({60});
+  const Implicit stopped{
+      .how = Implicit::matrix_free, .max_iterations = 3, .preconditioner = [](std::span<double>, bool) {}};
+  const Solver fit = newton(problem.objective());
+  const Solution truth = solve(fit, problem.start(), w, Implicit{}), s = solve(fit, problem.start(), w, stopped);
+  EXPECT_GE(s.certificate(c).bound, distance(s.vjp(c), truth.vjp(c)));
+  EXPECT_GE(s.certificate_jvp(v).bound, distance(s.jvp(v), truth.jvp(v)));
+}
+TEST(Certificate, OfImplicitOnANearlySingularMapIsNeverBelowTheError) {
+  const Array A{{0.0, 0.0}, {0.0, 1 - 1e-6}}, v{1.0, 1e-5};
+  const Solver s = fixed_point([&](Expr x, Expr t) { return matmul(A, x) + t; });
+  const Solution solution = solve(s, zeros({2}), zeros({2}), Implicit{.how = Implicit::matrix_free, .tolerance = 1e-4});
+  const Array exact{1.0, 10.0};
+  EXPECT_GE(solution.certificate_jvp(v).bound, distance(solution.jvp(v), exact));
+  EXPECT_GE(solution.certificate(v).bound, distance(solution.vjp(v), exact));
+}
+
+// x² / 2 + 0.45 + θ(1 + x) from 0, one step: the error is what the bound says, to three digits.
+TEST(Certificate, KnowsHowFarALongStepMayBeFromTheSolution) {
+  const Solver s = fixed_point([](Expr x, Expr t) { return 0.45 + 0.5 * square(x) + t * (1.0 + x); },
+                               {.tolerance = 1, .max_iterations = 1})
+                       .knowing({.L_A = 1, .L_J = 1});
+  const Solution solution = solve(s, Array(0.0), Array(0.0), OneStep{});
+  ASSERT_TRUE(is_solution(solution.status())) << solution.message();
+  const double x = 1 - std::sqrt(0.1), exact = (1 + x) / (1 - x);
+  const Certificate c = solution.certificate(Array(1.0));
+  EXPECT_EQ(c.basis, Certificate::Basis::proven) << c.reason;
+  const double error = std::fabs(Array(solution.vjp(Array(1.0))).item() - exact);
+  EXPECT_GE(c.bound, error);
+  EXPECT_LT(c.bound, 1.001 * error);
+}
+
+TEST(Certificate, LeavesTheReportOfTheLastDerivative) {
+  const Solver s = fixed_point([](Expr x, Expr t) { return 0.5 * cos(x) + t; });
+  const Solution solution = solve(s, zeros({2}), zeros({2}), Implicit{});
+  solution.vjp(ones({2}));
+  const int products = solution.report().products;
+  solution.certificate(ones({2}));
+  EXPECT_EQ(solution.report().method, "implicit");
+  EXPECT_EQ(solution.report().products, products);
 }
 
 TEST(Certificate, OfALargeMapComesWithAProbability) {

@@ -211,8 +211,70 @@ TEST(Nested, ASolveThatFailsIsNaNAndNoException) {
     EXPECT_TRUE(std::isnan(v.item()));
     const Array g =
         evaluate(trace([&](Expr t) { return grad(sum(diverging.with(e)(t)), t); }, Shape{2}), {ones({2})}).front();
-    EXPECT_TRUE(std::holds_alternative<OneStep>(e.kind()) || std::isnan(g(0)));
+    EXPECT_TRUE(std::isnan(g(0)));
   }
+}
+
+TEST(Nested, AQuadraticProgramHasItsFourPartsWithEveryEstimator) {
+  const Solver box = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(3), .q = -c, .lo = 0.0, .hi = 1.0}; });
+  const Array c{2.0, 0.5, -1.0};
+  for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{3}, Implicit{}, Unrolled{}, Auto{}}) {
+    const Function f = trace(
+        [&](Expr t) {
+          const Expr w = box.with(e)(t);
+          return std::tuple{w, grad(sum(slice(w, 0, 3)), t), jvp(slice(w, 0, 3), t, ones({3}))};
+        },
+        Shape{3});
+    const std::vector<Array> results = evaluate(f, {c});
+    ASSERT_EQ(results[0].shape(), Shape{6});  // x and the bounds' multipliers; no rows
+    EXPECT_NEAR(results[0](0), 1, 1e-8);
+    EXPECT_NEAR(results[0](1), 0.5, 1e-8);
+    EXPECT_NEAR(results[0](3), 1, 1e-7);
+    for (const std::size_t k : {1U, 2U}) {
+      EXPECT_NEAR(results[k](0), 0, 1e-6);
+      EXPECT_NEAR(results[k](1), 1, 1e-6);
+      EXPECT_NEAR(results[k](2), 0, 1e-6);
+    }
+  }
+}
+
+// Fewer states than parameters: the rows of the Jacobian are so many derivatives at one solve.
+TEST(Nested, AutoGivesEveryRowOfAJacobian) {
+  Random random(2);
+  const Logistic problem(random, 20, 3);
+  const Array w = random.array({20}, 0.5, 1.5);
+  const auto jacobian_by = [&](const Estimator& e) {
+    const Solver fit = gradient_descent(problem.objective(), {}, {.tolerance = 1e-13, .max_iterations = 100000}).with(e);
+    return evaluate(trace([&](Expr t) { return jacobian(fit.from(problem.start())(t), t); }, Shape{20}), {w}).front();
+  };
+  EXPECT_LT(test::relative_error(jacobian_by(Auto{1e-10}), jacobian_by(Implicit{})), 1e-9);
+}
+
+TEST(Nested, WhatAnExceptionInterruptedIsNotKept) {
+  bool throws = false;
+  const Solver fit = newton([](Expr x, Expr t) { return sum(square(x - t)); },
+                            {.callback = [&](const Iteration&) { return throws ? throw std::runtime_error("no") : true; }})
+                         .from(zeros({2}))
+                         .with(Implicit{});
+  const Function f = trace([&](Expr t) { return fit(t); }, Shape{2});
+  const Plan plan(f);
+  Workspace workspace = plan.workspace();
+  std::vector<double> x(2);
+  plan.run(workspace, {Array{1.0, 2.0}}, {x});
+  throws = true;
+  EXPECT_THROW(plan.run(workspace, {Array{3.0, 4.0}}, {x}), std::runtime_error);
+  throws = false;
+  plan.run(workspace, {Array{3.0, 4.0}}, {x});
+  EXPECT_NEAR(x[0], 3, 1e-12);
+  EXPECT_NEAR(x[1], 4, 1e-12);
+}
+
+// Newton's solves end with two steps unless something else is asked for.
+TEST(Nested, SecondDerivativesThroughNewtonAreRightByDefault) {
+  const double theta = 3, x = root_of(theta), slope = 1 / (1 + 3 * x * x);
+  const Solver fit = cubic().from(Array(0.0));
+  EXPECT_NEAR(value_of([&](const Expr& t) { return grad(grad(fit(t), t), t); }, theta), -6 * x * slope * slope * slope,
+              1e-9);
 }
 
 TEST(Nested, DerivativesAboveTheFirstThatAnEstimatorDoesNotHaveAreErrors) {

@@ -153,6 +153,81 @@ TEST(QuadraticProgram, InfeasibleIsAStatus) {
 }
 
 // x ↦ the projection of Mx + t on a box, inside a fixed point.
+// What has no minimum is said by every estimator, with a proof.
+TEST(QuadraticProgram, WhatHasNoMinimumIsAStatusWithEveryEstimator) {
+  const Solver concave =
+      quadratic_program([](Expr c) { return TracedProgram{.Q = -1.0 * eye(2), .q = c, .lo = -1.0, .hi = 1.0}; });
+  const Solver falling = quadratic_program([](Expr c) { return TracedProgram{.q = c, .lo = 0.0}; });
+  const Solver crossing = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = c, .lo = 1.0, .hi = 0.0}; });
+  const Solver apart = quadratic_program([](Expr b) {
+    return TracedProgram{.Q = eye(2), .A = Array{{1.0, 1.0}, {1.0, 1.0}}, .b = b};
+  });
+  for (const Estimator& e : estimators) {
+    EXPECT_EQ(solve(concave, zeros({2}), e).status(), Status::not_convex);
+    EXPECT_EQ(solve(crossing, zeros({2}), e).status(), Status::infeasible);
+    const Solution down = solve(falling, Array{-1.0, 1.0}, e), none = solve(apart, Array{1.0, 2.0}, e);
+    ASSERT_EQ(down.status(), Status::unbounded);
+    const Array ray = down.proof()[0];
+    EXPECT_NEAR(-ray(0) + ray(1), -1, 1e-6);
+    EXPECT_GT(ray(0), 0);
+    ASSERT_EQ(none.status(), Status::infeasible);
+    const Array y = none.proof()[1];
+    EXPECT_NEAR(y(0) + y(1), 0, 1e-6);
+    EXPECT_NEAR(y(0) + 2 * y(1), -1, 1e-6);
+    EXPECT_THROW(down.vjp(ones({2})), Error);
+  }
+  EXPECT_THROW(solve(crossing, zeros({2})).proof(), Error);
+}
+
+TEST(QuadraticProgram, AFailedSolveDoesNotKeepTheLastAnswer) {
+  const Solver box =
+      quadratic_program([](Expr lo) { return TracedProgram{.Q = eye(2), .q = ones({2}), .lo = lo, .hi = 3.0}; });
+  Prepared prepared(box, {zeros({2}), zeros({0}), zeros({0}), zeros({2})}, Array{1.0, 2.0}, OneStep{});
+  const Parts start{zeros({2}), zeros({0}), zeros({0}), zeros({2})};
+  EXPECT_NEAR(prepared.solve(start, Array{1.0, 2.0}).x()(1), 2, 1e-8);
+  const Solution& failed = prepared.solve(start, Array{1.0, 5.0});
+  EXPECT_EQ(failed.status(), Status::infeasible);
+  EXPECT_EQ(failed.x()(1), 0);
+}
+
+TEST(QuadraticProgram, ImplicitMakesNoFactorisation) {
+  const Solver project = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(4), .q = -c, .lo = 0.0}; });
+  const Solution s = solve(project, Array{2.0, 0.5, -1.0, 0.25}, Implicit{});
+  s.vjp(ones({4}));
+  EXPECT_EQ(s.report().factorisations, 0);
+  s.jvp(ones({4}));
+  EXPECT_EQ(s.report().factorisations, 0);
+}
+
+TEST(QuadraticProgram, AnEquationOfTheUsersIsUsed) {
+  const Solver project = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c}; });
+  // Not the truth, to tell it apart: x = 2c.
+  const Solver other = project.equation([](Expr x, Expr y, Expr z, Expr w, Expr c) {
+    return std::tuple{x - 2.0 * c, 1.0 * y, 1.0 * z, 1.0 * w};
+  });
+  EXPECT_LT(distance(solve(other, ones({2}), Implicit{}).jvp(ones({2}))[0], full({2}, 2.0)), 1e-12);
+}
+
+TEST(QuadraticProgram, NumbersInThePlaceOfMatricesAreRefused) {
+  const auto solving = [](auto program) { return [=] { solve(quadratic_program(program), ones({2})); }; };
+  EXPECT_THROW(solving([](Expr c) { return TracedProgram{.Q = 2.0, .q = c}; })(), Error);
+  EXPECT_THROW(solving([](Expr c) { return TracedProgram{.q = c, .A = 1.0, .lo = 0.0}; })(), Error);
+  EXPECT_THROW(solving([](Expr c) { return TracedProgram{.q = c, .G = 1.0, .lo = 0.0}; })(), Error);
+}
+
+TEST(QuadraticProgram, WithEveryEstimatorTheStateHasFourParts) {
+  const Solver project = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c, .lo = 0.0}; });
+  for (const Estimator& e : estimators) {
+    const Solution s = solve(project, Array{1.0, -1.0}, e);
+    EXPECT_EQ(s.state().size(), 4U);
+    EXPECT_EQ(s.jvp(ones({2})).size(), 4U);
+    EXPECT_EQ(Array(s.jacobian()).shape(), (Shape{4, 2}));
+    std::vector<double> along(4);
+    s.jvp_into(std::vector<Array>{ones({2})}, along);
+    EXPECT_NEAR(along[0], 1, 1e-6);
+  }
+}
+
 TEST(QuadraticProgram, NestsInAFixedPoint) {
   const Array M{{0.3, 0.1}, {-0.2, 0.2}};
   const Solver project =

@@ -165,9 +165,9 @@ TEST(NotContracting, DerivativesOfStepsAreGivenOnlyWhenTheyAreWanted) {
     EXPECT_TRUE(says(error_of([&] { s.jvp(ones({2})); }), {"[jvp]", "contract"}));
     EXPECT_TRUE(test::near(s.even_if_unconverged().vjp(ones({2})), ones({2})));
   }
+  // A bound of 1.5 on a norm is no proof that the step does not contract.
   const Solver known = fixed_point([](Expr x, Expr t) { return 0.5 * x + t; }).knowing({.rho = 1.5});
-  const Solution s = solve(known, zeros({2}), ones({2}));
-  EXPECT_TRUE(says(error_of([&] { s.vjp(ones({2})); }), {"contract", "1.5"}));
+  EXPECT_NO_THROW(solve(known, zeros({2}), ones({2})).vjp(ones({2})));
 }
 
 TEST(NotContracting, AStartAtTheSolutionOfAContractionIsNoReasonToRefuse) {
