@@ -18,15 +18,15 @@ class OneStepDifferentiator final : public Differentiator {
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
     need_vjp(*s.method->step, "OneStep");
     s.last().vjp_theta(c, out);
-    s.report.products = 1;
-    s.report.flops = s.method->step->costs.vjp_theta;
+    ++s.report.products;
+    s.report.flops += s.method->step->costs.vjp_theta;
     note_residual(s.report, s.last().residual(), solved);
   }
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     need_jvp(*s.method->step, "OneStep");
     s.last().jvp_theta(v, out);
-    s.report.products = 1;
-    s.report.flops = s.method->step->costs.jvp_theta;
+    ++s.report.products;
+    s.report.flops += s.method->step->costs.jvp_theta;
     note_residual(s.report, s.last().residual(), solved);
   }
 };

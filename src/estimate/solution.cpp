@@ -168,6 +168,49 @@ void run_jvp(SolutionState& state, std::span<const Array> v, Vector out) {
   run_derivative(state, "jvp", [&] { state.differentiator->jvp(state, v, out); });
 }
 
+constexpr std::size_t directions_at_once = 32;
+
+using Matrices = std::vector<std::vector<double>>;  // of n rows, one for each parameter
+
+void fill_rows(SolutionState& state, std::size_t n, Matrices& matrices) {
+  Matrices units(std::min(n, directions_at_once), std::vector<double>(state.size()));
+  for (std::size_t begin = 0; begin < n; begin += units.size()) {
+    const std::size_t count = std::min(units.size(), n - begin);
+    std::vector<ConstVector> cs(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(count));
+    std::vector<std::vector<Vector>> rows(count);
+    for (std::size_t d = 0; d < count; ++d) {
+      units[d][begin + d] = 1;
+      for (std::vector<double>& m : matrices)
+        rows[d].push_back(Vector(m).subspan((begin + d) * (m.size() / n), m.size() / n));
+    }
+    state.differentiator->vjps(state, cs, rows);
+    for (std::size_t d = 0; d < count; ++d) units[d][begin + d] = 0;
+  }
+}
+
+void fill_columns(SolutionState& state, std::size_t n, Matrices& matrices) {
+  const std::vector<Input>& parameters = state.method->step->parameters;
+  std::vector<Array> zero;
+  for (const Input& p : parameters) zero.push_back(zeros(p.shape));
+  Matrices columns(directions_at_once, std::vector<double>(state.size()));
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const auto width = static_cast<std::size_t>(parameters[p].shape.size());
+    for (std::size_t begin = 0; begin < width; begin += directions_at_once) {
+      const std::size_t count = std::min(directions_at_once, width - begin);
+      std::vector<std::vector<Array>> vs(count, zero);
+      for (std::size_t d = 0; d < count; ++d) {
+        std::vector<double> unit(width);
+        unit[begin + d] = 1;
+        vs[d][p] = Array(parameters[p].shape, std::move(unit));
+      }
+      state.differentiator->jvps(state, vs,
+                                 std::vector<Vector>(columns.begin(), columns.begin() + static_cast<std::ptrdiff_t>(count)));
+      for (std::size_t d = 0; d < count; ++d)
+        for (std::size_t i = 0; i < n; ++i) matrices[p][i * width + begin + d] = columns[d][i];
+    }
+  }
+}
+
 }  // namespace
 
 Solver Solver::with(const Estimator& estimator) const {
@@ -268,39 +311,12 @@ Parts Solution::jacobian() const {
   std::vector<std::vector<double>> matrices;
   for (const Input& p : parameters) matrices.emplace_back(n * static_cast<std::size_t>(p.shape.size()));
   const detail::Map& step = *state_->method->step;
-  const bool by_rows = step.no_vjp.empty() && (n <= m || !step.no_jvp.empty());
-  if (by_rows) {
-    std::vector<double> c(state_->size());
-    std::vector<Vector> rows(parameters.size());
-    for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t p = 0; p < rows.size(); ++p) {
-        const std::size_t width = matrices[p].size() / std::max<std::size_t>(n, 1);
-        rows[p] = Vector(matrices[p]).subspan(i * width, width);
-      }
-      c[i] = 1;
-      run_vjp(*state_, c, rows);
-      c[i] = 0;
-    }
-  } else {
-    std::vector<std::vector<double>> entries = memory_for(parameters);
-    std::vector<Array> v;
-    for (std::size_t p = 0; p < entries.size(); ++p) {
-      const Shape& s = parameters[p].shape;
-      v.push_back(s.rank() == 2   ? Array::view(MatrixView{entries[p].data(), s[0], s[1], s[1], 1})
-                  : s.rank() == 1 ? Array::view(entries[p])
-                                  : Array(0.0));
-    }
-    std::vector<double> column(state_->size());
-    for (std::size_t p = 0; p < entries.size(); ++p)
-      for (std::size_t j = 0; j < entries[p].size(); ++j) {
-        entries[p][j] = 1;
-        if (parameters[p].shape.rank() == 0) v[p] = Array(1.0);
-        run_jvp(*state_, v, column);
-        entries[p][j] = 0;
-        if (parameters[p].shape.rank() == 0) v[p] = Array(0.0);
-        for (std::size_t i = 0; i < n; ++i) matrices[p][i * entries[p].size() + j] = column[i];
-      }
-  }
+  const auto* const unrolled = std::get_if<Unrolled>(&state_->estimator.kind());
+  const bool fewer_rows =
+      unrolled == nullptr || unrolled->mode == Unrolled::automatic ? n <= m : unrolled->mode == Unrolled::reverse;
+  const bool by_rows = step.no_vjp.empty() && (fewer_rows || !step.no_jvp.empty());
+  run_derivative(*state_, "jacobian",
+                 [&] { by_rows ? fill_rows(*state_, n, matrices) : fill_columns(*state_, n, matrices); });
   std::vector<Array> result;
   for (std::size_t p = 0; p < matrices.size(); ++p)
     result.emplace_back(Shape{static_cast<std::int64_t>(n), parameters[p].shape.size()}, std::move(matrices[p]));

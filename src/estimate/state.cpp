@@ -33,6 +33,13 @@ std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters
   return memory;
 }
 
+void Differentiator::vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs) {
+  for (std::size_t d = 0; d < cs.size(); ++d) vjp(s, cs[d], outs[d]);
+}
+void Differentiator::jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs) {
+  for (std::size_t d = 0; d < vs.size(); ++d) jvp(s, vs[d], outs[d]);
+}
+
 void note_residual(DerivativeReport& report, double residual, double tolerance) {
   constexpr double hopeless = 1e-6;
   report.residual = std::max(report.residual, residual);

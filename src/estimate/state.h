@@ -19,6 +19,9 @@ class Differentiator {
   virtual void forget() {}
   virtual void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) = 0;
   virtual void jvp(SolutionState& s, std::span<const Array> v, Vector out) = 0;
+  /// Several directions at once, for those that can share work among them.
+  virtual void vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs);
+  virtual void jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs);
 };
 
 std::unique_ptr<Differentiator> make(const OneStep&);

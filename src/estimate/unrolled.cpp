@@ -18,69 +18,105 @@ class UnrolledDifferentiator final : public Differentiator {
   }
 
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
-    for (const Vector o : out) fill(o, 0);
     if (how_.mode == Unrolled::forward) return vjp_by_forward(s, c, out);
+    outs_.resize(1);
+    outs_[0].assign(out.begin(), out.end());
+    vjps(s, {&c, 1}, outs_);
+  }
+
+  // The steps are made again once for all directions.
+  void vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs) override {
+    if (how_.mode == Unrolled::forward) return Differentiator::vjps(s, cs, outs);
     need_vjp(*s.method->step, "Unrolled");
-    w_.assign(c.begin(), c.end());
-    next_.resize(w_.size());
+    ws_.resize(cs.size());
+    for (std::size_t d = 0; d < cs.size(); ++d) {
+      ws_[d].assign(cs[d].begin(), cs[d].end());
+      for (const Vector o : outs[d]) fill(o, 0);
+    }
+    next_.resize(s.size());
     Trajectory& way = s.run.trajectory;
     if (way.kept() == way.steps()) {
-      for (int i = way.steps() - 1; i >= 0; --i) back(s, i, way.state(i), out);
+      for (int i = way.steps() - 1; i >= 0; --i) back(s, i, way.state(i), outs);
     } else {
       way.release();
       std::ranges::copy(s.run.start, way.state(0).begin());
       const std::size_t most = std::min<std::size_t>(snapshots_, static_cast<std::size_t>(way.steps()));
-      reverse(s, 0, way.steps(), static_cast<int>(most), 0, out);
+      reverse(s, 0, way.steps(), static_cast<int>(most), 0, outs);
     }
-    if (s.method->start) s.add_vjp_theta(start_point(s), w_, out);
+    if (!s.method->start) return;
+    Point& start = start_point(s);
+    for (std::size_t d = 0; d < outs.size(); ++d) s.add_vjp_theta(start, ws_[d], outs[d]);
   }
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     if (how_.mode == Unrolled::reverse) return jvp_by_reverse(s, v, out);
     need_jvp(*s.method->step, "Unrolled");
+    if (!forward_) forward_ = s.method->step->forward();
+    if (!forward_) {
+      const std::vector<Array> direction(v.begin(), v.end());
+      return jvps(s, {&direction, 1}, {&out, 1});
+    }
     fill(out, 0);
     if (s.method->start) start_point(s).jvp_theta(v, out);
     w_.resize(out.size());
     next_.resize(out.size());
-    state_.assign(s.run.start.begin(), s.run.start.end());
-    Trajectory& way = s.run.trajectory;
-    const auto state = [&](int i) { return way.keeps(i) ? ConstVector(way.state(i)) : ConstVector(state_); };
-    if (!forward_) forward_ = s.method->step->forward();
-    if (forward_) {
-      forward_->bind(s.theta, v);
-      for (int i = 0; i < way.steps(); ++i) {
-        forward_->step(state(i), way.controls(i), out, next_, w_);
-        state_.swap(next_);
-        std::ranges::copy(w_, out.begin());
-      }
-    } else {
-      Point& p = s.walker();
-      for (int i = 0; i < way.steps(); ++i) {
-        p.apply(state(i), way.controls(i), next_);
-        state_.swap(next_);
-        p.jvp_x(out, w_);
-        p.jvp_theta(v, out);
-        add(out, w_);
-      }
+    forward_->bind(s.theta, v);
+    walk(s, [&](int i, ConstVector x) {
+      forward_->step(x, s.run.trajectory.controls(i), out, next_, w_);
+      std::ranges::copy(w_, out.begin());
+    });
+    s.report.products += s.run.trajectory.steps();
+  }
+
+  // The steps, and their factorisations, are made once for all directions.
+  void jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs) override {
+    if (how_.mode == Unrolled::reverse) return Differentiator::jvps(s, vs, outs);
+    need_jvp(*s.method->step, "Unrolled");
+    w_.resize(s.size());
+    next_.resize(s.size());
+    for (std::size_t d = 0; d < vs.size(); ++d) {
+      fill(outs[d], 0);
+      if (s.method->start) start_point(s).jvp_theta(vs[d], outs[d]);
     }
-    s.report.steps += way.steps();
-    s.report.products += (forward_ ? 1 : 2) * way.steps();
+    Point& p = s.walker();
+    walk(s, [&](int i, ConstVector x) {
+      p.apply(x, s.run.trajectory.controls(i), next_);
+      for (std::size_t d = 0; d < vs.size(); ++d) {
+        p.jvp_x(outs[d], w_);
+        p.jvp_theta(vs[d], outs[d]);
+        add(outs[d], w_);
+      }
+    });
+    s.report.products += 2 * s.run.trajectory.steps() * static_cast<int>(vs.size());
   }
 
  private:
+  // Calls step(i, x_i) for all steps from the first; it leaves x_{i+1} in next_.
+  template <class Step> void walk(SolutionState& s, const Step& step) {
+    Trajectory& way = s.run.trajectory;
+    state_.assign(s.run.start.begin(), s.run.start.end());
+    for (int i = 0; i < way.steps(); ++i) {
+      step(i, way.keeps(i) ? ConstVector(way.state(i)) : ConstVector(state_));
+      state_.swap(next_);
+    }
+    s.report.steps += way.steps();
+  }
+
   // One step backwards: θ̄ += Bᵢᵀ w, w ← Aᵢᵀ w.
-  void back(SolutionState& s, int step, ConstVector x, std::span<const Vector> out) {
+  void back(SolutionState& s, int step, ConstVector x, std::span<const std::vector<Vector>> outs) {
     Point& p = s.walker();
     p.apply(x, s.run.trajectory.controls(step), next_);
-    s.add_vjp_theta(p, w_, out);
-    p.vjp_x(w_, next_);
-    w_.swap(next_);
+    for (std::size_t d = 0; d < outs.size(); ++d) {
+      s.add_vjp_theta(p, ws_[d], outs[d]);
+      p.vjp_x(ws_[d], next_);
+      ws_[d].swap(next_);
+    }
     ++s.report.steps;
-    s.report.products += 2;
+    s.report.products += 2 * static_cast<int>(outs.size());
   }
 
   // Steps [first, last) backwards; the state of `first` is in `slot`, slots behind it are free.
-  void reverse(SolutionState& s, int first, int last, int snapshots, int slot, std::span<const Vector> out) {
+  void reverse(SolutionState& s, int first, int last, int snapshots, int slot, std::span<const std::vector<Vector>> outs) {
     Trajectory& way = s.run.trajectory;
     while (last - first > 1) {
       const int middle = snapshots > 1 ? first + static_cast<int>(best_advance(last - first, snapshots)) : last - 1;
@@ -92,17 +128,18 @@ class UnrolledDifferentiator final : public Differentiator {
       }
       if (snapshots > 1) {
         std::ranges::copy(state_, way.state(slot + 1).begin());
-        reverse(s, middle, last, snapshots - 1, slot + 1, out);
+        reverse(s, middle, last, snapshots - 1, slot + 1, outs);
       } else {
-        back(s, middle, state_, out);
+        back(s, middle, state_, outs);
       }
       last = middle;
     }
-    back(s, first, way.state(slot), out);
+    back(s, first, way.state(slot), outs);
   }
 
   // The other direction by as many derivatives as there are entries on that side: for steps that have only one of them.
   void vjp_by_forward(SolutionState& s, ConstVector c, std::span<const Vector> out) {
+    for (const Vector o : out) fill(o, 0);
     const std::vector<Input>& parameters = s.method->step->parameters;
     std::vector<Array> v;
     for (const Input& p : parameters) v.push_back(zeros(p.shape));
@@ -148,6 +185,8 @@ class UnrolledDifferentiator final : public Differentiator {
   std::unique_ptr<Point> start_;
   std::unique_ptr<ForwardPoint> forward_;
   std::vector<double> w_, next_, state_;
+  std::vector<std::vector<double>> ws_;  // a cotangent for each direction
+  std::vector<std::vector<Vector>> outs_;
 };
 
 }  // namespace

@@ -276,6 +276,7 @@ class TracedPoint final : public Point {
     outputs_[0] = y;
     for (std::size_t i = 0; i < extras_.size(); ++i) outputs_[1 + i] = extras_[i];
     plan_.run(workspace_, inputs_, outputs_, changed_, step_level);
+    std::fill_n(outputs_.begin(), 1 + extras_.size(), Vector{});  // y is the caller's from here on
     changed_ = step_level;
     return !workspace_.failed();
   }

@@ -172,5 +172,23 @@ TEST(Unrolled, ConvergesToTheDerivativeOfTheSolution) {
   EXPECT_LT(test::relative_error(s.jacobian(), expected), 1e-10);
 }
 
+// All directions of a Jacobian share the steps that are made again, and with Newton's their factorisations.
+TEST(Unrolled, AJacobianGoesOverTheStepsOnce) {
+  test::Random random(3);
+  const test::Logistic problem(random, 20, 3);
+  const Array w = random.array({20}, 0.5, 1.5);
+  for (const Solver& fit : {newton(problem.objective()), gradient_descent(problem.objective())}) {
+    const Array expected = solve(fit, problem.start(), w, Unrolled{}).jacobian();
+    for (const Unrolled::Mode mode : {Unrolled::forward, Unrolled::reverse}) {
+      const Solution s = solve(fit, problem.start(), w, Unrolled{.mode = mode});
+      EXPECT_LT(test::relative_error(s.jacobian(), expected), 1e-9);
+      EXPECT_EQ(s.report().steps, s.statistics().iterations);
+    }
+    const Solution one = solve(fit, problem.start(), w, Unrolled{.mode = Unrolled::forward});
+    const Array v = random.array({20});
+    EXPECT_LT(test::relative_error(one.jvp(v), test::product(expected, v)), 1e-9);
+  }
+}
+
 }  // namespace
 }  // namespace onestep
