@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +21,8 @@
 #include "floors.h"
 #include "onestep/onestep.h"
 #include "reference.h"
+#include "solve/interior_point.h"
+#include "solve/program_data.h"
 
 namespace onestep::bench {
 namespace {
@@ -218,6 +223,39 @@ void qp_rows(Suite& suite, const QpSize& size) {
   alone(implicit_alone_row, Implicit{});
 }
 
+// ---- real quadratic programs, where their files are ----
+
+// Solves to 1e-9, absolute, set-up included; the geometric mean of the medians.
+void collection_row(Suite& suite) {
+  const std::string row = "qp Maros-Meszaros, geometric mean";
+  if (!suite.wants(row)) return;
+  const char* const folder = std::getenv("ONESTEP_DATA");
+  const std::filesystem::path files =
+      std::filesystem::path(folder != nullptr ? folder : "../shared/data") / "maros_meszaros";
+  if (!std::filesystem::is_directory(files))
+    return suite.note(fmt::format("no row {}: ONESTEP_DATA names no folder with maros_meszaros in it", row));
+  double log_sum = 0;
+  int problems = 0;
+  for (const auto& file : std::filesystem::directory_iterator(files)) {
+    if (file.path().extension() != ".QPS") continue;
+    const QpsFile qp = read_qps(file.path());
+    const detail::ProgramData program(qp.problem);
+    const detail::QpData& data = program.data();
+    std::array<double, 3> seconds{};
+    for (double& taken : seconds) {
+      const auto begin = std::chrono::steady_clock::now();
+      detail::InteriorPoint solver(data.n, data.m, data.p);
+      const Status status = solver.solve(data).status;
+      taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (!is_solution(status)) throw std::runtime_error(file.path().stem().string() + ": " + to_string(status));
+    }
+    std::ranges::sort(seconds);
+    log_sum += std::log(seconds[1]);
+    ++problems;
+  }
+  suite.amount(row, Unit::ms, 1e3 * std::exp(log_sum / std::max(problems, 1)), std::nullopt);
+}
+
 // ---- gradient descent on weighted ridge regression ----
 
 void ridge_rows(Suite& suite) {
@@ -368,6 +406,7 @@ void memory_rows(Suite& suite) {
 void run_solve(Suite& suite) {
   for (const LogisticSize& size : logistic_sizes) newton_rows(suite, size);
   for (const QpSize& size : qp_sizes) qp_rows(suite, size);
+  collection_row(suite);
   ridge_rows(suite);
   repeated_rows(suite);
   memory_rows(suite);
