@@ -167,9 +167,8 @@ int show_paper(PaperOptions options) {
   if (!pictures.missing.empty()) fmt::print(stderr, "onestep: no figures: {}\n", pictures.missing);
   for (const auto& [id, reason] : pictures.failed) fmt::print(stderr, "onestep: {}\n", reason);
   if (stop_signal() != 0) return 128 + stop_signal();
-  const bool good = !options.from.empty() ||
-                    std::ranges::all_of(results.items, [](const paper::Item& item) { return item.status == "done"; });
-  return good && pictures.failed.empty() ? done : failed;
+  const bool all = std::ranges::none_of(results.items, [](const paper::Item& item) { return item.status == "failed"; });
+  return all && pictures.failed.empty() ? done : failed;
 }
 
 }  // namespace
@@ -187,7 +186,7 @@ void add_paper(Command& command) {
   verb->add_option("--from", options->from, "draw a saved results.json without computing")
       ->type_name("FILE")
       ->excludes("--quick", "--full", "--cpusmall", "--seed");
-  verb->get_option("--out")->description("the folder of the page (default: paper; with --json: none)");
+  verb->get_option("--out")->description("the folder of the page (default: paper; with --json: none)")->take_last();
 }
 
 }  // namespace onestep::app

@@ -37,6 +37,13 @@ std::string in_quotes(std::string_view text) {
   return result + "'";
 }
 
+// gnuplot misreads a text that begins with a quote, and this one looks better anyway.
+std::string in_quotes_with_apostrophes(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += c == '\'' ? "’" : std::string(1, c);
+  return in_quotes(result);
+}
+
 // #rrggbb with transparency: gnuplot has the alpha channel first, 255 for invisible.
 std::string faint(const char* colour, double opacity) {
   return fmt::format("'#{:02x}{}'", static_cast<int>(255 * (1 - opacity)), colour + 1);
@@ -83,8 +90,8 @@ class Script {
   void add(const Text& t) {
     const char* align = t.align == Align::left ? "left" : t.align == Align::right ? "right" : "center";
     text_ += fmt::format("set label {} at screen {:.6f},{:.6f} {} font 'Helvetica{},{}' tc rgb '{}' {} front\n",
-                         in_quotes(t.text), t.at.x / layout_.width, t.at.y / layout_.height, align, t.bold ? ":Bold" : "",
-                         t.size, t.colour->text, t.enhanced ? "enhanced" : "noenhanced");
+                         in_quotes_with_apostrophes(t.text), t.at.x / layout_.width, t.at.y / layout_.height, align,
+                         t.bold ? ":Bold" : "", t.size, t.colour->text, t.enhanced ? "enhanced" : "noenhanced");
   }
 
   void add(const Panel& panel, const PanelLayout& p, const std::vector<Text>& more) {
@@ -133,7 +140,7 @@ class Script {
       if (data.empty()) continue;
       text_ += fmt::format("$d{} << END\n{}END\n", i, data);
       const char* colour = colour_of(s.method).line;
-      const std::string name = in_quotes(s.label);
+      const std::string name = in_quotes_with_apostrophes(s.label);
       if (!s.low.empty())
         bands.push_back(fmt::format("$d{} using 1:3:4 with filledcurves fc rgb {} title {}", i, faint(colour, 0.2), name));
       const Pen& pen = pen_of(s);
@@ -283,9 +290,11 @@ Drawn draw(const Figure& figure) {
     drawn.panels.push_back(finished_svg(contents_of(panels[i]), figure.panels[i].title));
     complete = complete && ends_with(drawn.panels.back(), "</svg>");
   }
-  if (status != 0 || !complete)
-    throw std::runtime_error(
-        fmt::format("gnuplot could not draw {} (status {}): {}", figure.id, status, contents_of(errors).substr(0, 400)));
+  if (status != 0 || !complete) {
+    std::string said = contents_of(errors).substr(0, 400);
+    std::ranges::replace(said, '\n', ' ');
+    throw std::runtime_error(fmt::format("gnuplot could not draw {} (status {}): {}", figure.id, status, said));
+  }
   return drawn;
 }
 
