@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <random>
+#include <thread>
 
 #include "onestep/onestep.h"
 
@@ -226,6 +227,63 @@ TEST(QuadraticProgram, WithEveryEstimatorTheStateHasFourParts) {
     s.jvp_into(std::vector<Array>{ones({2})}, along);
     EXPECT_NEAR(along[0], 1, 1e-6);
   }
+}
+
+const auto simplex = [](Expr c) {
+  return TracedProgram{.Q = eye(4), .q = -c, .A = ones({1, 4}), .b = ones({1}), .lo = 0.0};
+};
+const Parts no_start{zeros({4}), zeros({1}), zeros({0}), zeros({4})};
+
+TEST(QuadraticProgram, NotANumberIsFoundInTheDataItCameTo) {
+  const Solution s = solve(quadratic_program(simplex), Array{1.0, std::nan(""), 0.0, 0.0});
+  EXPECT_EQ(s.status(), Status::not_finite);
+  EXPECT_NE(s.message().find("q, entry 1"), std::string::npos) << s.message();
+}
+
+TEST(QuadraticProgram, CallbacksSeeEachIterateAndCanCancel) {
+  std::vector<int> seen;
+  SolveOptions options = quadratic_program_options();
+  options.callback = [&](const Iteration& i) {
+    seen.push_back(i.number);
+    EXPECT_GE(i.seconds, 0);
+    return i.number < 3;
+  };
+  const Array c{0.7, 0.5, -1.0, 0.4};
+  EXPECT_EQ(solve(quadratic_program(simplex, options), c).status(), Status::cancelled);
+  EXPECT_EQ(seen, (std::vector<int>{1, 2, 3}));
+  options.callback = [](const Iteration&) -> bool { throw std::runtime_error("enough"); };
+  EXPECT_THROW(solve(quadratic_program(simplex, options), c), std::runtime_error);
+}
+
+TEST(QuadraticProgram, LooksAtTheClock) {
+  SolveOptions options = quadratic_program_options();
+  options.time_limit = 1e-9;
+  for (const Estimator& e : {Estimator(OneStep{}), Estimator(Unrolled{})})
+    EXPECT_EQ(solve(quadratic_program(simplex, options), Array{0.7, 0.5, -1.0, 0.4}, e).status(), Status::time_limit);
+}
+
+TEST(QuadraticProgram, BeginsWhereItIsTold) {
+  const Solver project = quadratic_program(simplex);
+  const Solution cold = solve(project, no_start, Array{0.7, 0.5, -1.0, 0.4}, OneStep{});
+  const Solution warm = solve(project, cold.state(), Array{0.7, 0.5, -1.0, 0.4001}, OneStep{});
+  EXPECT_EQ(warm.status(), Status::converged);
+  EXPECT_LT(warm.statistics().iterations, cold.statistics().iterations);
+}
+
+TEST(QuadraticProgramConcurrent, OneSolverServesSeveralThreads) {
+  const Solver project = quadratic_program(simplex);
+  const auto gradient = [&](double shift) {
+    const Solution s = solve(project, no_start, Array{0.7 + shift, 0.5, -1.0, 0.4}, OneStep{});
+    return Array(s.vjp(s.x()));
+  };
+  std::vector<Array> alone, together(4);
+  for (int i = 0; i < 4; ++i) alone.push_back(gradient(0.01 * i));
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < 4; ++i)
+      threads.emplace_back([&, i] { together[i] = gradient(0.01 * static_cast<double>(i)); });
+  }
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(distance(together[i], alone[i]), 0);
 }
 
 TEST(QuadraticProgram, NestsInAFixedPoint) {

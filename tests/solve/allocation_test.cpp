@@ -55,6 +55,13 @@ std::size_t allocations_of(const Solver& solver, const Parts& x0, const Parts& t
   return test::allocations - before;
 }
 
+TEST(PreparedAllocation, OfAQuadraticProgramTheSame) {
+  const Solver box = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(4), .q = -c, .lo = 0.0, .hi = 1.0}; });
+  const Parts start{zeros({4}), zeros({0}), zeros({0}), zeros({4})};
+  const Array c{2.0, 0.5, -1.0, 0.25}, other{0.2, 1.5, 0.3, -0.25};
+  EXPECT_EQ(allocations_of(box, start, c, other, OneStep{}), 0U);
+}
+
 TEST(PreparedAllocation, SolvingAndDifferentiatingAgainAllocatesNothing) {
   test::Random random(2);
   const test::Logistic problem(random, 50, 5);
