@@ -154,6 +154,12 @@ Json document_of(const Solved& solved, const QpOptions& options) {
     document["y"] = to_json(s.y);
     document["z"] = to_json(s.z);
     document["bound_multipliers"] = to_json(s.bound_multipliers);
+    // Why there is no solution: see QpSolution in interior_point.h for what these prove.
+    if (!s.infeasible_bounds.empty())
+      document["proof"] = {{"y", to_json(s.infeasible_y)},
+                           {"z", to_json(s.infeasible_z)},
+                           {"bound_multipliers", to_json(s.infeasible_bounds)}};
+    if (!s.unbounded_direction.empty()) document["proof"] = {{"direction", to_json(s.unbounded_direction)}};
   }
   if (solved.gradient) document["gradient"] = to_json(*solved.gradient, solved.file, options);
   return document;

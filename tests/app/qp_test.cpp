@@ -121,6 +121,7 @@ TEST_F(Qp, WorkThatFailsStillSaysHow) {
   EXPECT_EQ(ended.err, "");
   EXPECT_EQ(ended.json()["status"], "infeasible");
   EXPECT_THAT(run(infeasible).out, HasSubstr("infeasible in "));
+  EXPECT_TRUE(run(infeasible, {"--json", "--solution"}).json()["proof"].contains("z"));
 
   const Ended unbounded = run("ROWS\n N c\nCOLUMNS\n x c -1\nENDATA\n", {"--json"});
   EXPECT_EQ(unbounded.status, 1);
