@@ -86,7 +86,8 @@ class ImplicitDifferentiator final : public Differentiator {
     s.report.status = result.status;
     s.report.residual = result.residual;
     s.report.products += result.products;
-    s.report.flops += result.products * product_cost(s, transposed);
+    s.report.flops +=
+        result.products * (product_cost(s, transposed) + (has_factor ? s.method->step->costs.precondition : 0));
   }
   double product_cost(const SolutionState& s, bool transposed) const {
     const Costs& costs = (on_step(s) ? *s.method->step : *s.method->equation).costs;

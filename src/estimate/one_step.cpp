@@ -46,16 +46,19 @@ class KStepDifferentiator final : public Differentiator {
     w_.assign(c.begin(), c.end());
     next_.resize(w_.size());
     for (const Vector o : out) fill(o, 0);
+    const Costs& costs = s.method->step->costs;
     const int last = s.run.trajectory.steps() - 1, first = last + 1 - s.run.trajectory.kept();
     for (int i = last; i >= first; --i) {
       Point* const p = at(s, i, last);
       if (p == nullptr) break;
       s.add_vjp_theta(*p, w_, out);
       ++s.report.products;
+      s.report.flops += costs.vjp_theta;
       if (i == first) break;
       p->vjp_x(w_, next_);
       w_.swap(next_);
       ++s.report.products;
+      s.report.flops += costs.vjp_x;
     }
   }
 
@@ -63,6 +66,7 @@ class KStepDifferentiator final : public Differentiator {
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     need_jvp(*s.method->step, "KStep");
     w_.resize(out.size());
+    const Costs& costs = s.method->step->costs;
     const int last = s.run.trajectory.steps() - 1, first = last + 1 - s.run.trajectory.kept();
     bool started = false;
     for (int i = first; i <= last; ++i) {
@@ -75,6 +79,7 @@ class KStepDifferentiator final : public Differentiator {
       p->jvp_theta(v, out);
       if (started) add(out, w_);
       s.report.products += started ? 2 : 1;
+      s.report.flops += costs.jvp_theta + (started ? costs.jvp_x : 0);
       started = true;
     }
   }
@@ -86,6 +91,7 @@ class KStepDifferentiator final : public Differentiator {
     Point& p = s.walker();
     next_.resize(s.size());
     ++s.report.steps;
+    s.report.flops += s.method->step->costs.apply;
     return p.apply(s.run.trajectory.state(step), s.run.controls, next_) && all_finite(next_) ? &p : nullptr;
   }
 

@@ -66,6 +66,8 @@ class UnrolledDifferentiator final : public Differentiator {
       std::ranges::copy(w_, out.begin());
     });
     s.report.products += s.run.trajectory.steps();
+    const Costs& costs = s.method->step->costs;
+    s.report.flops += s.run.trajectory.steps() * (costs.apply + costs.jvp_x + costs.jvp_theta);
   }
 
   // The steps, and their factorisations, are made once for all directions.
@@ -88,6 +90,9 @@ class UnrolledDifferentiator final : public Differentiator {
       }
     });
     s.report.products += 2 * s.run.trajectory.steps() * static_cast<int>(vs.size());
+    const Costs& costs = s.method->step->costs;
+    s.report.flops +=
+        s.run.trajectory.steps() * (costs.apply + static_cast<double>(vs.size()) * (costs.jvp_x + costs.jvp_theta));
   }
 
  private:
@@ -113,6 +118,8 @@ class UnrolledDifferentiator final : public Differentiator {
     }
     ++s.report.steps;
     s.report.products += 2 * static_cast<int>(outs.size());
+    const Costs& costs = s.method->step->costs;
+    s.report.flops += costs.apply + static_cast<double>(outs.size()) * (costs.vjp_theta + costs.vjp_x);
   }
 
   // Steps [first, last) backwards; the state of `first` is in `slot`, slots behind it are free.
@@ -125,6 +132,7 @@ class UnrolledDifferentiator final : public Differentiator {
         s.walker().apply(state_, way.controls(i), next_);
         state_.swap(next_);
         ++s.report.steps;
+        s.report.flops += s.method->step->costs.apply;
       }
       if (snapshots > 1) {
         std::ranges::copy(state_, way.state(slot + 1).begin());

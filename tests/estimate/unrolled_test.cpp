@@ -163,6 +163,30 @@ TEST(Unrolled, OfNewtonIsTheDerivativeOfTheStepsAsTheyWereTaken) {
       test::near(s.even_if_unconverged().jvp(Array{1.0}), evaluate(derivative, {Array{0.5}, Array{1.0}}).front(), 1e-11));
 }
 
+TEST(Unrolled, FlopsAreThoseOfTheStepsItGoesOver) {
+  Random random(5);
+  const Array W = test::with_norm(random, 6, 6, 0.9), C = random.array({6, 3});
+  const auto flops = [&](int steps, const Estimator& e, bool forward) {
+    const Solver s = fixed_point([&](Expr x, Expr t) { return matmul(W, sin(x)) + matmul(C, t); },
+                                 {.tolerance = 0, .max_iterations = steps});
+    const Solution done = solve(s, random.array({6}), random.array({3}), e);
+    if (forward)
+      (void)done.even_if_unconverged().jvp(ones(3));
+    else
+      (void)done.even_if_unconverged().vjp(ones(6));
+    EXPECT_GT(done.report().flops, 0);
+    return done.report().flops;
+  };
+  for (const bool forward : {false, true}) {
+    EXPECT_DOUBLE_EQ(flops(20, Unrolled{}, forward), 2 * flops(10, Unrolled{}, forward));
+    EXPECT_DOUBLE_EQ(flops(20, KStep{1}, forward), flops(20, OneStep{}, forward));
+    EXPECT_LT(flops(20, OneStep{}, forward), flops(20, KStep{2}, forward));
+    EXPECT_LT(flops(20, KStep{2}, forward), flops(20, Unrolled{}, forward));
+  }
+  // States that are not kept are computed again.
+  EXPECT_LT(flops(20, Unrolled{}, false), flops(20, Unrolled{.memory = 3 * 6 * sizeof(double)}, false));
+}
+
 TEST(Unrolled, ConvergesToTheDerivativeOfTheSolution) {
   Random random(4);
   const test::Logistic problem(random, 30, 4);
