@@ -13,6 +13,10 @@ std::span<const ItemKind> item_kinds() {
       ItemKind{"qp", "Timing: interior point method for quadratic programs", compute_qp},
       ItemKind{"logistic", "Timing: Newton's method for logistic regression", compute_logistic},
       ItemKind{"ridge", "Gradient descent on weighted ridge regression", compute_ridge},
+      ItemKind{"complexity", "What a gradient costs", compute_complexity},
+      ItemKind{"equation", "Implicit differentiation: on which equation?", compute_equation},
+      ItemKind{"bounds", "The bounds", compute_bounds},
+      ItemKind{"certificate", "How wrong a derivative is, and what Auto takes", compute_certificate},
   };
   return all;
 }

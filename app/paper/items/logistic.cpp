@@ -78,7 +78,7 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
   const double difference = timing.largest_difference();
   item.figures.push_back(
       {"logistic",
-       "Differentiable logistic regression",
+       "Logistic regression by Newton's method",
        fmt::format(
            "Newton's method on N samples with Gaussian class-conditional distributions and n coefficients, the "
            "intercept not penalised, λ = {}, {} of each size, solved until the last step is below {}; gradient of ‖x(θ)‖²/2 "
@@ -88,7 +88,7 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
            "largest entry over all sizes.",
            logistic_lambda, how.instances, number(tolerance), last.text, duration(last.none.median),
            last.one_step_over.median, last.implicit_over.median, number(difference)),
-       {timing_panel(timing, "Newton's method, logistic regression")}});
+       {timing_panel(timing)}});
   item.data["sizes"] = timing_data(timing);
   const auto autodiff = std::ranges::find_if(timing.rows.rbegin(), timing.rows.rend(),
                                              [](const TimingRow& row) { return row.unrolled.median > 0; });
@@ -96,16 +96,16 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
   if (!timing.complete) return;
 
   item.data["largest_difference"] = difference;
-  item.claims.push_back({"Newton: one-step and implicit gradients agree up to 1e-12",
+  item.claims.push_back({"One-step and implicit gradients agree up to 1e-12",
                          fmt::format("largest difference {}", number(difference)), difference <= 1e-12});
   if (autodiff == timing.rows.rend()) return;
   item.claims.push_back(
-      {"Newton: one-step and implicit differentiation have a marginal overhead, automatic differentiation has not",
+      {"One-step and implicit differentiation have a marginal overhead, automatic differentiation has not",
        fmt::format("time over solving at {}: one step {:.2f}, implicit {:.2f}, autodiff {:.2f}", autodiff->text,
                    autodiff->one_step_over.median, autodiff->implicit_over.median, autodiff->unrolled_over.median),
        autodiff->one_step_over.median < 1.5 && autodiff->implicit_over.median < 1.5 &&
            autodiff->unrolled_over.median > 1.5});
-  item.claims.push_back({"Newton: one step has a slight advantage over implicit differentiation in time",
+  item.claims.push_back({"One step has a slight advantage over implicit differentiation in time",
                          fmt::format("time over solving at {}: one step {:.3f}, implicit {:.3f}", last.text,
                                      last.one_step_over.median, last.implicit_over.median),
                          last.one_step_over.median <= last.implicit_over.median});

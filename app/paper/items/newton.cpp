@@ -89,9 +89,8 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
   for (std::size_t i = 0; i < pairs.size(); ++i) orders[i] = fitted_exponent(pairs[i].before, pairs[i].after);
 
   Panel panel;
-  panel.title = "Relative error";
   panel.x = {"iteration", false};
-  panel.y = {"error", true};
+  panel.y = {"relative error", true};
   // What is below rounding is drawn there.
   const auto draw = [&](const std::vector<double>& errors, Series series) {
     for (std::size_t k = 0; k < errors.size(); ++k)
@@ -120,9 +119,10 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
   const auto quadratic = [](double order) { return std::fabs(order - 2) <= 0.2; };
   item.claims.push_back(
       {"Newton's iterates converge quadratically", fmt::format("order {:.2f}", orders[0]), quadratic(orders[0])});
-  item.claims.push_back({"Their Jacobians by unrolled, implicit and one-step differentiation converge quadratically too",
-                         fmt::format("orders {:.2f}, {:.2f} and {:.2f}", orders[1], orders[2], orders[3]),
-                         quadratic(orders[1]) && quadratic(orders[2]) && quadratic(orders[3])});
+  item.claims.push_back(
+      {"The Jacobians of the iterates by unrolled, implicit and one-step differentiation converge quadratically too",
+       fmt::format("orders {:.2f}, {:.2f} and {:.2f}", orders[1], orders[2], orders[3]),
+       quadratic(orders[1]) && quadratic(orders[2]) && quadratic(orders[3])});
 }
 
 }  // namespace onestep::app::paper

@@ -62,7 +62,7 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
   how.item = "qp";
   how.instances = choose(options, 2, 3, 3);
   how.seconds_a_size = choose(options, 0.1, 1.0, 2.0);
-  how.autodiff_limit = choose(options, 0.5, 1.0, 30.0);
+  how.autodiff_limit = choose(options, 0.5, 2.0, 30.0);
   how.autodiff_growth = 1.5;  // n³ of n² numbers
   const Timing timing = time_methods(sizes, how, watch);
   if (timing.rows.empty()) return;
@@ -75,7 +75,7 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
   const double difference = timing.largest_difference();
   item.figures.push_back(
       {"qp",
-       "Differentiable quadratic programs",
+       "Quadratic programs by an interior point method",
        fmt::format(
            "Interior point method on random strictly convex programs with n variables, 2n/5 equalities and n "
            "inequalities, a third of them active, {} of each size; multipliers of active and slacks of "
@@ -86,19 +86,19 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
            "x(θ) is nearly not differentiable, by at most {}.",
            how.instances, margin, last.text, duration(last.none.median), last.one_step_over.median,
            last.implicit_over.median, number(difference), instances, hard, number(without_margin)),
-       {timing_panel(timing, "Interior point method, quadratic programs")}});
+       {timing_panel(timing)}});
   item.data["sizes"] = timing_data(timing);
   if (!timing.complete) return;
 
   item.data["largest_difference"] = difference;
   item.data["difference_without_margin"] = without_margin;
-  item.claims.push_back({"Interior point: one-step and implicit gradients agree up to 1e-6",
+  item.claims.push_back({"One-step and implicit gradients agree up to 1e-6",
                          fmt::format("largest difference {}", number(difference)), difference <= 1e-6});
   const auto autodiff = std::ranges::find_if(timing.rows.rbegin(), timing.rows.rend(),
                                              [](const TimingRow& row) { return row.unrolled.median > 0; });
   if (autodiff == timing.rows.rend()) return;
   item.claims.push_back(
-      {"Interior point: one-step and implicit differentiation have a marginal overhead, automatic differentiation has not",
+      {"One-step and implicit differentiation have a marginal overhead, automatic differentiation has not",
        fmt::format("time over solving: one step {:.2f}, implicit {:.2f} at {}; autodiff {:.2f} at {}",
                    last.one_step_over.median, last.implicit_over.median, last.text, autodiff->unrolled_over.median,
                    autodiff->text),

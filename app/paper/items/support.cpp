@@ -72,8 +72,8 @@ Array Random::orthonormal(std::int64_t rows, std::int64_t columns) {
   return {{rows, columns}, std::move(entries)};
 }
 
-Array Random::with_norm(std::int64_t n, double norm) {
-  const Array U = orthonormal(n, n), V = orthonormal(n, n);
+Array Random::with_norm(std::int64_t n, double norm, bool symmetric) {
+  const Array U = orthonormal(n, n), V = symmetric ? U : orthonormal(n, n);
   std::vector<double> scaled = copied(U);
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < n; ++j)

@@ -31,8 +31,9 @@ class Random {
   Array matrix(std::int64_t rows, std::int64_t columns, double deviation = 1);
   /// A matrix whose columns are orthonormal; rows >= columns.
   Array orthonormal(std::int64_t rows, std::int64_t columns);
-  /// A square matrix with this spectral norm and singular values down to a tenth of it.
-  Array with_norm(std::int64_t n, double norm);
+  /// A square matrix with this spectral norm and singular values down to a tenth of it; where it is symmetric, they are its
+  /// eigenvalues.
+  Array with_norm(std::int64_t n, double norm, bool symmetric = false);
 
  private:
   std::mt19937_64 engine_;
@@ -140,7 +141,7 @@ struct Timing {
 };
 Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& options, const Watch& watch);
 /// None, Autodiff, Implicit and One step against the number of parameters.
-Panel timing_panel(const Timing& timing, const std::string& title);
+Panel timing_panel(const Timing& timing);
 Json timing_data(const Timing& timing);
 
 }  // namespace onestep::app::paper

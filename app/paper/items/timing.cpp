@@ -164,9 +164,8 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
   return timing;
 }
 
-Panel timing_panel(const Timing& timing, const std::string& title) {
+Panel timing_panel(const Timing& timing) {
   Panel panel;
-  panel.title = title;
   panel.x = {"number of parameters of the problem", true};
   panel.y = {"seconds", true};
   Series of_none = line("None", "none"), of_unrolled = line("Autodiff", "unrolled"),
