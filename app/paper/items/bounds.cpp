@@ -113,8 +113,8 @@ void vary_rho(const ItemOptions& options, const Watch& watch, Item& item) {
       {"bounds",
        "The bounds as ρ varies",
        fmt::format(
-           "x ← A sin(x + Cθ) + Cθ with n = {}, m = {} and ‖A‖ = ρ; spectral norm of the error of the Jacobian. One step "
-           "is {}; for ρ up to 0.1 its error at rest grows with the power {:.2f} of ρ. Implicit is {}.",
+           "x ← A sin(x + Cθ) + Cθ with n = {}, m = {} and ‖A‖ = ρ; spectral norm of the error of the Jacobian. That "
+           "of one step is {}; for ρ up to 0.1 it grows at rest with the power {:.2f} of ρ. That of implicit is {}.",
            n, m, of_one.text(), power, of_implicit.text()),
        {one, implicit}});
   if (watch.cancelled()) return;
@@ -172,7 +172,7 @@ void bilevel_run(const ItemOptions& options, const Watch& watch, Item& item) {
       {"hypergradient",
        "The hypergradient along a bilevel run",
        fmt::format("Minimise g(x(θ)) = aᵀ sin(x(θ)) over θ, x(θ) the fixed point of the map above with ρ = {}; "
-                   "{} inner iterations, step {} along the one-step hypergradient. It is {}. The objective "
+                   "{} inner iterations, step {} along the one-step hypergradient. Its error is {}. The objective "
                    "went from {:.3f} to {:.3f}.",
                    rho, k, alpha, checked.text(), first, last),
        {{"ρ = 0.5", {"outer iteration", false}, {"norm", true}, {error, bound, size}, {}}}});

@@ -237,10 +237,11 @@ void compute_complexity(const ItemOptions& options, const Watch& watch, Item& it
   const std::string ran =
       "The map x ← W sin(x) + Cθ, W dense n × n and C dense n × m, so that C_F is about n² + nm; k iterations, "
       "gradient of ‖x_k‖²/2.";
-  item.figures.push_back({"complexity", "What a gradient costs: multiply-adds",
-                          ran + " Multiply-adds of the derivative alone, and of the algorithm alone, as the library counts "
-                                "them from what it runs.",
-                          flops_panels});
+  item.figures.push_back(
+      {"complexity", "What a gradient costs: multiply-adds",
+       ran + " Multiply-adds of the derivative alone, and of the algorithm alone, as the library counts "
+             "them from what it runs; n cosines in each step, which its derivatives share, are not counted.",
+       flops_panels});
   item.figures.push_back(
       {"complexity_time", "What a gradient costs: time",
        ran + fmt::format(" Time of the iterations and the derivative together, the median of {} runs.", repetitions),

@@ -36,7 +36,7 @@ Table table_1(const TimingRow& row) {
   table.rows = {
       {"automatic", "native autodiff", "the objective, Unrolled{}", over(row.unrolled_over), number(row.unrolled_difference),
        "no"},
-      {"implicit", "custom", "the objective, Implicit{}", over(row.implicit_over), "0", "yes"},
+      {"implicit", "custom", "the objective, Implicit{}", over(row.implicit_over), "reference", "yes"},
       {"one step", "native autodiff", "the objective, OneStep{}", over(row.one_step_over), number(row.difference), "yes"}};
   return table;
 }
@@ -68,7 +68,7 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
   TimingOptions how;
   how.item = "logistic";
   how.instances = choose(options, 2, 3, 3);
-  how.seconds_a_size = choose(options, 0.1, 1.0, 2.0);
+  how.seconds_a_size = choose(options, 0.1, 2.0, 4.0);
   how.autodiff_limit = choose(options, 0.5, 2.0, 30.0);
   how.autodiff_growth = 1.25;
   const Timing timing = time_methods(sizes, how, watch);
@@ -83,11 +83,12 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
            "Newton's method on N samples with Gaussian class-conditional distributions and n coefficients, the "
            "intercept not penalised, λ = {}, {} of each size, solved until the last step is below {}; gradient of ‖x(θ)‖²/2 "
            "by the weights θ of the samples. "
-           "None is the solve alone, the others the solve with the gradient; medians with quartiles. At {}: none {}, "
-           "one step {:.3f} times that, implicit {:.3f} times. One step and implicit differ by at most {} of the "
+           "None is the solve alone, the others the solve with the gradient; medians with quartiles. At {} the solve takes "
+           "{}; by the fastest runs "
+           "one step takes {:.3f} times as long, implicit {:.3f} times. One step and implicit differ by at most {} of the "
            "largest entry over all sizes.",
-           logistic_lambda, how.instances, number(tolerance), last.text, duration(last.none.median),
-           last.one_step_over.median, last.implicit_over.median, number(difference)),
+           logistic_lambda, how.instances, number(tolerance), last.text, duration(last.none.median), last.one_step_at_best,
+           last.implicit_at_best, number(difference)),
        {timing_panel(timing)}});
   item.data["sizes"] = timing_data(timing);
   const auto autodiff = std::ranges::find_if(timing.rows.rbegin(), timing.rows.rend(),
@@ -101,14 +102,13 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
   if (autodiff == timing.rows.rend()) return;
   item.claims.push_back(
       {"One-step and implicit differentiation have a marginal overhead, automatic differentiation has not",
-       fmt::format("time over solving at {}: one step {:.2f}, implicit {:.2f}, autodiff {:.2f}", autodiff->text,
-                   autodiff->one_step_over.median, autodiff->implicit_over.median, autodiff->unrolled_over.median),
-       autodiff->one_step_over.median < 1.5 && autodiff->implicit_over.median < 1.5 &&
-           autodiff->unrolled_over.median > 1.5});
+       fmt::format("time of the fastest runs over solving at {}: one step {:.2f}, implicit {:.2f}, autodiff {:.2f}",
+                   autodiff->text, autodiff->one_step_at_best, autodiff->implicit_at_best, autodiff->unrolled_at_best),
+       autodiff->one_step_at_best < 1.5 && autodiff->implicit_at_best < 1.5 && autodiff->unrolled_at_best > 1.5});
   item.claims.push_back({"One step has a slight advantage over implicit differentiation in time",
-                         fmt::format("time over solving at {}: one step {:.3f}, implicit {:.3f}", last.text,
-                                     last.one_step_over.median, last.implicit_over.median),
-                         last.one_step_over.median <= last.implicit_over.median});
+                         fmt::format("time of the fastest runs over solving at {}: one step {:.3f}, implicit {:.3f}",
+                                     last.text, last.one_step_at_best, last.implicit_at_best),
+                         last.one_step_at_best <= last.implicit_at_best});
 }
 
 }  // namespace onestep::app::paper

@@ -129,8 +129,10 @@ struct TimingRow {
   double parameters = 0;
   Quartiles none, unrolled, implicit, one_step;           ///< seconds; unrolled is 0 where it was not run
   Quartiles unrolled_over, implicit_over, one_step_over;  ///< time over that of the solve alone
-  double difference = 0;                                  ///< of one step from implicit, the largest over the instances
-  double unrolled_difference = 0;                         ///< of unrolled from implicit
+  /// The same by the fastest runs of each instance, which others on the machine disturb least.
+  double unrolled_at_best = 0, implicit_at_best = 0, one_step_at_best = 0;
+  double difference = 0;           ///< of one step from implicit, the largest over the instances
+  double unrolled_difference = 0;  ///< of unrolled from implicit
   int iterations = 0;
 };
 struct Timing {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -117,6 +118,7 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
     watch.progress(fmt::format("{}, {}", options.item, size.text));
     const bool with_unrolled = budget.allows(size, timing.notes);
     std::array<std::vector<double>, ways> seconds, over;
+    std::array<double, ways> best{};
     TimingRow row;
     row.text = size.text;
     row.parameters = size.parameters;
@@ -129,6 +131,8 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
       runners[one_step] = std::make_unique<Runner>(problem, OneStep{}, true);
       const auto before = static_cast<double>(heap_bytes());
       if (with_unrolled) runners[unrolled] = std::make_unique<Runner>(problem, Unrolled{}, true);
+      std::array<double, ways> fastest;
+      fastest.fill(std::numeric_limits<double>::infinity());
       const Stopwatch spent;
       for (int turn = 0; turn < 1000; ++turn) {
         if (watch.cancelled()) {
@@ -140,8 +144,13 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
         for (std::size_t way = 0; way < ways; ++way)
           if (runners[way]) seconds[way].push_back(now[way] = runners[way]->sample());
         for (std::size_t way = 0; way < ways; ++way)
-          if (runners[way]) over[way].push_back(now[way] / now[none]);
+          if (runners[way]) {
+            over[way].push_back(now[way] / now[none]);
+            fastest[way] = std::min(fastest[way], now[way]);
+          }
       }
+      for (std::size_t way = 0; way < ways; ++way)
+        if (runners[way]) best[way] += fastest[way];
       row.iterations = std::max(row.iterations, runners[none]->solution().statistics().iterations);
       row.difference =
           std::max(row.difference, largest_difference(runners[one_step]->gradient(), runners[implicit]->gradient()));
@@ -158,6 +167,9 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
     row.unrolled_over = quartiles(over[unrolled]);
     row.implicit_over = quartiles(over[implicit]);
     row.one_step_over = quartiles(over[one_step]);
+    row.unrolled_at_best = best[unrolled] / best[none];
+    row.implicit_at_best = best[implicit] / best[none];
+    row.one_step_at_best = best[one_step] / best[none];
     if (with_unrolled) budget.took(size, row.unrolled.median, most_bytes);
     timing.rows.push_back(std::move(row));
   }
