@@ -91,6 +91,7 @@ class Array {
   ///     std::vector<double> w(270, 1.0);
   ///     Array a = Array::view(w);
   static Array view(std::span<const double> vector);
+  static Array view(const std::vector<double>&&) = delete;  // it would be gone
   /// The same for a matrix with any strides. Row-major and column-major are used where they lie; anything else is copied
   /// once.
   ///

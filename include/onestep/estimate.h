@@ -98,17 +98,17 @@ struct Certificate {
     measured,  ///< something was observed: a norm by power iteration, a Lipschitz constant along the last step
     refused,   ///< no bound: `reason` says why
   } basis = Basis::refused;
-  double bound = std::numeric_limits<double>::infinity();  ///< the error is at most this
-  double estimate = 0;                                     ///< of the error
-  double value = 0;                                        ///< norm of the derivative it is about
-  double rho = 0;                                          ///< ‖∂F/∂x‖, or that of a power of it
-  int power = 1;                                           ///< which power
-  double distance = 0;                                     ///< from x_k to the solution, at most
-  double L_A = 0, L_J = 0;                                 ///< how fast the derivatives of the step change
-  double norm_B = 0;                                       ///< ‖∂F/∂θ‖
-  double probability = 1;                                  ///< with which the bound holds
-  int products = 0;                                        ///< derivatives evaluated for it
-  std::string reason;                                      ///< why there is no bound, or what it rests on
+  double bound = std::numeric_limits<double>::infinity();      ///< the error is at most this
+  double estimate = std::numeric_limits<double>::quiet_NaN();  ///< of the error; NaN: none was made
+  double value = 0;                                            ///< norm of the derivative it is about
+  double rho = 0;                                              ///< ‖∂F/∂x‖, or that of a power of it
+  int power = 1;                                               ///< which power
+  double distance = 0;                                         ///< from x_k to the solution, at most
+  double L_A = 0, L_J = 0;                                     ///< how fast the derivatives of the step change
+  double norm_B = 0;                                           ///< ‖∂F/∂θ‖
+  double probability = 1;                                      ///< with which the bound holds
+  int products = 0;                                            ///< derivatives evaluated for it
+  std::string reason;                                          ///< why there is no bound, or what it rests on
   /// One JSON object.
   ///
   ///     std::string line = s.certificate(s.x()).json();
@@ -190,10 +190,18 @@ Solution solve(const Solver& solver, const Parts& theta, const Estimator& estima
 class Prepared {
  public:
   Prepared(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator = OneStep{});
+  /// With the start the solver was given with Solver::from, or none where it needs none.
+  Prepared(const Solver& solver, const Parts& theta, const Estimator& estimator = OneStep{});
   /// The Solution is the same object each time: what it was before is gone.
   const Solution& solve(const Parts& x0, const Parts& theta);
+  /// From the start it was prepared with.
+  ///
+  ///     Prepared project(quadratic_program([](Expr c) { return TracedProgram{.Q = eye(3), .q = -c, .lo = 0.0}; }), c);
+  ///     Array x = project.solve(other_c).x();
+  const Solution& solve(const Parts& theta);
 
  private:
+  Parts x0_;
   Solution solution_;
 };
 

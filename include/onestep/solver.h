@@ -111,9 +111,11 @@ template <class F, std::size_t... i> constexpr bool takes(std::index_sequence<i.
 template <class F, std::size_t k = 1> constexpr std::size_t arity() {
   if constexpr (takes<F>(std::make_index_sequence<k>())) {
     return k;
+  } else if constexpr (k < 16) {
+    return arity<F, k + 1>();
   } else {
     static_assert(k < 16, "a step or an objective is a lambda of Exprs: the parts of the state, then the parameters");
-    return arity<F, k + 1>();
+    return k;
   }
 }
 template <class F> Body body_of(F f) {
@@ -172,7 +174,12 @@ class Solver {
   /// The same for an equation that is not traced: `apply` writes G(x, θ), jvp and vjp are those of G.
   Solver equation(ForeignStep residual) const;
 
-  /// Inside a traced function: what the solver converges to, as a node. Its start must have been given with from().
+  /// Inside a traced function: what the solver converges to, as a node. Its start must have been given with from(). A state
+  /// of one part keeps its shape; several are one vector, one behind the other, as x, y, z and the bounds' multipliers of a
+  /// quadratic program are: slice(project(c), 0, n) is its x. Where the solve fails the node is NaN, and so are its
+  /// derivatives. How it is differentiated is said by with(); by default Newton's methods end with two steps, which are
+  /// right to second derivatives, others with one. OneStep and KStep{1} are right to first derivatives only, the other
+  /// estimators have no second ones.
   ///
   ///     Expr x = fit.from(zeros({13}))(w);
   template <class... Thetas> Expr operator()(const Thetas&... theta) const {
@@ -289,7 +296,8 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
 /// The tolerance of a quadratic program is that of its residuals and of its gap, each relative to the largest of its terms.
 inline SolveOptions quadratic_program_options() { return {.tolerance = 1e-9, .max_iterations = 200}; }
 
-/// Solves quadratic programs by a primal-dual interior point method. The lambda takes the parameters and returns the
+/// Solves quadratic programs by a primal-dual interior point method, with dense matrices: to some thousand variables. The
+/// lambda takes the parameters and returns the
 /// program; the state has four parts: x, the multipliers y of the equalities, z of the rows, and those of the bounds, signed
 /// so that Qx + q + Aᵀy + Gᵀz + bounds = 0. It needs no start (one that is given is where it begins, unless the estimator
 /// goes over its steps, which begin by themselves).

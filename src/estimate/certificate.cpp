@@ -278,14 +278,6 @@ class Certifier {
     const Map& map = *s_.method->step;
     const double step = s_.run.last_step;
     const bool exact_point = step == 0;
-    // K steps begin farther away.
-    double extra = 0;
-    if (const auto* k = std::get_if<KStep>(&s_.estimator.kind()); k != nullptr && s_.run.trajectory.kept() > 1) {
-      Trajectory& way = s_.run.trajectory;
-      std::vector<double> difference(s_.run.previous);
-      add(difference, way.state(way.steps() - way.kept()), -1);
-      extra = detail::norm(difference);
-    }
     bool observed = false;
     const auto constant = [&](double given, bool zero_known, double seen) {
       if (given >= 0) return given;
@@ -306,18 +298,82 @@ class Certifier {
     }
     const double root = std::sqrt(1 - 2 * t), inverse = norms_.inverse / root;
     c_.distance = 2 * norms_.inverse * step / (1 + root);
-    const double d = c_.distance + extra;
+    const double d = c_.distance;
+    const bool vouched_for = s_.method->known.L_A >= 0 && s_.method->known.L_J >= 0;
+    if (!map.smooth && !vouched_for && has_kink_within(d, direction, transposed, theta)) {
+      refuse(fmt::format("within {:.1e} of x the step has a kink, or another branch", kink_radius(d)));
+      return;
+    }
     const double size_v = transposed ? detail::norm(direction) : 1;
     const double from_b = transposed ? c_.L_J * d * inverse * size_v : c_.L_J * d * inverse * theta_norm(theta);
     const double from_a = (transposed ? norms_.norm_B : 1) * c_.L_A * d * inverse * size_u;
     const double floor =
         32 * epsilon * std::sqrt(static_cast<double>(n_)) * inverse * (transposed ? norms_.norm_B * size_u : size_u);
-    c_.bound = neumann + from_b + from_a + floor;
+    const double of_steps = earlier_steps(d) * (transposed ? size_v : theta_norm(theta));
+    c_.bound = neumann + from_b + from_a + floor + of_steps;
     c_.basis = norms_.proven && !observed ? Certificate::Basis::proven : Certificate::Basis::measured;
     c_.reason = c_.basis == Certificate::Basis::proven ? "all constants are given, zero or computed exactly"
                 : observed                             ? "Lipschitz constants were observed along the last step"
                                                        : "norms were bounded by Dixon's inequality";
     if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
+  }
+
+  double kink_radius(double distance) const {
+    double largest = 0;
+    for (const double e : s_.run.x) largest = std::max(largest, std::fabs(e));
+    return std::max(2 * distance, 1e-12 * (1 + largest));
+  }
+  // Where a step may have kinks its derivatives are looked at around x, in the corners of the cube that could hold the
+  // solution: those of a smooth piece hardly change over so short a way.
+  bool has_kink_within(double distance, ConstVector direction, bool transposed, std::span<const Array> theta) {
+    constexpr double visible = 1e-3;
+    const double radius = kink_radius(distance);
+    std::vector<double> corner(n_), y(n_), here(n_), there(n_);
+    const auto derivatives = [&](Point& at, std::vector<double>& by_x, Parameters& by_theta) {
+      transposed ? at.vjp_x(direction, by_x) : at.jvp_x(direction, by_x);
+      if (transposed)
+        vjp_theta(at, direction, by_theta);
+      else
+        at.jvp_theta(theta, by_theta.emplace_back(n_));
+      c_.products += 2;
+    };
+    const auto change = [](double difference, double size) { return difference > visible * (size + difference); };
+    const Parameters none = transposed ? zero() : Parameters{};
+    Parameters p = none;
+    derivatives(s_.here(), here, p);
+    for (const int pattern : {0, 1, 2, 3}) {
+      for (std::size_t i = 0; i < n_; ++i)
+        corner[i] = s_.run.x[i] + ((pattern & 1) != 0 ? radius : -radius) * (pattern >= 2 && i % 2 != 0 ? -1 : 1);
+      Parameters q = none;
+      Point& other = s_.walker();
+      other.apply(corner, s_.run.controls, y);
+      derivatives(other, there, q);
+      const double size_x = detail::norm(here), size_p = norm(p);
+      add(there, here, -1);
+      add_to(q, p, -1);
+      if (change(detail::norm(there), size_x) || change(norm(q), size_p)) return true;
+    }
+    return false;
+  }
+
+  // K steps: what comes of the earlier ones being farther from the solution, at most so far after the last. The j-th before
+  // it enters through j factors, each ρ + L_A d_i at most; p bounds their product, q its distance from that at the solution.
+  double earlier_steps(double distance) {
+    Trajectory& way = s_.run.trajectory;
+    if (!std::holds_alternative<KStep>(s_.estimator.kind()) || way.kept() < 2) return 0;
+    const double rho = norms_.power == 1 ? norms_.rho : norms_.inverse;
+    double p = rho + c_.L_A * distance, q = c_.L_A * distance, sum = 0, d = distance;
+    std::vector<double> after(s_.run.previous), difference(n_);
+    for (int i = way.steps() - 2; i >= way.steps() - way.kept(); --i) {
+      const ConstVector x = way.state(i);
+      for (std::size_t k = 0; k < n_; ++k) difference[k] = after[k] - x[k];
+      after.assign(x.begin(), x.end());
+      d += detail::norm(difference);
+      sum += c_.L_J * d * p + norms_.norm_B * q;
+      q = q * (rho + c_.L_A * distance) + p * c_.L_A * d;
+      p *= rho + c_.L_A * d;
+    }
+    return sum;
   }
 
   static double theta_norm(std::span<const Array> theta) {
@@ -396,7 +452,8 @@ std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{:.17
 
 std::ostream& operator<<(std::ostream& out, const Certificate& c) {
   if (c.basis == Certificate::Basis::refused)
-    fmt::print(out, "no bound: {}; estimated error {:.1e}", c.reason, c.estimate);
+    fmt::print(out, "no bound: {}{}", c.reason,
+               std::isfinite(c.estimate) ? fmt::format("; estimated error {:.1e}", c.estimate) : "");
   else
     fmt::print(out, "error <= {:.1e} ({}{}); estimated {:.1e}, derivative {:.3e}", c.bound, basis_name(c.basis),
                c.probability < 1 ? fmt::format(", with probability 1 - {:.0e}", 1 - c.probability) : "", c.estimate,

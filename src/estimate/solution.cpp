@@ -63,16 +63,16 @@ void solve_again(SolutionState& state, const Parts& x0, const Parts& theta) {
 }
 
 void require_solution(const SolutionState& state, const char* what) {
-  if (!is_solution(state.run.status) && !state.allow_unconverged)
-    throw Error(
-        fmt::format("[{}] the solve ended with status {} ({}); call even_if_unconverged() first if its derivative is "
-                    "wanted all the same",
-                    what, to_string(state.run.status), state.run.about));
-  if (!is_solution(state.run.status) && state.run.statistics.iterations == 0)
-    throw Error(
-        fmt::format("[{}] the solve ended with status {} ({}) before its first step: no step was made that could be "
-                    "differentiated",
-                    what, to_string(state.run.status), state.run.about));
+  const Status status = state.run.status;
+  if (is_solution(status)) return;
+  const bool has_point = status != Status::infeasible && status != Status::unbounded && status != Status::not_convex;
+  const std::string ended = fmt::format("[{}] the solve ended with status {}{}", what, to_string(status),
+                                        state.run.about.empty() ? "" : fmt::format(" ({})", state.run.about));
+  if (!has_point) throw Error(ended + ": there is no solution to differentiate");
+  if (!state.allow_unconverged)
+    throw Error(ended + "; call even_if_unconverged() first if its derivative is wanted all the same");
+  if (state.run.statistics.iterations == 0)
+    throw Error(ended + " before its first step: no step was made that could be differentiated");
 }
 
 // By how much the step enlarges what it is applied to again and again.
@@ -331,8 +331,13 @@ Certificate Solution::certificate_jvp(const Parts& v) const {
   return detail::certify_jvp(*state_, checked_tangents("certificate_jvp", *state_, v));
 }
 
+Prepared::Prepared(const Solver& solver, const Parts& theta, const Estimator& estimator)
+    : Prepared(solver, solver.recipe().start_for(shapes_of(theta)), theta, estimator) {}
+
 Prepared::Prepared(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator)
-    : solution_(make_solution(solver, x0, theta, estimator)) {}
+    : x0_(x0), solution_(make_solution(solver, x0, theta, estimator)) {}
+
+const Solution& Prepared::solve(const Parts& theta) { return solve(x0_, theta); }
 
 const Solution& Prepared::solve(const Parts& x0, const Parts& theta) {
   solve_again(solution_.internals(), x0, theta);

@@ -41,6 +41,7 @@ ForeignMap::ForeignMap(const char* what, ForeignStep its_callbacks, const std::v
     : callbacks(std::move(its_callbacks)) {
   state = state_parts;
   parameters = its_parameters;
+  smooth = false;  // plain C++ may have branches
   if (!callbacks.jvp) no_jvp = fmt::format("the {} has no jvp callback", what);
   if (!callbacks.vjp) no_vjp = fmt::format("the {} has no vjp callback", what);
   // Not known: taken to be those of dense matrices, so that Auto weighs terms against a factorisation.

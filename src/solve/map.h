@@ -79,6 +79,7 @@ class Map {
   bool infinite_parameters = false;  ///< bounds may be infinite
   bool symmetric = false;            ///< A = Aᵀ
   bool identity = false;             ///< of an equation: A = I
+  bool smooth = true;                ///< no kink is to be expected
   bool affine = false;               ///< A does not depend on x
   bool constant_b = false;           ///< B does not depend on x
   Costs costs;

@@ -63,7 +63,7 @@ class Loop {
   /// The step and the equation at x_k, where the loop has them; otherwise the estimators make a point of their own.
   virtual Point* here() { return nullptr; }
   virtual Point* equation() { return nullptr; }
-  /// Why the solution has no derivative, or is none of several; empty where it has one as far as is known.
+  /// Why the solution has no derivative, is none of several, or nothing is known about it; else empty.
   virtual std::string degeneracy() { return ""; }
   /// Factorisations so far.
   virtual int factorisations() const { return 0; }

@@ -35,19 +35,24 @@ const char* explain(Status status) {
     case Status::time_limit: return "The time allowed was used up before the tolerance was met; the last point is returned.";
     case Status::cancelled: return "The callback asked to stop; the last point is returned.";
     case Status::diverged:
-      return "The iterates grow without limit: the step is no contraction here. Take shorter steps, or start closer.";
+      return "The iterates grow without limit: the step is no contraction here, or the objective has no minimum. Take "
+             "shorter "
+             "steps, start closer, or look for a sign that is wrong.";
     case Status::not_finite:
-      return "A NaN or an infinity stands in the data or was computed from it. Look at the array that is named, and at the "
-             "domain of the functions used.";
+      return "A NaN or an infinity stands in the data or was computed from it. Look at the array that is named, if one is, "
+             "at the "
+             "domain of the functions used, and at solves within.";
     case Status::line_search_failed:
       return "No step along the search direction made progress although the tolerance is not met. The derivative may be "
              "wrong, the function not smooth here, or the problem badly scaled.";
     case Status::singular:
-      return "A matrix could not be factored. Add a term that makes the solution unique, or remove what is redundant.";
+      return "A matrix could not be factored. Add a term that makes the solution unique, remove what is redundant, or start "
+             "elsewhere.";
     case Status::infeasible:
-      return "No point satisfies all constraints; the certificate says which of them contradict each other.";
+      return "No point satisfies all constraints; Solution::proof() says which of them contradict each other.";
     case Status::unbounded:
-      return "The objective decreases without limit along the ray that is returned. A constraint is missing, or a sign is "
+      return "The objective decreases without limit along the ray of Solution::proof(). A constraint is missing, or a sign "
+             "is "
              "wrong.";
     case Status::not_convex:
       return "Q has a negative eigenvalue, so a point where the first-order conditions hold need not be a minimum. Check "

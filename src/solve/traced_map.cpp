@@ -25,6 +25,12 @@ enum Branch : int {
   solve_transposed_branch
 };
 
+bool has_kink(Op op) {
+  constexpr std::array kinks{Op::maximum,    Op::minimum, Op::abs,           Op::sign,  Op::max,       Op::where, Op::less,
+                             Op::less_equal, Op::greater, Op::greater_equal, Op::equal, Op::not_equal, Op::call};
+  return std::ranges::count(kinks, op) > 0;
+}
+
 Shape vector_shape(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
 
 }  // namespace
@@ -166,6 +172,11 @@ Function TracedMap::trace_family(const StepBody& body, bool with_vjp, bool with_
       constant_b = !moves_any(first, with_vjp ? thetas : 1);
       affine = !moves_any(first + (with_vjp ? thetas : 1), 1);
     }
+    const Id y_id = x.graph()->adopt(y).id();
+    const Indexed<bool> on_the_way = x.graph()->between({&x_id, 1}, {&y_id, 1});
+    smooth = true;
+    for (Id id = 0; id < static_cast<Id>(on_the_way.size()); ++id)
+      smooth = smooth && !(on_the_way[id] && has_kink(x.graph()->node(id).op));
     preconditions = step.factor.has_value();
     if (preconditions) {
       symmetric_factor_ = !is(step.factor->node(), Op::lu);

@@ -290,6 +290,35 @@ TEST(Certificate, KnowsHowFarALongStepMayBeFromTheSolution) {
   EXPECT_LT(c.bound, 1.001 * error);
 }
 
+// The kink at 0 is within what is known of the distance to the solution: the truth may be the other branch's.
+TEST(Certificate, RefusesNearAKink) {
+  const Solver s = fixed_point([](Expr x, Expr t) { return maximum(0.5 * x + t, 0.0); });
+  for (const double theta : {-1e-12, 0.0, -1e-11})
+    for (const Estimator& e : {Estimator(Implicit{}), Estimator(Auto{}), Estimator(KStep{30})}) {
+      const Solution solution = solve(s, Array{1.0}, Array{theta}, e);
+      ASSERT_TRUE(is_solution(solution.status()));
+      for (const Certificate& c : {solution.certificate(Array{1.0}), solution.certificate_jvp(Array{1.0})})
+        EXPECT_EQ(c.basis, Certificate::Basis::refused) << c;
+    }
+  // Far from it there is a bound.
+  const Solution away = solve(s, Array{1.0}, Array{1.0}, Implicit{});
+  EXPECT_NE(away.certificate(Array{1.0}).basis, Certificate::Basis::refused) << away.certificate(Array{1.0});
+}
+
+TEST(Certificate, OfKStepsImprovesWithK) {
+  const Solver s = fixed_point([](Expr x, Expr t) { return 0.5 * sin(x) + t; });
+  const Array exact = solve(s, zeros({3}), ones({3}), Implicit{.tolerance = 1e-15}).vjp(ones({3}));
+  double last = std::numeric_limits<double>::infinity();
+  for (const int K : {1, 2, 5, 10, 20}) {
+    const Solution solution = solve(s, zeros({3}), ones({3}), KStep{K});
+    const Certificate c = solution.certificate(ones({3}));
+    EXPECT_GE(c.bound, distance(solution.vjp(ones({3})), exact)) << K;
+    EXPECT_LE(c.bound, last) << K;
+    last = c.bound;
+  }
+  EXPECT_LT(last, 1e-4);
+}
+
 TEST(Certificate, LeavesTheReportOfTheLastDerivative) {
   const Solver s = fixed_point([](Expr x, Expr t) { return 0.5 * cos(x) + t; });
   const Solution solution = solve(s, zeros({2}), zeros({2}), Implicit{});

@@ -170,6 +170,19 @@ TEST(NotContracting, DerivativesOfStepsAreGivenOnlyWhenTheyAreWanted) {
   EXPECT_NO_THROW(solve(known, zeros({2}), ones({2})).vjp(ones({2})));
 }
 
+TEST(Infeasible, ThereIsNoPointToDifferentiateEvenIfItIsAskedFor) {
+  const Solution s =
+      solve(quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = c, .lo = 1.0, .hi = 0.0}; }), zeros({2}));
+  EXPECT_TRUE(says(error_of([&] { s.even_if_unconverged().vjp(ones({2})); }), {"infeasible", "no solution"}));
+}
+
+TEST(Prepared, NeedsNoStartWhereTheSolverNeedsNone) {
+  Prepared box(quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c, .lo = 0.0}; }), zeros({2}));
+  EXPECT_NEAR(box.solve(Array{1.0, -1.0}).x()(0), 1, 1e-8);
+  Prepared fit(newton([](Expr x, Expr t) { return sum(square(x - t)); }).from(zeros({2})), zeros({2}));
+  EXPECT_NEAR(fit.solve(Array{1.0, -1.0}).x()(1), -1, 1e-12);
+}
+
 TEST(NotContracting, AStartAtTheSolutionOfAContractionIsNoReasonToRefuse) {
   // Normal or not: a transient growth passes.
   const Array A{{0.5, 10.0}, {0.0, 0.5}};
