@@ -85,7 +85,7 @@ std::string data_of(const Series& series, const PanelLayout& layout) {
 
 class Script {
  public:
-  explicit Script(const FigureLayout& layout) : layout_(layout) {}
+  Script(const FigureLayout& layout, double point_size) : layout_(layout), point_size_(point_size) {}
 
   void add(const Text& t) {
     const char* align = t.align == Align::left ? "left" : t.align == Align::right ? "right" : "center";
@@ -152,7 +152,7 @@ class Script {
                                              dots  ? "points"
                                              : few ? "linespoints"
                                                    : "lines",
-                                             width, dashes, pen.point, pen.size, colour, name));
+                                             width, dashes, pen.point, point_size_ * pen.size, colour, name));
     }
     std::ranges::stable_sort(curves, std::greater<>(), [](const auto& curve) { return curve.first; });
     for (auto& curve : curves) bands.push_back(std::move(curve.second));
@@ -161,8 +161,12 @@ class Script {
   }
 
   const FigureLayout& layout_;
+  double point_size_;
   std::string text_;
 };
+
+// Points of one size are larger in gnuplot's SVG than in its PNG.
+constexpr double svg_points = 0.75;
 
 std::string svg_terminal(const FigureLayout& layout, const std::string& path, const char* background) {
   return fmt::format("set terminal svg size {:.0f},{:.0f} dynamic rounded enhanced font 'Helvetica,14' {}\nset output {}\n",
@@ -178,8 +182,8 @@ std::string png_terminal(const FigureLayout& layout, const std::string& path) {
       2 * layout.width, 2 * layout.height, in_quotes(path));
 }
 
-std::string panels_of(const Figure& figure, const FigureLayout& layout) {
-  Script script(layout);
+std::string panels_of(const Figure& figure, const FigureLayout& layout, double point_size) {
+  Script script(layout, point_size);
   for (std::size_t i = 0; i < figure.panels.size(); ++i)
     script.add(figure.panels[i], layout.panels[i], i == 0 ? layout.texts : std::vector<Text>());
   return "set multiplot\n" + script.take() + "unset multiplot\nunset output\n";
@@ -268,14 +272,15 @@ Drawn draw(const Figure& figure) {
   for (const Panel& panel : figure.panels) {
     panels.push_back(folder / fmt::format("panel{}.svg", panels.size()));
     const FigureLayout layout = lay_out(panel, on_page);
-    Script one(layout);
+    Script one(layout, svg_points);
     one.add(panel, layout.panels.front(), {});
     script += svg_terminal(layout, panels.back(), "") + one.take() + "unset output\n";
   }
   // Last, since gnuplot keeps a background once it is given.
   const FigureLayout whole = lay_out(figure, alone);
-  const std::string body = panels_of(figure, whole), svg = folder / "figure.svg", png = folder / "figure.png";
-  script += svg_terminal(whole, svg, "background rgb '#ffffff'") + body + png_terminal(whole, png) + body;
+  const std::string svg = folder / "figure.svg", png = folder / "figure.png";
+  script += svg_terminal(whole, svg, "background rgb '#ffffff'") + panels_of(figure, whole, svg_points);
+  script += png_terminal(whole, png) + panels_of(figure, whole, 1);
 
   const std::string path = folder / "figure.gp", errors = folder / "errors";
   std::ofstream file(path, std::ios::binary);

@@ -24,7 +24,7 @@ h3 { font-size: 1.05rem; margin: 0 0 .5rem; }
 p { margin: .4rem 0; max-width: 46rem; }
 section { margin: 3.2rem 0 0; padding-top: 1.6rem; border-top: 1px solid var(--grid); }
 a { color: var(--implicit-text); }
-.soft, figcaption, caption, footer { color: var(--soft); }
+.soft, figcaption, footer { color: var(--soft); }
 nav { margin: .9rem 0 0; display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; }
 figure { margin: 1.6rem 0 0; }
 figcaption { font-size: .95rem; max-width: 46rem; margin-top: .5rem; }
@@ -32,10 +32,12 @@ figcaption { font-size: .95rem; max-width: 46rem; margin-top: .5rem; }
 .one .panels { max-width: 620px; }
 .panels p { font-size: .88rem; margin: 0; }
 .panels svg { display: block; width: 100%; height: auto; }
-.wide { overflow-x: auto; margin-top: 1.2rem; }
+.wide { overflow-x: auto; margin-top: .9rem; }
+.table { margin-top: 1.8rem; }
+.table p { font-size: .95rem; }
 table { border-collapse: collapse; font-size: .95rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; padding-bottom: .5rem; }
-caption b { color: var(--ink); }
+.power { white-space: nowrap; }
+sup { line-height: 0; font-size: .75em; }
 th, td { text-align: left; vertical-align: top; padding: .42rem 1.4rem .42rem 0; border-bottom: 1px solid var(--grid); }
 th { font-weight: 600; border-bottom-color: var(--soft); }
 .number { text-align: right; white-space: nowrap; }
@@ -57,6 +59,8 @@ footer dd { margin: 0; min-width: 0; }
 @media (max-width: 640px) {
   body { font-size: 16px; }
   main, footer { padding: 0 14px; }
+  th, td { padding-right: .9rem; }
+  .table table { font-size: .88rem; }
   table.stacked thead { display: none; }
   table.stacked, table.stacked tbody { display: block; }
   table.stacked tr { display: grid; grid-template-columns: 1fr auto; padding: .6rem 0; border-bottom: 1px solid var(--grid); }
@@ -79,6 +83,40 @@ std::string escaped(std::string_view text) {
       default: result += c;
     }
   return result;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Sentences and cells: escaped, with 1.2e-13 as people write it, and never broken into two lines.
+std::string prose(std::string_view text) {
+  const auto is_word = [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.'; };
+  std::string result;
+  std::size_t copied = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    if (!is_digit(text[at]) || (at > 0 && is_word(text[at - 1]))) {
+      ++at;
+      continue;
+    }
+    const std::size_t e = std::min(text.find_first_not_of("0123456789.", at), text.size());
+    std::size_t exponent = e + 1;
+    const bool negative = exponent < text.size() && text[exponent] == '-';
+    if (negative || (exponent < text.size() && text[exponent] == '+')) ++exponent;
+    std::size_t end = exponent;
+    while (end < text.size() && is_digit(text[end])) ++end;
+    if (e >= text.size() || text[e] != 'e' || end == exponent ||
+        (end < text.size() && is_word(text[end]) && text[end] != '.')) {
+      at = e;
+      continue;
+    }
+    while (exponent + 1 < end && text[exponent] == '0') ++exponent;
+    const std::string_view mantissa = text.substr(at, e - at);
+    result += escaped(text.substr(copied, at - copied));
+    result += fmt::format("<span class=\"power\">{}10<sup>{}{}</sup></span>",
+                          mantissa == "1" ? "" : fmt::format("{}\u202f·\u202f", mantissa), negative ? "−" : "",
+                          text.substr(exponent, end - exponent));
+    at = copied = end;
+  }
+  return result + escaped(text.substr(copied));
 }
 
 void each_colour(const auto& work) {
@@ -177,7 +215,7 @@ std::string claims_table(const Results& results) {
   for (const Item& item : results.items)
     for (const Claim& claim : item.claims)
       rows += fmt::format("<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}</td>{}</tr>\n", escaped(item.name),
-                          escaped(item.name), escaped(claim.says), escaped(claim.measured), verdict(claim.holds));
+                          escaped(item.name), prose(claim.says), prose(claim.measured), verdict(claim.holds));
   if (rows.empty()) return "";
   return "<div class=\"wide\"><table class=\"stacked\">\n<thead><tr><th>item</th><th>what is said</th><th>what was "
          "measured</th>"
@@ -195,7 +233,7 @@ std::string show(const Figure& figure, const Pictures& pictures) {
       const Panel& panel = figure.panels[i];
       const std::string& name = panel.title.empty() ? figure.title : panel.title;
       text += "<div>" + inlined(drawn->second.panels[i], fmt::format("{}-{}-", figure.id, i), name);
-      for (const std::string& note : panel.notes) text += fmt::format("<p class=\"soft\">{}</p>", escaped(note));
+      for (const std::string& note : panel.notes) text += fmt::format("<p class=\"soft\">{}</p>", prose(note));
       text += "</div>\n";
     }
     text += "</div>\n";
@@ -204,9 +242,9 @@ std::string show(const Figure& figure, const Pictures& pictures) {
     text += fmt::format("<p class=\"box\"><span class=\"state\">Not drawn.</span> {}</p>\n",
                         escaped(failed != pictures.failed.end() ? failed->second : pictures.missing));
     for (const Panel& panel : figure.panels)
-      for (const std::string& note : panel.notes) text += fmt::format("<p class=\"soft\">{}</p>\n", escaped(note));
+      for (const std::string& note : panel.notes) text += fmt::format("<p class=\"soft\">{}</p>\n", prose(note));
   }
-  text += fmt::format("<figcaption>{}", escaped(figure.caption));
+  text += fmt::format("<figcaption>{}", prose(figure.caption));
   if (drawn != pictures.drawn.end())
     text += fmt::format(" <a href=\"{0}.svg\">SVG</a> <a href=\"{0}.png\">PNG</a>", figure.id);
   return text + "</figcaption>\n</figure>\n";
@@ -215,7 +253,7 @@ std::string show(const Figure& figure, const Pictures& pictures) {
 // Digits at the front, or a sign or a dash and digits: such a column is set to the right.
 bool is_number(std::string_view text) {
   while (!text.empty() && (text.front() == '-' || text.front() == '+' || text.front() == '<')) text.remove_prefix(1);
-  return !text.empty() && text.front() >= '0' && text.front() <= '9' && text.find_first_of(" \t") == text.npos;
+  return !text.empty() && is_digit(text.front()) && text.find_first_of(" \t") == text.npos;
 }
 
 std::string show(const Table& table) {
@@ -226,15 +264,16 @@ std::string show(const Table& table) {
   const auto cells = [&](const std::vector<std::string>& row, const char* tag) {
     std::string text = "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i)
-      text += fmt::format("<{0}{1}>{2}</{0}>", tag, i < numbers.size() && numbers[i] ? " class=\"number\"" : "",
-                          escaped(row[i]));
+      text +=
+          fmt::format("<{0}{1}>{2}</{0}>", tag, i < numbers.size() && numbers[i] ? " class=\"number\"" : "", prose(row[i]));
     return text + "</tr>\n";
   };
-  std::string text =
-      fmt::format("<div class=\"wide\"><table id=\"{}\">\n<caption><b>{}</b><br>{}</caption>\n<thead>{}</thead>\n<tbody>\n",
-                  escaped(table.id), escaped(table.title), escaped(table.caption), cells(table.columns, "th"));
+  std::string text = fmt::format(
+      "<div class=\"table\" id=\"{}\">\n<h3>{}</h3>\n<p class=\"soft\">{}</p>\n<div class=\"wide\"><table>\n"
+      "<thead>{}</thead>\n<tbody>\n",
+      escaped(table.id), escaped(table.title), prose(table.caption), cells(table.columns, "th"));
   for (const auto& row : table.rows) text += cells(row, "td");
-  return text + "</tbody>\n</table></div>\n";
+  return text + "</tbody>\n</table></div>\n</div>\n";
 }
 
 std::string show(const Item& item, const Pictures& pictures) {
@@ -246,7 +285,7 @@ std::string show(const Item& item, const Pictures& pictures) {
     text += "<ul class=\"claims\">\n";
     for (const Claim& claim : item.claims)
       text += fmt::format("<li><b class=\"{}\">{}</b>{}: <span class=\"soft\">{}</span></li>\n", claim.holds ? "yes" : "no",
-                          claim.holds ? "✓" : "✗", escaped(claim.says), escaped(claim.measured));
+                          claim.holds ? "✓" : "✗", prose(claim.says), prose(claim.measured));
     text += "</ul>\n";
   }
   for (const Figure& figure : item.figures) text += show(figure, pictures);
