@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,8 +17,6 @@
 
 #include "paper/layout.h"
 #include "paper/palette.h"
-
-extern char** environ;
 
 namespace onestep::app::paper {
 
@@ -255,8 +253,9 @@ std::string finished_svg(std::string svg, const std::string& title) {
   return svg;
 }
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.find_last_not_of("\n") + 1 - end.size(), end.size()) == end;
+bool is_complete_svg(std::string_view svg) {
+  while (svg.ends_with('\n')) svg.remove_suffix(1);
+  return svg.ends_with("</svg>");
 }
 
 }  // namespace
@@ -290,10 +289,10 @@ Drawn draw(const Figure& figure) {
 
   const int status = run_gnuplot(path, errors);
   Drawn drawn{finished_svg(contents_of(svg), figure.title), contents_of(png), {}};
-  bool complete = ends_with(drawn.svg, "</svg>") && drawn.png.find("IEND") != drawn.png.npos;
+  bool complete = is_complete_svg(drawn.svg) && drawn.png.find("IEND") != drawn.png.npos;
   for (std::size_t i = 0; i < panels.size(); ++i) {
     drawn.panels.push_back(finished_svg(contents_of(panels[i]), figure.panels[i].title));
-    complete = complete && ends_with(drawn.panels.back(), "</svg>");
+    complete = complete && is_complete_svg(drawn.panels.back());
   }
   if (status != 0 || !complete) {
     std::string said = contents_of(errors).substr(0, 400);

@@ -457,8 +457,8 @@ FigureLayout lay_out(const Figure& figure, const PanelStyle& style) {
     y -= title_line;
   }
   for (std::size_t i = 0; i < figure.panels.size(); ++i) {
-    const Point corner{static_cast<double>(i % columns) * style.width,
-                       static_cast<double>(rows - 1 - i / columns) * taller.height};
+    const std::size_t column = i % columns, row = i / columns;
+    const Point corner{static_cast<double>(column) * style.width, static_cast<double>(rows - 1 - row) * taller.height};
     layout.panels.push_back(lay_out(figure.panels[i], taller, rooms, corner));
   }
   return layout;

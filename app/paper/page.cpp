@@ -36,7 +36,7 @@ figcaption { font-size: .95rem; max-width: 46rem; margin-top: .5rem; }
 .table { margin-top: 1.8rem; }
 .table p { font-size: .95rem; }
 table { border-collapse: collapse; font-size: .95rem; font-variant-numeric: tabular-nums; }
-.power { white-space: nowrap; }
+.whole { white-space: nowrap; }
 sup { line-height: 0; font-size: .75em; }
 th, td { text-align: left; vertical-align: top; padding: .42rem 1.4rem .42rem 0; border-bottom: 1px solid var(--grid); }
 th { font-weight: 600; border-bottom-color: var(--soft); }
@@ -60,7 +60,11 @@ footer dd { margin: 0; min-width: 0; }
   body { font-size: 16px; }
   main, footer { padding: 0 14px; }
   th, td { padding-right: .9rem; }
-  .table table { font-size: .88rem; }
+  .table thead { display: none; }
+  .table tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--grid); }
+  .table td { display: block; border: 0; padding: .05rem 0; text-align: left; white-space: normal; }
+  .table td:first-child { font-weight: 600; }
+  .table td + td::before { content: attr(data-column) ": "; color: var(--soft); }
   table.stacked thead { display: none; }
   table.stacked, table.stacked tbody { display: block; }
   table.stacked tr { display: grid; grid-template-columns: 1fr auto; padding: .6rem 0; border-bottom: 1px solid var(--grid); }
@@ -111,7 +115,7 @@ std::string prose(std::string_view text) {
     while (exponent + 1 < end && text[exponent] == '0') ++exponent;
     const std::string_view mantissa = text.substr(at, e - at);
     result += escaped(text.substr(copied, at - copied));
-    result += fmt::format("<span class=\"power\">{}10<sup>{}{}</sup></span>",
+    result += fmt::format("<span class=\"whole\">{}10<sup>{}{}</sup></span>",
                           mantissa == "1" ? "" : fmt::format("{}\u202f·\u202f", mantissa), negative ? "−" : "",
                           text.substr(exponent, end - exponent));
     at = copied = end;
@@ -246,7 +250,7 @@ std::string show(const Figure& figure, const Pictures& pictures) {
   }
   text += fmt::format("<figcaption>{}", prose(figure.caption));
   if (drawn != pictures.drawn.end())
-    text += fmt::format(" <a href=\"{0}.svg\">SVG</a> <a href=\"{0}.png\">PNG</a>", figure.id);
+    text += fmt::format(" <span class=\"whole\"><a href=\"{0}.svg\">SVG</a> <a href=\"{0}.png\">PNG</a></span>", figure.id);
   return text + "</figcaption>\n</figure>\n";
 }
 
@@ -264,8 +268,9 @@ std::string show(const Table& table) {
   const auto cells = [&](const std::vector<std::string>& row, const char* tag) {
     std::string text = "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i)
-      text +=
-          fmt::format("<{0}{1}>{2}</{0}>", tag, i < numbers.size() && numbers[i] ? " class=\"number\"" : "", prose(row[i]));
+      text += fmt::format("<{0}{1} data-column=\"{2}\">{3}</{0}>", tag,
+                          i < numbers.size() && numbers[i] ? " class=\"number\"" : "",
+                          i < table.columns.size() ? escaped(table.columns[i]) : "", prose(row[i]));
     return text + "</tr>\n";
   };
   std::string text = fmt::format(

@@ -302,9 +302,9 @@ TEST(PaperPage, WritesPowersOfTenAsPeopleDo) {
   Results results = sample();
   results.items[0].claims = {{"below 1e-06", "2.5e-13 and 3e+20, not 0x1e5, v1.2e3b, 1e or e-5; at 1.5e-3.", true}};
   const std::string text = page_of(results, {});
-  EXPECT_THAT(text, HasSubstr("below <span class=\"power\">10<sup>−6</sup></span>"));
-  EXPECT_THAT(text, HasSubstr("<span class=\"power\">2.5\u202f·\u202f10<sup>−13</sup></span> and <span "
-                              "class=\"power\">3\u202f·\u202f10<sup>20</sup></span>, not 0x1e5, v1.2e3b, 1e or e-5; at"));
+  EXPECT_THAT(text, HasSubstr("below <span class=\"whole\">10<sup>−6</sup></span>"));
+  EXPECT_THAT(text, HasSubstr("<span class=\"whole\">2.5\u202f·\u202f10<sup>−13</sup></span> and <span "
+                              "class=\"whole\">3\u202f·\u202f10<sup>20</sup></span>, not 0x1e5, v1.2e3b, 1e or e-5; at"));
   EXPECT_THAT(text, HasSubstr("10<sup>−3</sup></span>."));
 }
 
