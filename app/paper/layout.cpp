@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <tuple>
 
 namespace onestep::app::paper {
@@ -109,6 +108,7 @@ struct EndLabel {
   Point end;
   double before = 0;  ///< how high the curve was before its end: decides between curves that meet there
   double height = 0, y = 0;
+  std::vector<Point> others;  ///< where it may stand as well: any point of a cloud
 };
 
 // Labels one above the other, each as near to its wanted height as the others allow (pool adjacent violators).
@@ -167,7 +167,7 @@ class InnerLabels {
       for (const auto& run : visible_runs(s, layout))
         for (std::size_t i = 0; i < run.size(); ++i) {
           const Point to = place(layout, s.x[run[i]], s.y[run[i]]);
-          const Point from = i == 0 ? to : place(layout, s.x[run[i - 1]], s.y[run[i - 1]]);
+          const Point from = i == 0 || s.mark == "points" ? to : place(layout, s.x[run[i - 1]], s.y[run[i - 1]]);
           const int steps = std::max(1, static_cast<int>(std::hypot(to.x - from.x, to.y - from.y) / 3));
           for (int k = 1; k <= steps; ++k) {
             const double t = static_cast<double>(k) / steps;
@@ -182,23 +182,31 @@ class InnerLabels {
       Align align;
     };
     const double up = label.height / 2 + gap;
-    std::optional<Place> best;
+    EndLabel best = label;
+    Place best_place{gap, 0, Align::left};
     double least = std::numeric_limits<double>::infinity();
-    for (const Place& place : {Place{gap, 0, Align::left},
-                               {0, up, Align::centre},
-                               {0, -up, Align::centre},
-                               {gap, up, Align::left},
-                               {gap, -up, Align::left},
-                               {-gap, up, Align::right},
-                               {-gap, -up, Align::right},
-                               {0, 2 * up, Align::centre},
-                               {0, -2 * up, Align::centre}})
-      if (const double bad = badness(box_of(label, place.dx, place.dy, place.align)); bad < least) {
-        least = bad;
-        best = place;
-      }
-    taken_.push_back(box_of(label, best->dx, best->dy, best->align));
-    add_lines(layout_, label, label.end.x + best->dx, label.end.y + best->dy, best->align);
+    const auto try_at = [&](const Point& end) {
+      EndLabel moved = label;
+      moved.end = end;
+      for (const Place& place : {Place{gap, 0, Align::left},
+                                 {0, up, Align::centre},
+                                 {0, -up, Align::centre},
+                                 {gap, up, Align::left},
+                                 {gap, -up, Align::left},
+                                 {-gap, up, Align::right},
+                                 {-gap, -up, Align::right},
+                                 {0, 2 * up, Align::centre},
+                                 {0, -2 * up, Align::centre}})
+        if (const double bad = badness(box_of(moved, place.dx, place.dy, place.align)); bad < least) {
+          least = bad;
+          best = moved;
+          best_place = place;
+        }
+    };
+    try_at(label.end);
+    for (const Point& other : label.others) try_at(other);
+    taken_.push_back(box_of(best, best_place.dx, best_place.dy, best_place.align));
+    add_lines(layout_, best, best.end.x + best_place.dx, best.end.y + best_place.dy, best_place.align);
   }
 
  private:
@@ -237,10 +245,13 @@ void label_curves(const Panel& panel, PanelLayout& layout, double label_width) {
     if (std::ranges::any_of(labelled, [&](const Series* o) { return o->label == s.label && o->method == s.method; }))
       continue;
     labelled.push_back(&s);
-    EndLabel label{wrap(s.label, label_width), &colour_of(s.method), {}, 0, 0, 0};
+    EndLabel label{wrap(s.label, label_width), &colour_of(s.method), {}, 0, 0, 0, {}};
     label.height = letters * line_height * static_cast<double>(label.lines.size());
     const std::size_t last = runs.back().back();
     label.end = place(layout, s.x[last], s.y[last]);
+    if (s.mark == "points")
+      for (const auto& run : runs)
+        for (const std::size_t i : run) label.others.push_back(place(layout, s.x[i], s.y[i]));
     double sum = 0, count = 0;
     for (const auto& run : runs)
       for (const std::size_t i : run)

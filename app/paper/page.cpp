@@ -218,7 +218,7 @@ std::string claims_table(const Results& results) {
   std::string rows;
   for (const Item& item : results.items)
     for (const Claim& claim : item.claims)
-      rows += fmt::format("<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}</td>{}</tr>\n", escaped(item.name),
+      rows += fmt::format("<tr><td><a href=\"#item-{}\">{}</a></td><td>{}</td><td>{}</td>{}</tr>\n", escaped(item.name),
                           escaped(item.name), prose(claim.says), prose(claim.measured), verdict(claim.holds));
   if (rows.empty()) return "";
   return "<div class=\"wide\"><table class=\"stacked\">\n<thead><tr><th>item</th><th>what is said</th><th>what was "
@@ -228,7 +228,7 @@ std::string claims_table(const Results& results) {
 }
 
 std::string show(const Figure& figure, const Pictures& pictures) {
-  std::string text = fmt::format("<figure id=\"{}\"{}>\n<h3>{}</h3>\n", escaped(figure.id),
+  std::string text = fmt::format("<figure id=\"figure-{}\"{}>\n<h3>{}</h3>\n", escaped(figure.id),
                                  figure.panels.size() == 1 ? " class=\"one\"" : "", escaped(figure.title));
   const auto drawn = pictures.drawn.find(figure.id);
   if (drawn != pictures.drawn.end()) {
@@ -274,7 +274,7 @@ std::string show(const Table& table) {
     return text + "</tr>\n";
   };
   std::string text = fmt::format(
-      "<div class=\"table\" id=\"{}\">\n<h3>{}</h3>\n<p class=\"soft\">{}</p>\n<div class=\"wide\"><table>\n"
+      "<div class=\"table\" id=\"table-{}\">\n<h3>{}</h3>\n<p class=\"soft\">{}</p>\n<div class=\"wide\"><table>\n"
       "<thead>{}</thead>\n<tbody>\n",
       escaped(table.id), escaped(table.title), prose(table.caption), cells(table.columns, "th"));
   for (const auto& row : table.rows) text += cells(row, "td");
@@ -282,7 +282,7 @@ std::string show(const Table& table) {
 }
 
 std::string show(const Item& item, const Pictures& pictures) {
-  std::string text = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n", escaped(item.name), escaped(item.title));
+  std::string text = fmt::format("<section id=\"item-{}\">\n<h2>{}</h2>\n", escaped(item.name), escaped(item.title));
   if (item.status != "done")
     text += fmt::format("<p class=\"box\"><span class=\"state\">{}.</span> {}</p>\n",
                         item.status == "failed" ? "Failed" : "Not finished", escaped(item.reason));
@@ -332,7 +332,7 @@ std::string page_of(const Results& results, const Pictures& pictures) {
   text += claims_table(results);
   text += "<nav>";
   for (const Item& item : results.items)
-    text += fmt::format("<a href=\"#{}\">{}</a>\n", escaped(item.name), escaped(item.title));
+    text += fmt::format("<a href=\"#item-{}\">{}</a>\n", escaped(item.name), escaped(item.title));
   text += "</nav>\n";
   for (const Item& item : results.items) text += show(item, pictures);
   return text + "</main>\n" + foot(results) + "</body>\n</html>\n";

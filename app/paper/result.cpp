@@ -114,8 +114,8 @@ template <class T> void read(const Json& from, const std::string& where, std::ve
 
 // What drawing relies on and the types do not say.
 void check(const Results& results) {
-  std::set<std::string> ids;
-  const auto check_id = [&](const std::string& id) {
+  std::set<std::string> figures, tables;
+  const auto check_id = [](const std::string& id, std::set<std::string>& ids) {
     const bool good = !id.empty() && std::ranges::all_of(id, [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
     });
@@ -126,7 +126,7 @@ void check(const Results& results) {
     if (item.status != "done" && item.status != "failed" && item.status != "cancelled")
       wrong(fmt::format("the status of {}", item.name), "is none of done, failed and cancelled");
     for (const Figure& figure : item.figures) {
-      check_id(figure.id);
+      check_id(figure.id, figures);
       for (const Panel& panel : figure.panels)
         for (const Series& s : panel.series) {
           const std::string where = fmt::format("the curve '{}' of {}", s.label, figure.id);
@@ -136,7 +136,7 @@ void check(const Results& results) {
         }
     }
     for (const Table& table : item.tables) {
-      check_id(table.id);
+      check_id(table.id, tables);
       for (const auto& row : table.rows)
         if (row.size() != table.columns.size())
           wrong(fmt::format("a row of {}", table.id), "has not as many cells as columns");

@@ -75,9 +75,9 @@ Results sample() {
   newton.name = "newton";
   newton.title = "Convergence " + odd_text;
   newton.seconds = 1.5;
-  newton.figures = {{"one", "One panel " + odd_text, "Caption " + odd_text, {panel(odd_text)}},
+  newton.figures = {{"newton", "One panel " + odd_text, "Caption " + odd_text, {panel(odd_text)}},
                     {"four", "Four panels", "Four.", {panel("a"), panel("b"), panel("c"), panel("d")}}};
-  newton.tables = {{"table", "Table " + odd_text, odd_text, {"method", "time"}, {{"one step", "1.5"}, {odd_text, "2"}}}};
+  newton.tables = {{"newton", "Table " + odd_text, odd_text, {"method", "time"}, {{"one step", "1.5"}, {odd_text, "2"}}}};
   newton.claims = {{"It converges " + odd_text, "order 2.00", true}, {"It is free", "1.2 times", false}};
   newton.data = {{"order", 2.0}, {"list", {1, 2, 3}}};
   Item bounds;
@@ -245,8 +245,8 @@ TEST_F(Paper, DrawsASavedResultWithoutComputing) {
   EXPECT_EQ(contents_of(out() / "results.json"), contents_of(folder_.path() / "saved.json"));
   std::set<std::string> files;
   for (const auto& file : std::filesystem::directory_iterator(out())) files.insert(file.path().filename().string());
-  EXPECT_THAT(files, ElementsAre("four.png", "four.svg", "index.html", "one.png", "one.svg", "results.json"));
-  EXPECT_EQ(contents_of(out() / "one.png").substr(1, 3), "PNG");
+  EXPECT_THAT(files, ElementsAre("four.png", "four.svg", "index.html", "newton.png", "newton.svg", "results.json"));
+  EXPECT_EQ(contents_of(out() / "newton.png").substr(1, 3), "PNG");
   EXPECT_THAT(contents_of(out() / "four.svg"), HasSubstr("</svg>"));
   EXPECT_THAT(page(), HasSubstr("The first curve stops."));
   EXPECT_THAT(page(), HasSubstr("2026-01-01 12:00 UTC"));
@@ -258,7 +258,7 @@ TEST_F(Paper, TakesNothingInTheResultsForALanguage) {
   EXPECT_THAT(page(), Not(HasSubstr("<script")));
   EXPECT_THAT(page(), HasSubstr("Caption &#39;quoted&#39; &lt;script&gt;alert(&#39;1&#39;)"));
   EXPECT_THAT(page(), HasSubstr("a &lt; b"));
-  const std::string svg = contents_of(out() / "one.svg");
+  const std::string svg = contents_of(out() / "newton.svg");
   EXPECT_THAT(svg, Not(HasSubstr("<script")));
   for (const char* part : {"x_1^2", "{/Bold @}", "\\n", "`touch odd`", "$(touch", "‖x̄‖²"}) EXPECT_THAT(svg, HasSubstr(part));
   EXPECT_FALSE(std::filesystem::exists("odd"));
@@ -324,7 +324,7 @@ TEST_F(Paper, WithoutGnuplotThePageHasTheRestAndSaysWhatIsMissing) {
   EXPECT_EQ(ended.status, 0);
   EXPECT_THAT(ended.err, HasSubstr("apt-get install gnuplot-nox\n"));
   EXPECT_THAT(page(), HasSubstr("apt-get install gnuplot-nox"));
-  EXPECT_THAT(page(), HasSubstr("id=\"table\""));
+  EXPECT_THAT(page(), HasSubstr("id=\"table-newton\""));
   EXPECT_THAT(page(), HasSubstr("Caption "));
   EXPECT_THAT(page(), Not(HasSubstr("<svg")));
 }
@@ -364,6 +364,14 @@ TEST_F(Paper, BadInputIsOneLine) {
   expect_misuse(run_command({"paper", "ridge", "--json", "--from", save(sample())}), "it has no item ridge");
   expect_misuse(run_command({"paper", "--quick", "--full"}), "--quick");
   expect_misuse(run_command({"paper", "--quick", "--from", save(sample())}), "--from");
+}
+
+TEST_F(Paper, DrawsAgainWhatItComputed) {
+  const Ended computed = run_command({"paper", "--quick", "--json"});
+  EXPECT_EQ(computed.status, 0);
+  const Ended drawn = run_command({"paper", "--from", folder_.write("computed.json", computed.out), "--json"});
+  EXPECT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_EQ(drawn.out, computed.out);
 }
 
 TEST_F(Paper, WithJsonThereIsOneDocumentAndNoFolder) {
