@@ -144,7 +144,7 @@ struct Carrying {
   double run() {
     recursion.start(problem.x0);
     recursion.run(static_cast<int>(size.k));
-    (void)product(recursion.x(), recursion.J());
+    (void)product(recursion.x(), recursion.jacobian());
     return static_cast<double>(size.k) * recursion.flops_a_step() + static_cast<double>(size.n * size.m);
   }
 };

@@ -9,7 +9,7 @@ Function recursion(const Piggyback::Step& step, std::int64_t n, const Shape& the
   return trace(
       [&](Expr x, Expr J, Expr t) {
         const Expr next = step(x, t);
-        return std::pair{next, matmul(jacobian(next, x), J) + jacobian(next, t)};
+        return std::pair{next, matmul(onestep::jacobian(next, x), J) + onestep::jacobian(next, t)};
       },
       Shape{n}, Shape{n, theta.size()}, theta);
 }
@@ -45,7 +45,9 @@ void Piggyback::run(int steps) {
 }
 
 Array Piggyback::x() const { return {{static_cast<std::int64_t>(states_[now_].x.size())}, states_[now_].x}; }
-Array Piggyback::J() const { return {{static_cast<std::int64_t>(states_[now_].x.size()), theta_.size()}, states_[now_].J}; }
+Array Piggyback::jacobian() const {
+  return {{static_cast<std::int64_t>(states_[now_].x.size()), theta_.size()}, states_[now_].J};
+}
 
 std::size_t Piggyback::bytes() const {
   return workspace_.bytes() + 2 * sizeof(double) * (states_[0].x.size() + states_[0].J.size());

@@ -19,7 +19,7 @@ class Piggyback {
   void start(const Array& x);
   void run(int steps);
   Array x() const;
-  Array J() const;
+  Array jacobian() const;
 
   /// Multiply-adds of a step, without what depends on θ alone.
   double flops_a_step() const { return plan_.flops(2); }

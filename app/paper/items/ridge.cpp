@@ -177,7 +177,7 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
       m.unrolled_seconds += clock.seconds();
     }
     before = k;
-    const double unrolled_error = norm(minus(unrolled.J(), J_bar));
+    const double unrolled_error = norm(minus(unrolled.jacobian(), J_bar));
     draw(&Curves::unrolled, k, m.unrolled_seconds, unrolled_error);
     if (unrolled_error > m.peak * m.size) {
       m.peak = unrolled_error / m.size;
@@ -198,7 +198,7 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
       const int K = std::min(k, m.K);
       last_steps.start(k > K ? Array(plain.run(x0, k - K).x()) : x0);
       last_steps.run(K);
-      const double k_error = norm(minus(last_steps.J(), J_bar));
+      const double k_error = norm(minus(last_steps.jacobian(), J_bar));
       draw(&Curves::k_step, k, (k > K ? iterations_take(k - K) : 0) + K * m.unrolled_seconds / k, k_error);
       m.k_step = k_error / m.size;
     }
@@ -228,7 +228,7 @@ double recursion_difference(const Data& data, double lambda, double alpha) {
   const auto difference = [&](const Array& from, int count, const Estimator& e) {
     recursion.start(from);
     recursion.run(count);
-    return relative_error(recursion.J(), descent(steps, e).jacobian());
+    return relative_error(recursion.jacobian(), descent(steps, e).jacobian());
   };
   return std::max(difference(zeros(n), steps, Unrolled{}), difference(descent(steps - K, OneStep{}).x(), K, KStep{K}));
 }
