@@ -196,8 +196,8 @@ class Prepared {
   const Solution& solve(const Parts& x0, const Parts& theta);
   /// From the start it was prepared with.
   ///
-  ///     Prepared project(quadratic_program([](Expr c) { return TracedProgram{.Q = eye(3), .q = -c, .lo = 0.0}; }), c);
-  ///     Array x = project.solve(other_c).x();
+  ///     Prepared project(quadratic_program([](Expr t) { return TracedProgram{.Q = eye(3), .q = -t, .lo = 0.0}; }),
+  ///     zeros(3)); Array x = project.solve(Array{2.0, 0.5, -1.0}).x();
   const Solution& solve(const Parts& theta);
 
  private:

@@ -337,7 +337,9 @@ class Certifier {
         at.jvp_theta(theta, by_theta.emplace_back(n_));
       c_.products += 2;
     };
-    const auto change = [](double difference, double size) { return difference > visible * (size + difference); };
+    // Relative to what A and B make of such a direction, not to what may have vanished.
+    const double size_v = transposed ? detail::norm(direction) : theta_norm(theta);
+    const auto change = [](double difference, double size) { return difference > visible * size; };
     const Parameters none = transposed ? zero() : Parameters{};
     Parameters p = none;
     derivatives(s_.here(), here, p);
@@ -351,7 +353,9 @@ class Certifier {
       const double size_x = detail::norm(here), size_p = norm(p);
       add(there, here, -1);
       add_to(q, p, -1);
-      if (change(detail::norm(there), size_x) || change(norm(q), size_p)) return true;
+      if (change(detail::norm(there), std::max(size_x, detail::norm(direction))) ||
+          change(norm(q), std::max(size_p, norms_.norm_B * size_v)))
+        return true;
     }
     return false;
   }
