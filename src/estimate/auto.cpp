@@ -10,9 +10,6 @@
 namespace onestep::detail {
 namespace {
 
-// A superlinear method multiplies by less than this near its solution, if the solution is not degenerate.
-constexpr double fast = 0.1;
-
 class AutoDifferentiator final : public Differentiator {
  public:
   explicit AutoDifferentiator(const Auto& how)
@@ -42,7 +39,7 @@ class AutoDifferentiator final : public Differentiator {
       const std::vector<Vector> spans(rest_.begin(), rest_.end());
       s.last().vjp_theta(next_, spans);
       ++s.report.products;
-      if (left_out <= fast * norm(c) && size_of(spans) <= tolerance_ * size_of(out)) return;
+      if (left_out <= superlinear_rate * norm(c) && size_of(spans) <= tolerance_ * size_of(out)) return;
       return implicit_vjp(s, c, out);
     }
     Point& p = s.here();
@@ -83,7 +80,7 @@ class AutoDifferentiator final : public Differentiator {
       next_.resize(out.size());
       s.last().jvp_x(out, next_);
       ++s.report.products;
-      if (norm(next_) <= std::min(fast, tolerance_) * norm(out)) return;
+      if (norm(next_) <= std::min(superlinear_rate, tolerance_) * norm(out)) return;
       return implicit_jvp(s, v, out);
     }
     Point& p = s.here();

@@ -71,7 +71,6 @@ class Certifier {
     } else {
       c_.estimate = norms_.norm_B * norms_.inverse * s_.report.residual * detail::norm(v);
       last = s_.report.residual * detail::norm(v);  // Jᵀr: r stands where the next term would
-      for (double& e : u) e *= norms_.inverse;      // ‖u‖ is at most this
     }
     const double size_u = implicit() ? norms_.inverse * detail::norm(v) : detail::norm(u) + norms_.inverse * last;
     const double rest = norms_.norm_B * norms_.inverse * last;
@@ -96,9 +95,6 @@ class Certifier {
       c_.estimate = detail::norm(b) * norms_.inverse;
       return refuse(std::isfinite(norms_.inverse) ? "unrolled derivatives come with an estimate only" : norms_.reason);
     }
-    Point& p = point();
-    p.jvp_theta(v, b);
-    ++c_.products;
     if (s_.method->superlinear) {
       std::vector<double> other(n_), again(n_);
       reference().jvp_theta(v, other);
@@ -110,6 +106,9 @@ class Certifier {
       observed_change(detail::norm(other), once, std::max(ratio(once, size), ratio(twice, once)));
       return c_;
     }
+    Point& p = point();
+    p.jvp_theta(v, b);
+    ++c_.products;
     std::vector<double> w = b, total(n_);
     for (int i = 0; i < steps(); ++i) apply(p, w, next);
     double last = 0;
@@ -222,20 +221,19 @@ class Certifier {
 
   // `left_out`: the next Neumann term at x_k; `rate`: by how much the terms shrink, about.
   void observed_change(double change, double left_out, double rate) {
-    constexpr double fast = 0.1;
     c_.rho = rate;
     c_.distance = s_.run.last_step;
     c_.estimate = change + left_out;
     const double floor = (rounding_of_solve() + 10 * s_.report.residual) * c_.value;
     c_.L_J = s_.run.last_step > 0 ? change / s_.run.last_step : 0;
-    if (!(rate <= fast)) {
+    if (!(rate <= superlinear_rate)) {
       refuse(
           fmt::format("the step multiplies errors by {:.2g} where a superlinear method should by almost 0: the solution is "
                       "degenerate, or not yet near",
                       rate));
       return;
     }
-    c_.bound = 2 * change + left_out / (1 - fast) + floor;
+    c_.bound = 2 * change + left_out / (1 - superlinear_rate) + floor;
     c_.basis = Certificate::Basis::measured;
     c_.reason = "a superlinear method: the change of the derivative over the last step, twice, and rounding";
     if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
@@ -332,17 +330,18 @@ class Certifier {
     const auto derivatives = [&](Point& at, std::vector<double>& by_x, Parameters& by_theta) {
       transposed ? at.vjp_x(direction, by_x) : at.jvp_x(direction, by_x);
       if (transposed)
-        vjp_theta(at, direction, by_theta);
+        at.vjp_theta(direction, std::vector<Vector>(by_theta.begin(), by_theta.end()));
       else
         at.jvp_theta(theta, by_theta.emplace_back(n_));
       c_.products += 2;
     };
     // Relative to what A and B make of such a direction, not to what may have vanished.
     const double size_v = transposed ? detail::norm(direction) : theta_norm(theta);
-    const auto change = [](double difference, double size) { return difference > visible * size; };
     const Parameters none = transposed ? zero() : Parameters{};
     Parameters p = none;
     derivatives(s_.here(), here, p);
+    const double scale_x = std::max(detail::norm(here), detail::norm(direction)),
+                 scale_theta = std::max(norm(p), norms_.norm_B * size_v);
     for (const int pattern : {0, 1, 2, 3}) {
       for (std::size_t i = 0; i < n_; ++i)
         corner[i] = s_.run.x[i] + ((pattern & 1) != 0 ? radius : -radius) * (pattern >= 2 && i % 2 != 0 ? -1 : 1);
@@ -350,12 +349,9 @@ class Certifier {
       Point& other = s_.walker();
       other.apply(corner, s_.run.controls, y);
       derivatives(other, there, q);
-      const double size_x = detail::norm(here), size_p = norm(p);
       add(there, here, -1);
       add_to(q, p, -1);
-      if (change(detail::norm(there), std::max(size_x, detail::norm(direction))) ||
-          change(norm(q), std::max(size_p, norms_.norm_B * size_v)))
-        return true;
+      if (detail::norm(there) > visible * scale_x || norm(q) > visible * scale_theta) return true;
     }
     return false;
   }

@@ -8,6 +8,9 @@ namespace onestep::detail {
 Certificate certify_vjp(SolutionState& s, ConstVector c);
 Certificate certify_jvp(SolutionState& s, std::span<const Array> v);
 
+/// A superlinear method multiplies errors by less than this near its solution, unless that is degenerate.
+inline constexpr double superlinear_rate = 0.1;
+
 /// Norms of a step's derivatives at a point, measured or given.
 struct Norms {
   double rho = 0;  ///< ‖A‖, or ‖A^power‖

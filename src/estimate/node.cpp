@@ -73,7 +73,8 @@ class SolveNode final : public Foreign {
   // A solve that may be used again: value and derivatives at the same θ come one after the other.
   struct Entry {
     std::vector<std::vector<double>> theta;
-    std::optional<Solution> solution;
+    std::optional<Prepared> prepared;
+    const Solution* solution = nullptr;  // for theta; none while it is being made
     std::optional<std::vector<double>> vjp_of;
     std::vector<std::vector<double>> vjp;
     bool busy = false;
@@ -92,7 +93,7 @@ class SolveNode final : public Foreign {
 
   Lease solved(std::span<const std::span<const double>> arguments) const {
     const auto same = [&](const Entry& e) {
-      return e.solution &&
+      return e.solution != nullptr &&
              std::ranges::equal(e.theta, arguments, [](const auto& a, const auto& b) { return std::ranges::equal(a, b); });
     };
     std::shared_ptr<Entry> entry;
@@ -105,11 +106,13 @@ class SolveNode final : public Foreign {
     }
     Lease lease(this, entry);
     if (same(*entry)) return lease;
-    entry->solution.reset();  // should this solve throw
+    entry->solution = nullptr;
     entry->vjp_of.reset();
     entry->theta.clear();
     for (const auto& a : arguments) entry->theta.emplace_back(a.begin(), a.end());
-    entry->solution = onestep::solve(solver_, x0_, Parts(arrays(arguments, shapes_)), estimator_);
+    const Parts theta(arrays(arguments, shapes_));
+    if (!entry->prepared) entry->prepared.emplace(solver_, x0_, theta, estimator_);
+    entry->solution = &entry->prepared->solve(x0_, theta);
     entry->solution->even_if_unconverged();  // what fails is NaN, not an exception out of the plan
     return lease;
   }

@@ -12,12 +12,6 @@ namespace {
 // Proximal terms, in scaled units. Condensed, weights of 1/δ meet rounding of 1e-16: ρ δ may not be smaller than that.
 constexpr double first_rho = 1e-6, first_delta = 1e-4, least_condensed = 1e-8, least_augmented = 1e-12;
 
-double largest(std::size_t n, const double* x) {
-  double m = 0;
-  for (std::size_t i = 0; i < n; ++i) m = std::max(m, std::fabs(x[i]));
-  return m;
-}
-
 }  // namespace
 
 const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOptions& options, const QpStart& start) {

@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::size_t threads_from = 400;
 
-double largest(std::size_t n, const double* x) {
-  double m = 0;
-  for (std::size_t i = 0; i < n; ++i) m = std::max(m, std::fabs(x[i]));
-  return m;
-}
-
 }  // namespace
 
 void Kkt::prepare(std::size_t n, std::size_t rows, std::size_t equalities) {

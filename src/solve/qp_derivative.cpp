@@ -11,17 +11,15 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-double largest(const std::vector<double>& x) {
-  double m = 0;
-  for (const double e : x) m = std::max(m, std::fabs(e));
-  return m;
-}
+double largest(const std::vector<double>& x) { return detail::largest(x.size(), x.data()); }
 
 }  // namespace
 
 QpDerivative::QpDerivative(InteriorPoint& solver) : solver_(solver), n_(solver.n_), rows_(solver.rows_), all_(solver.all_) {
-  for (std::vector<double>* v : {&x_, &rhs_x_, &dx_, &Qdx_, &Ctdl_, &e_x_, &r_, &work_x_, &work_Q_}) v->assign(n_, 0.0);
-  for (std::vector<double>* v : {&flexibility_, &share_, &lambda_, &rhs_, &dlambda_, &e_}) v->assign(all_, 0.0);
+  for (std::vector<double>* v : {&x_, &rhs_x_, &dx_, &Qdx_, &Ctdl_, &e_x_, &r_, &work_x_, &work_Q_, &best_dx_})
+    v->assign(n_, 0.0);
+  for (std::vector<double>* v : {&flexibility_, &share_, &lambda_, &rhs_, &dlambda_, &e_, &best_dlambda_})
+    v->assign(all_, 0.0);
   for (std::vector<double>* v : {&value_, &h_, &work_rows_, &work_C_}) v->assign(rows_, 0.0);
   undecided_.reserve(all_);
 }

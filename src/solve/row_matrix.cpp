@@ -1,6 +1,7 @@
 #include "solve/row_matrix.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backend/cpu/blas.h"
 #include "backend/cpu/dense.h"
@@ -164,6 +165,12 @@ void RowMatrix::copy_lower(double* h) const {
       std::copy_n(dense_.data() + i * n, i + 1, h + i * n);
     }
   }
+}
+
+double largest(std::size_t n, const double* x) {
+  double m = 0;
+  for (std::size_t i = 0; i < n; ++i) m = std::max(m, std::fabs(x[i]));
+  return m;
 }
 
 }  // namespace onestep::detail

@@ -49,4 +49,7 @@ class RowMatrix {
   std::vector<double> value_;
 };
 
+/// The largest absolute entry; 0 of none.
+double largest(std::size_t n, const double* x);
+
 }  // namespace onestep::detail

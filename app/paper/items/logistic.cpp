@@ -6,7 +6,7 @@
 
 #include "onestep/onestep.h"
 #include "paper/items/kinds.h"
-#include "paper/items/support.h"
+#include "paper/items/timing.h"
 
 namespace onestep::app::paper {
 namespace {
@@ -65,12 +65,7 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
                        Random random(options.seed, static_cast<std::uint64_t>(3000000 + 100 * n + instance));
                        return {logistic_regression(two_classes(random, N, n), {.tolerance = tolerance}), zeros(n), ones(N)};
                      }});
-  TimingOptions how;
-  how.item = "logistic";
-  how.instances = choose(options, 2, 3, 3);
-  how.seconds_a_size = choose(options, 0.1, 2.0, 4.0);
-  how.autodiff_limit = choose(options, 0.5, 2.0, 30.0);
-  how.autodiff_growth = 1.25;
+  const TimingOptions how = timing_options(options, "logistic", 2.0, 1.25);
   const Timing timing = time_methods(sizes, how, watch);
   if (timing.rows.empty()) return;
 
@@ -91,15 +86,14 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
            last.implicit_at_best, number(difference)),
        {timing_panel(timing)}});
   item.data["sizes"] = timing_data(timing);
-  const auto autodiff = std::ranges::find_if(timing.rows.rbegin(), timing.rows.rend(),
-                                             [](const TimingRow& row) { return row.unrolled.median > 0; });
-  if (autodiff != timing.rows.rend()) item.tables.push_back(table_1(*autodiff));
+  const TimingRow* const autodiff = timing.last_with_autodiff();
+  if (autodiff != nullptr) item.tables.push_back(table_1(*autodiff));
   if (!timing.complete) return;
 
   item.data["largest_difference"] = difference;
   item.claims.push_back({"One-step and implicit gradients agree up to 1e-12",
                          fmt::format("largest difference {}", number(difference)), difference <= 1e-12});
-  if (autodiff == timing.rows.rend()) return;
+  if (autodiff == nullptr) return;
   item.claims.push_back(
       {"One-step and implicit differentiation have a marginal overhead, automatic differentiation has not",
        fmt::format("time of the fastest runs over solving at {}: one step {:.2f}, implicit {:.2f}, autodiff {:.2f}",

@@ -6,7 +6,7 @@
 
 #include "onestep/onestep.h"
 #include "paper/items/kinds.h"
-#include "paper/items/support.h"
+#include "paper/items/timing.h"
 
 namespace onestep::app::paper {
 namespace {
@@ -68,12 +68,8 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
            return random_program(random, n, m, p, true);
          }});
   }
-  TimingOptions how;
-  how.item = "qp";
-  how.instances = choose(options, 2, 3, 3);
-  how.seconds_a_size = choose(options, 0.1, 1.5, 4.0);
-  how.autodiff_limit = choose(options, 0.5, 2.0, 30.0);
-  how.autodiff_growth = 1.5;  // n³ of n² numbers
+  // Its time grows as n³, with n² numbers.
+  const TimingOptions how = timing_options(options, "qp", 1.5, 1.5);
   const Timing timing = time_methods(sizes, how, watch);
   if (timing.rows.empty()) return;
   const std::int64_t hard = choose<std::int64_t>(options, 25, 50, 100);
@@ -109,9 +105,8 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
                          fmt::format("largest difference {}; on programs that are nearly not differentiable {}",
                                      number(difference), number(rough.largest)),
                          difference <= 1e-6});
-  const auto autodiff = std::ranges::find_if(timing.rows.rbegin(), timing.rows.rend(),
-                                             [](const TimingRow& row) { return row.unrolled.median > 0; });
-  if (autodiff == timing.rows.rend()) return;
+  const TimingRow* const autodiff = timing.last_with_autodiff();
+  if (autodiff == nullptr) return;
   item.claims.push_back(
       {"One-step and implicit differentiation have a marginal overhead, automatic differentiation has not",
        fmt::format("time of the fastest runs over solving: one step {:.2f}, implicit {:.2f} at {}; autodiff {:.2f} at {}",

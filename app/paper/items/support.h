@@ -1,5 +1,4 @@
-// What the items share: random data, small dense algebra, statistics of repeated measurements, fitted exponents, and the
-// timing of a solve with each way to differentiate it.
+// What the items share: random data, small dense algebra, statistics of repeated measurements, fitted exponents.
 #pragma once
 
 #include <chrono>
@@ -103,47 +102,5 @@ std::string duration(double seconds);
 Series line(std::string label, std::string method, std::string mark = "line");
 void add_point(Series& series, double x, double y);
 void add_point(Series& series, double x, const Quartiles& q);
-
-// ---- solving with the gradient of ‖x(θ)‖²/2 by each method ----
-
-/// One problem whose solves are timed.
-struct TimedProblem {
-  Solver solver;
-  Parts x0, theta;
-};
-struct TimedSize {
-  std::string text;       ///< such as "n = 100"
-  double parameters = 0;  ///< that describe the problem
-  std::function<TimedProblem(int instance)> make;
-};
-struct TimingOptions {
-  std::string item;
-  int instances = 3;
-  double seconds_a_size = 1;     ///< for all methods and instances together, roughly
-  double autodiff_limit = 1;     ///< seconds: no unrolled run is started that would take longer
-  double autodiff_growth = 1;    ///< with which power of the number of parameters its time grows, for telling that before
-  double autodiff_memory = 1e9;  ///< bytes of heap: the same for memory
-};
-struct TimingRow {
-  std::string text;
-  double parameters = 0;
-  Quartiles none, unrolled, implicit, one_step;           ///< seconds; unrolled is 0 where it was not run
-  Quartiles unrolled_over, implicit_over, one_step_over;  ///< time over that of the solve alone
-  /// The same by the fastest runs of each instance, which others on the machine disturb least.
-  double unrolled_at_best = 0, implicit_at_best = 0, one_step_at_best = 0;
-  double difference = 0;           ///< of one step from implicit, the largest over the instances
-  double unrolled_difference = 0;  ///< of unrolled from implicit
-  int iterations = 0;
-};
-struct Timing {
-  std::vector<TimingRow> rows;
-  std::vector<std::string> notes;
-  bool complete = true;  ///< not cancelled
-  double largest_difference() const;
-};
-Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& options, const Watch& watch);
-/// None, Autodiff, Implicit and One step against the number of parameters.
-Panel timing_panel(const Timing& timing);
-Json timing_data(const Timing& timing);
 
 }  // namespace onestep::app::paper

@@ -1,5 +1,7 @@
 // Times a solve alone and a solve with the gradient of ‖x(θ)‖²/2 by each method, over sizes and instances. The methods take
 // turns, so that what disturbs one disturbs all.
+#include "paper/items/timing.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +13,6 @@
 #include <stdexcept>
 
 #include "estimate/state.h"
-#include "paper/items/support.h"
 
 namespace onestep::app::paper {
 namespace {
@@ -109,6 +110,21 @@ double Timing::largest_difference() const {
   double largest = 0;
   for (const TimingRow& row : rows) largest = std::max(largest, row.difference);
   return largest;
+}
+
+TimingOptions timing_options(const ItemOptions& options, std::string item, double seconds_a_size, double autodiff_growth) {
+  TimingOptions how;
+  how.item = std::move(item);
+  how.instances = choose(options, 2, 3, 3);
+  how.seconds_a_size = choose(options, 0.1, seconds_a_size, 4.0);
+  how.autodiff_limit = choose(options, 0.5, 2.0, 30.0);
+  how.autodiff_growth = autodiff_growth;
+  return how;
+}
+
+const TimingRow* Timing::last_with_autodiff() const {
+  const auto found = std::find_if(rows.rbegin(), rows.rend(), [](const TimingRow& row) { return row.unrolled.median > 0; });
+  return found == rows.rend() ? nullptr : &*found;
 }
 
 Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& options, const Watch& watch) {
