@@ -112,10 +112,11 @@ void require_contraction(SolutionState& state, const char* what) {
   const bool measures = map.no_jvp.empty() || map.no_vjp.empty();
   const double rho = is_known || !measures || state.run.statistics.iterations >= shrinking_steps ? 0 : growth(state);
   if (rho >= 1 - rounding)
-    throw Error(fmt::format(
-        "[{}] the step does not contract at the solution (it enlarges by {:.3g}), so derivatives of steps do not "
-        "tend to that of the solution; Implicit{{}} does not need it, or call even_if_unconverged() first",
-        what, rho));
+    throw Error(
+        fmt::format("[{}] the step does not contract at the solution (differences are multiplied by {:.10g}), so "
+                    "derivatives of steps do not "
+                    "tend to that of the solution; Implicit{{}} does not need it, or call even_if_unconverged() first",
+                    what, rho));
   state.contracts = true;
 }
 
