@@ -282,10 +282,10 @@ void compute_ridge(const ItemOptions& options, const Watch& watch, Item& item) {
                   : "the unrolled error never exceeds ‖J̄‖");
       item.figures = {
           {"ridge", "Gradient descent on weighted ridge regression",
-           ran +
-               " Squared distance of the iterates to the solution (dotted) and of the whole Jacobian to that "
-               "of the solution (lines)." +
-               came_out,
+           fmt::format(
+               "{} Squared distance of the iterates to the solution (dotted) and of the whole Jacobian to that of the "
+               "solution (lines).{}",
+               ran, came_out),
            by_iteration},
           {"ridge_time", "The same against time",
            ran + " Time to the iterate and its whole Jacobian. Unrolled and K steps carry the Jacobian along, one "
