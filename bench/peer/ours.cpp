@@ -1,4 +1,5 @@
-// onestep_peer: ours among the contenders of `./run bench peers`, by the public headers alone, and the data all of them read.
+// onestep_peer: ours among the contenders of `./run bench peers`, by the public headers alone, and the data all of them
+// read.
 //
 //     onestep_peer data FOLDER PROBLEM SIZE…           writes the problem as .npy files
 //     onestep_peer turns FOLDER METHOD PROBLEM SIZE…   writes x and the gradient, then measures once for each line it reads
@@ -36,8 +37,8 @@ void write_array(const path& file, const Shape& shape, std::span<const double> e
   header.resize((header.size() + 11 + 63) / 64 * 64 - 11, ' ');
   header += '\n';
   std::ofstream out(file, std::ios::binary);
-  out << "\x93NUMPY" << '\x01' << '\x00' << static_cast<char>(header.size() & 0xFFU) << static_cast<char>(header.size() >> 8U)
-      << header;
+  out << "\x93NUMPY" << '\x01' << '\x00' << static_cast<char>(header.size() & 0xFFU)
+      << static_cast<char>(header.size() >> 8U) << header;
   out.write(reinterpret_cast<const char*>(entries.data()), static_cast<std::streamsize>(entries.size_bytes()));
   if (!out.flush()) throw std::runtime_error(fmt::format("{} could not be written", file.string()));
 }
@@ -144,8 +145,7 @@ void take_turns(const path& folder, const Request& request, const Estimator& est
   Parts gradient = contender.gradient();
   const double until_first = first.seconds();
   // Of a program's nine parts the lower sides and the bounds are not there.
-  if (gradient.size() == 9)
-    gradient = {gradient[0], gradient[1], gradient[2], gradient[3], gradient[4], gradient[6]};
+  if (gradient.size() == 9) gradient = {gradient[0], gradient[1], gradient[2], gradient[3], gradient[4], gradient[6]};
   for (std::size_t i = 0; i < gradient.size(); ++i) write_array(folder / fmt::format("gradient{}.npy", i), gradient[i]);
   write_array(folder / "x.npy", contender.solve());
   std::cout << "ready " << until_first << std::endl;

@@ -127,12 +127,12 @@ def cvxpylayers_jax(*data):
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(L @ x) + q @ x), [A @ x == b, G @ x <= h])
     layer = CvxpyLayer(problem, parameters=[L, q, A, b, G, h], variables=[x])
 
-    how = {"solve_method": "Clarabel", "mode": "dense", "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
+    how = {"solve_method": "Clarabel", "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
 
-    def solve(theta):
-        return layer(jnp.linalg.cholesky(theta[0]).T, *theta[1:], solver_args=how)[0]
+    def solve(theta, **mode):
+        return layer(jnp.linalg.cholesky(theta[0]).T, *theta[1:], solver_args=how | mode)[0]
 
-    gradient = jax.grad(lambda theta: 0.5 * jnp.sum(jnp.square(solve(theta))))
+    gradient = jax.grad(lambda theta: 0.5 * jnp.sum(jnp.square(solve(theta, mode="dense"))))
     # user: end
     theta = tuple(jax.device_put(part) for part in data)
     return lambda: solve(theta).block_until_ready(), lambda: jax.block_until_ready(gradient(theta))

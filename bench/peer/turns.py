@@ -13,7 +13,8 @@ class Worker:
         self.limit = limit
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
-                                        env={**os.environ, "JAX_PLATFORMS": "cpu", **(environment or {})})
+                                        env={**os.environ, "JAX_PLATFORMS": "cpu", "JAX_TRACEBACK_FILTERING": "off",
+                                             **(environment or {})})
         try:
             self.ready = self.answer()
         except RuntimeError:
