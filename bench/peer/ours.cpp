@@ -82,10 +82,9 @@ Contender program(std::size_t n, std::size_t m, std::size_t p, const Estimator& 
   const DenseQp data = qp_data(n, m, p);
   const Array Q = matrix(data.Q, n, n), q = vector(data.q), A = matrix(data.A, m, n), b = vector(data.b),
               G = matrix(data.G, p, n), h = vector(data.h);
-  const double tolerance = std::holds_alternative<Unrolled>(estimator.kind()) ? 1e-12 : 1e-9;
   // user: begin qp: onestep
   const Parts theta = parts_of({.Q = Q, .q = q, .A = A, .b = b, .G = G, .u = h});
-  const auto program = std::make_shared<Prepared>(quadratic_program({.tolerance = tolerance}), theta, estimator);
+  const auto program = std::make_shared<Prepared>(quadratic_program(), theta, estimator);
   return {[=] { return program->solve(theta).x(); },
           [=] {
             const Solution& s = program->solve(theta);

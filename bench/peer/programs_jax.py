@@ -1,7 +1,8 @@
-"""JAX on quadratic programs by the paper's three methods, after a primal-dual interior point method with Mehrotra's corrector
-as a user of JAX writes it: compiled, in double precision, to residuals of 1e-12 relative to their terms. The system of a step
-is not reduced to one for Cholesky's factorisation, which loses the digits that derivatives need. One step is the derivative
-of a Newton step from the last iterate, which costs what that of the step before would, and is more accurate."""
+"""JAX on quadratic programs by the paper's three methods, after a primal-dual interior point method with Mehrotra's
+corrector as a user of JAX writes it: compiled, in double precision, to residuals of 1e-12 relative to their terms and a mean
+of s z of 1e-15, which programs near to one without a derivative need. The system of a step is not reduced to one for
+Cholesky's factorisation, which loses the digits that derivatives need. One step is the derivative of a Newton step from the
+last iterate, which costs what that of the step before would, and is more accurate."""
 import jax
 import jax.numpy as jnp
 
@@ -49,12 +50,12 @@ def solve(theta):
 
     def unsolved(state):
         x, y, z, s = state
-        worst = jnp.mean(s * z) / (1 + jnp.abs(q @ x))
+        worst = jnp.array(0.0)
         terms = [(Q @ x, q, A.T @ y, G.T @ z), (b,), (G @ x, h)]
         for residual, of in zip(residuals(state, theta), terms):
             scale = 1 + jnp.max(jnp.stack([jnp.max(jnp.abs(term)) for term in of]))
             worst = jnp.maximum(worst, jnp.max(jnp.abs(residual)) / scale)
-        return worst > 1e-12
+        return (worst > 1e-12) | (jnp.mean(s * z) > 1e-15)
 
     start = (jnp.zeros_like(q), jnp.zeros_like(b), jnp.ones_like(h), jnp.ones_like(h))
     goes_on = lambda run: unsolved(run[0]) & (run[1] < 100)

@@ -130,6 +130,7 @@ def selftest():
     directions[0] = symmetric(directions[0])
     assert np.any(active_rows(*parts)), "no inequality is active"
     _, gradient, _ = program(*parts)
-    along = differences(lambda *parts: program(*(np.asarray(part, np.float64) for part in parts))[0], parts, directions, 1e-4)
+    solution = lambda *parts: program(*(np.asarray(part, np.float64) for part in parts))[0]
+    along = differences(solution, parts, directions, 1e-4)
     assert abs(along / sum(np.sum(g * d) for g, d in zip(gradient, directions)) - 1) < 1e-6, "program"
     assert error(gradient, gradient) == 0 and error([2 * g for g in gradient], gradient) == 1, "error"

@@ -10,8 +10,8 @@ HEADINGS = {
     "qp": "Dense quadratic programs, (n,m,p)",
 }
 INTRODUCTIONS = {
-    "logistic": "f(x, w) = sum(w softplus(-y A x)) + 0.1 sum(x[1:]²) with N samples and n coefficients, from x = 0; gradient "
-                "of ‖x‖²/2 by the N weights w.",
+    "logistic": "f(x, w) = sum(w softplus(-y A x)) + 0.1 sum(x[1:]²) with N samples and n coefficients, from x = 0; "
+                "gradient of ‖x‖²/2 by the N weights w.",
     "qp": "min ½xᵀQx + qᵀx with Ax = b and Gx ≤ h, n variables, m equalities, p inequalities; gradient of ‖x‖²/2 by all of "
           "Q, q, A, b, G and h.",
 }

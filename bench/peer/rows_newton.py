@@ -1,11 +1,11 @@
-"""The rows of Newton's method and of the elementwise chain, in JAX and CasADi. Each function returns the work to be timed."""
+"""The rows of Newton's method and of the elementwise chain, in JAX and CasADi. A function returns the work to be timed."""
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
 import numpy as np
 from jax.scipy.linalg import cho_factor, cho_solve
-from peer.data import (CHAIN_A, CHAIN_B, chain_data, check, expected_chain, expected_newton, expected_solution, logistic_data,
-                       logistic_with_intercept)
+from peer.data import (CHAIN_A, CHAIN_B, chain_data, check, expected_chain, expected_newton, expected_solution,
+                       logistic_data, logistic_with_intercept)
 
 
 def jax_work(kind, N, n):
