@@ -4,6 +4,7 @@ import datetime
 import os
 import pathlib
 import re
+import textwrap
 
 HEADINGS = {
     "logistic": "Weighted logistic regression by Newton's method, (N,n)",
@@ -86,17 +87,17 @@ def ahead(rows):
     place, sentences = size_text(base.size), []
     faster = [f"{row.name()} ({seconds(row.gradient)})" for row in theirs if row.gradient and row.gradient < base.gradient]
     if faster:
-        sentences.append(f"At {place} the solve with its gradient is faster than one step of ours "
-                         f"({seconds(base.gradient)}) by {', '.join(faster)}.")
+        sentences.append(f"At {place} these take less for the solve with its gradient than one step of ours "
+                         f"({seconds(base.gradient)}): {', '.join(faster)}.")
     faster = [f"{row.name()} ({seconds(row.solve)})" for row in theirs if row.solve and row.solve < base.solve]
     if faster:
-        sentences.append(f"At {place} the solve alone is faster than ours ({seconds(base.solve)}) by {', '.join(faster)}.")
+        sentences.append(f"At {place} these solve faster than ours ({seconds(base.solve)}): {', '.join(faster)}.")
     closer = [f"{row.name()} ({amount(row.error)})" for row in theirs
               if row.error is not None and 10 * row.error < base.error]
     if closer:
         also = f"; ours implicit has {amount(exact.error)} in {seconds(exact.gradient)}" if exact and exact.gradient else ""
-        sentences.append(f"At {place} more than ten times as accurate as one step of ours ({amount(base.error)}) are "
-                         f"{', '.join(closer)}{also}.")
+        sentences.append(f"At {place} these are more than ten times as accurate as one step of ours "
+                         f"({amount(base.error)}): {', '.join(closer)}{also}.")
     return sentences
 
 
@@ -137,24 +138,30 @@ def endnotes(tables, notes):
     return text + "\n" + "".join(f"{note}\n" for note in notes) + f"{versions(tables)}\n{machine()}"
 
 
+MARKDOWN = """`./run bench peers --write docs/benchmarks.md` wrote this file, and writes it again. All contenders read the same
+data, which ours writes. Each is written as its own documentation recommends, with tolerances that give gradients of comparable
+accuracy where it has such, warmed up, and called from its own language: ours from C++, the others from Python. They take
+turns, and a time is the median over the turns. "Solve + gradient" is one solve with its gradient, "over ours" its ratio to
+one step of ours (of a peer without gradients: solve over solve). The error is the largest difference of two entries from a
+reference in long double, relative to the largest entry, of the part of the gradient where that is largest. "First call" is
+what building, tracing and compiling take before the first gradient. Lines are those a user writes, without imports, comments
+and blank lines. The peers' BLAS and LAPACK run with one thread, which is faster beside XLA's own."""
+
+
+def paragraph(text, first=""):
+    """In lines of the width that the repository has, with the unit as people write it."""
+    text = re.sub(r"(\d) us\b", "\\1 µs", " ".join(text.split()))
+    return textwrap.fill(text, 125, initial_indent=first, subsequent_indent=" " * len(first), break_long_words=False,
+                         break_on_hyphens=False) + "\n"
+
+
 def markdown(tables, notes):
     today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-    text = f"""# Beside its peers
-
-`./run bench peers --write docs/benchmarks.md` wrote this file, and writes it again. All contenders read the same data, which
-ours writes. Each is written as its own documentation recommends, with tolerances that give gradients of comparable accuracy,
-warmed up, and called from its own language: ours from C++, the others from Python. They take turns, and a time is the median
-over the turns. "Solve + gradient" is one solve with its gradient, "over ours" its ratio to one step of ours (of a peer
-without gradients: solve over solve). The error is the largest difference of two entries from a reference in long double,
-relative to the largest entry, of the part of the gradient where that is largest. "First call" is what building, tracing and
-compiling take before the first gradient. Lines are those a user writes, without imports, comments and blank lines. The
-peers' BLAS and LAPACK run with one thread, which is faster beside XLA's own.
-
-{today}; {machine()}; {versions(tables)}.
-"""
-    text += "".join(f"\n{note}\n" for note in notes)
+    text = "# Beside its peers\n\n" + paragraph(MARKDOWN)
+    for said in [f"{today}; {machine()}; {versions(tables)}.", *notes]:
+        text += "\n" + paragraph(said)
     for table in tables:
-        text += f"\n## {HEADINGS[table.problem.name]}\n\n{INTRODUCTIONS[table.problem.name]}\n\n"
+        text += f"\n## {HEADINGS[table.problem.name]}\n\n{paragraph(INTRODUCTIONS[table.problem.name])}\n"
         text += "| size | " + " | ".join(COLUMNS) + " |\n|---|---|---|" + "--:|" * (len(COLUMNS) - 2) + "\n"
         for size in table.sizes():
             rows = table.of(size)
@@ -163,7 +170,8 @@ peers' BLAS and LAPACK run with one thread, which is faster beside XLA's own.
                 if row.reason:
                     line[1] += f" ({row.reason})"
                 text += "| " + " | ".join([size_text(size), *line]).replace(" us ", " µs ") + " |\n"
-        text += "\n" + "\n".join(f"- {line}" for line in descriptions(table) + table.notes) + "\n"
+        text += "\n" + "".join(paragraph(line, "- ") for line in descriptions(table) + table.notes)
         sentences = [sentence for size in table.sizes() for sentence in ahead(table.of(size))]
-        text += "\n" + ("\n\n".join(sentences) if sentences else "No peer is ahead of ours.") + "\n"
+        for sentence in sentences or ["No peer is ahead of ours."]:
+            text += "\n" + paragraph(sentence)
     return text

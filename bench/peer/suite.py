@@ -52,7 +52,7 @@ class Problem:
         if self.name == "logistic":
             return *reference.logistic(*data), ""
         x, gradient, margin = reference.program(*data)
-        return x, gradient, f"the least slack or multiplier that is not zero is {margin:.1e}"
+        return x, gradient, f"the least slack or multiplier that is not zero is {margin:.1e}."
 
 
 PROBLEMS = {
