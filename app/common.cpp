@@ -10,9 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <utility>
-
-#include "onestep/threads.h"
 
 namespace onestep::app {
 
@@ -23,28 +20,6 @@ void make_folder(const CommonOptions& options) {
   if (problem) throw Misuse(fmt::format("--out {}: the folder cannot be made: {}", options.out, problem.message()));
   if (access(options.out.c_str(), W_OK | X_OK) != 0)
     throw Misuse(fmt::format("--out {}: the folder cannot be written to: {}", options.out, std::strerror(errno)));
-}
-
-CLI::App* add_verb(Command& command, const std::string& name, const std::string& job, const std::string& example,
-                   CommonOptions& options, std::function<int()> work) {
-  CLI::App* verb = command.line.add_subcommand(name, job);
-  verb->group("Verbs");
-  verb->footer("Example: " + example);
-  verb->add_flag("--json", options.json, "print one JSON document on standard output, nothing else");
-  verb->add_option("--out", options.out, "write files into this folder, which is made if needed")->type_name("DIR");
-  verb->add_option("--seed", options.seed, "seed of everything random")->type_name("N");
-  verb->add_option("--threads", options.threads, "use up to so many threads (default: one a core)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 65535).description(""));
-  verb->add_flag("--quiet", options.quiet, "show no progress");
-  verb->final_callback([&command, &options, work = std::move(work)] {
-    command.work = [&options, work] {
-      if (options.threads > 0) set_threads(options.threads);
-      make_folder(options);  // before the work, not after it
-      return work();
-    };
-  });
-  return verb;
 }
 
 std::string to_text(const Json& document) {
@@ -98,7 +73,7 @@ void Progress::show(const std::function<std::string()>& text) {
   if (!wanted_ || Clock::now() < next_) return;
   shown_ = true;
   next_ = Clock::now() + std::chrono::milliseconds(200);
-  std::fputs(("\r" + text() + "\x1b[K").c_str(), stderr);
+  fmt::print(stderr, "\r{}\x1b[K", text());
 }
 
 }  // namespace onestep::app

@@ -1,7 +1,6 @@
-// What all verbs of the command share: options, exit statuses, JSON, progress, signals.
+// What all verbs of the command share: options, exit statuses, JSON, files, progress, signals.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -29,16 +28,6 @@ struct CommonOptions {
   std::uint64_t seed = 0;
   int threads = 0;  ///< 0: as the library chooses
 };
-
-/// The command line, and the work of the verb that it names; the work returns the exit status.
-struct Command {
-  CLI::App line;
-  std::function<int()> work;
-};
-
-/// Adds a verb with the common options; `example` is the last line of its help. The caller adds the verb's own options.
-CLI::App* add_verb(Command& command, const std::string& name, const std::string& job, const std::string& example,
-                   CommonOptions& options, std::function<int()> work);
 
 using Json = nlohmann::ordered_json;
 

@@ -149,7 +149,8 @@ std::string summary(const PaperOptions& options, const paper::Results& results) 
     if (item.status != "done") text += fmt::format("{}  {}: {}\n", padded(item.name, width), item.status, item.reason);
   }
   const auto page = std::filesystem::absolute(std::filesystem::path(options.out) / "index.html").lexically_normal();
-  return text + fmt::format("\npage: {}\n", page.string());
+  const paper::Tally tally = paper::claims_of(results);
+  return text + fmt::format("\n{} of {} claims hold\npage: {}\n", tally.hold, tally.all, page.string());
 }
 
 int show_paper(PaperOptions options) {
@@ -174,23 +175,26 @@ int show_paper(PaperOptions options) {
 
 }  // namespace
 
-void add_paper(Command& command) {
+void add_paper(CommandLine& line) {
   auto options = std::make_shared<PaperOptions>();
-  CLI::App* verb = add_verb(command, "paper", "Compute the figures and tables of the paper and show them on one page.",
-                            "onestep paper newton qp --quick", *options, [options] { return show_paper(*options); });
-  verb->add_option("ITEM", options->items, "only these items (default: all)")->type_name("");
-  verb->add_flag("--quick", options->quick, "small sizes, under 20 seconds");
-  verb->add_flag("--full", options->full, "the largest sizes, too")->excludes("--quick");
-  verb->add_option("--cpusmall", options->cpusmall,
-                   "data for the ridge item, in the LIBSVM format\n(default: made data of its shape)")
-      ->type_name("FILE");
-  verb->add_option("--peers", options->peers,
-                   "draw other libraries beside ours in qp and logistic: what\n./run bench peers --json FILE measured")
-      ->type_name("FILE");
-  verb->add_option("--from", options->from, "draw a saved results.json without computing")
-      ->type_name("FILE")
-      ->excludes("--quick", "--full", "--cpusmall", "--peers", "--seed");
-  verb->get_option("--out")->description("the folder of the page (default: paper; with --json: none)")->take_last();
+  line.add({.name = "paper",
+            .job = "Compute the figures and tables of the paper and show them on one page.",
+            .example = "onestep paper newton qp --quick",
+            .common = *options,
+            .options = {{.name = "ITEM", .to = &options->items, .help = "only these items (default: all)"},
+                        {.name = "--quick", .to = &options->quick, .help = "small sizes, under 20 seconds"},
+                        {.name = "--full", .to = &options->full, .help = "the largest sizes, too", .excludes = {"--quick"}},
+                        {.name = "--cpusmall",
+                         .to = &options->cpusmall,
+                         .type = "FILE",
+                         .help = "data for the ridge item, in the LIBSVM format\n(default: made data of its shape)"},
+                        {.name = "--from",
+                         .to = &options->from,
+                         .type = "FILE",
+                         .help = "draw a saved results.json without computing",
+                         .excludes = {"--quick", "--full", "--cpusmall", "--peers", "--seed"}}},
+            .work = [options] { return show_paper(*options); },
+            .out_help = "the folder of the page (default: paper; with --json: none)"});
 }
 
 }  // namespace onestep::app

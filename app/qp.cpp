@@ -276,30 +276,34 @@ int solve_qp(const QpOptions& options) {
 
 }  // namespace
 
-void add_qp(Command& command) {
+void add_qp(CommandLine& line) {
   auto options = std::make_shared<QpOptions>();
-  CLI::App* verb =
-      add_verb(command, "qp", "Solve a quadratic program in a QPS or MPS file (plain, gz or bz2).",
-               "onestep qp QAFIRO.QPS --gradient-of objective --json", *options, [options] { return solve_qp(*options); });
-  verb->add_option("FILE", options->file, "the program")->required()->type_name("");
-  verb->add_option("--tol", options->tolerance,
-                   "the most that each residual and the gap may be, absolutely\n(default 1e-9); where rounding does not "
-                   "allow that, the\n"
-                   "status is rounding_reached")
-      ->type_name("T")
-      ->check([](const std::string& text) {
-        double value = 0;
-        const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value);
-        return good ? "" : fmt::format("{} is not a positive number", text);
-      });
-  verb->add_option("--gradient-of", options->gradient_of,
-                   "also give the derivative of the optimal value (objective) or of\n|x|^2/2 (half-norm) with respect to "
-                   "q, b, l, u, lo and hi,\nwith --solution to Q, A and G too, and say where there is none")
-      ->type_name("NUMBER")
-      ->check(CLI::IsMember({"objective", "half-norm"}).description(""));
-  verb->add_flag("--solution", options->solution,
-                 "also give x and the multipliers y (equalities),\nz (inequalities) and bound_multipliers, in the file's\n"
-                 "order, with Qx + q + A'y + G'z + bound_multipliers = 0");
+  line.add(
+      {.name = "qp",
+       .job = "Solve a quadratic program in a QPS or MPS file (plain, gz or bz2).",
+       .example = "onestep qp QAFIRO.QPS --gradient-of objective --json",
+       .common = *options,
+       .options = {{.name = "FILE", .to = &options->file, .help = "the program", .required = true},
+                   {.name = "--tol",
+                    .to = &options->tolerance,
+                    .type = "T",
+                    .help = "the most that each residual and the gap may be, absolutely\n(default 1e-9); where rounding "
+                            "does not allow that, the\nstatus is rounding_reached",
+                    .takes = Takes::positive},
+                   {.name = "--gradient-of",
+                    .to = &options->gradient_of,
+                    .type = "NUMBER",
+                    .help = "also give the derivative of the optimal value (objective) or of\n|x|^2/2 (half-norm) with "
+                            "respect to q, b, l, u, lo and hi,\nwith --solution to Q, A and G too, and say where there "
+                            "is none",
+                    .one_of = {"objective", "half-norm"}},
+                   {.name = "--solution",
+                    .to = &options->solution,
+                    .help = "also give x and the multipliers y (equalities),\nz (inequalities) and bound_multipliers, "
+                            "in the file's\norder, with Qx + q + A'y + G'z + bound_multipliers = 0"}},
+       .work = [options] { return solve_qp(*options); },
+       .out_help = "write the JSON document into this folder, which is made if\nneeded",
+       .seed_help = "changes nothing here: nothing is random"});
 }
 
 }  // namespace onestep::app

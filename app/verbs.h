@@ -1,11 +1,11 @@
 // The verbs of the command, a file each. Each adds itself to the command line with its options and its work.
 #pragma once
 
-#include "common.h"
+#include "command_line.h"
 
 namespace onestep::app {
 
-void add_paper(Command& command);
-void add_qp(Command& command);
+void add_paper(CommandLine& line);
+void add_qp(CommandLine& line);
 
 }  // namespace onestep::app

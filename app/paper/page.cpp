@@ -91,9 +91,33 @@ std::string escaped(std::string_view text) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Sentences and cells: escaped, with 1.2e-13 as people write it, and never broken into two lines.
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// Escaped, with ρ^K, x_k and x_{k-1} as people write them: what follows is in braces, or a single letter or digit.
+std::string formula(std::string_view text) {
+  std::string result;
+  std::size_t copied = 0;
+  for (std::size_t at = 1; at + 1 < text.size(); ++at) {
+    const char before = text[at - 1], mark = text[at];
+    const bool has_base =
+        is_letter(before) || is_digit(before) || before == ')' || (static_cast<unsigned char>(before) & 0x80U);
+    if ((mark != '^' && mark != '_') || !has_base) continue;
+    const bool braces = text[at + 1] == '{';
+    const std::size_t begin = at + 1 + (braces ? 1 : 0), end = braces ? text.find('}', begin) : begin + 1;
+    if (end == std::string_view::npos || (!braces && !is_letter(text[begin]) && !is_digit(text[begin]))) continue;
+    const bool goes_on = !braces && end < text.size() && (is_letter(text[end]) || is_digit(text[end]) || text[end] == '_');
+    if (goes_on) continue;  // a name such as one_step
+    result += escaped(text.substr(copied, at - copied));
+    result += fmt::format("<{0}>{1}</{0}>", mark == '^' ? "sup" : "sub", escaped(text.substr(begin, end - begin)));
+    copied = end + (braces ? 1 : 0);
+    at = copied;
+  }
+  return result + escaped(text.substr(copied));
+}
+
+// Sentences and cells: formulas, with 1.2e-13 as people write it, and never broken into two lines.
 std::string prose(std::string_view text) {
-  const auto is_word = [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.'; };
+  const auto is_word = [](char c) { return is_digit(c) || is_letter(c) || c == '.'; };
   std::string result;
   std::size_t copied = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -114,13 +138,13 @@ std::string prose(std::string_view text) {
     }
     while (exponent + 1 < end && text[exponent] == '0') ++exponent;
     const std::string_view mantissa = text.substr(at, e - at);
-    result += escaped(text.substr(copied, at - copied));
+    result += formula(text.substr(copied, at - copied));
     result += fmt::format("<span class=\"whole\">{}10<sup>{}{}</sup></span>",
                           mantissa == "1" ? "" : fmt::format("{}\u202f·\u202f", mantissa), negative ? "−" : "",
                           text.substr(exponent, end - exponent));
     at = copied = end;
   }
-  return result + escaped(text.substr(copied));
+  return result + formula(text.substr(copied));
 }
 
 void each_colour(const auto& work) {
@@ -323,7 +347,10 @@ std::string page_of(const Results& results, const Pictures& pictures) {
   std::string text = head() + "<body>\n<main>\n<h1>One-step differentiation, reproduced</h1>\n";
   text +=
       "<p class=\"soft\">What the paper “One-step differentiation of iterative algorithms” shows and claims, computed by "
-      "<code>onestep paper</code> on this machine.</p>\n";
+      "<code>onestep paper</code> on this machine.";
+  if (const Tally tally = claims_of(results); tally.all > 0)
+    text += fmt::format(" <b>{} of {} claims hold.</b>", tally.hold, tally.all);
+  text += "</p>\n";
   if (!pictures.missing.empty())
     text += fmt::format(
         "<p class=\"box\"><span class=\"state\">Figures are missing:</span> {}; then draw them with <code>onestep "

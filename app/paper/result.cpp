@@ -146,6 +146,16 @@ void check(const Results& results) {
 
 }  // namespace
 
+Tally claims_of(const Results& results) {
+  Tally tally;
+  for (const Item& item : results.items)
+    for (const Claim& claim : item.claims) {
+      ++tally.all;
+      tally.hold += claim.holds ? 1U : 0U;
+    }
+  return tally;
+}
+
 Json to_json(const Results& results) { return json_of(results); }
 
 Results from_json(const Json& document) {

@@ -2,6 +2,7 @@
 // results.json can be drawn again without computing.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -65,6 +66,12 @@ struct Results {
   Json machine = Json::object(), options = Json::object();
   std::vector<Item> items;
 };
+
+/// How many claims there are, and how many of them hold.
+struct Tally {
+  std::size_t hold = 0, all = 0;
+};
+Tally claims_of(const Results& results);
 
 Json to_json(const Results& results);
 /// Throws app::Misuse, naming what is missing, when the document is not one of ours.

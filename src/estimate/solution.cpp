@@ -77,19 +77,19 @@ void require_solution(const SolutionState& state, const char* what) {
 
 // By how much the step enlarges what it is applied to again and again.
 double growth(SolutionState& state) {
-  constexpr int products = 20;
+  constexpr int passing = 10, measured = 10;  // products
   const detail::Map& map = *state.method->step;
   detail::Point& p = state.here();
   std::vector<double>&v = state.power, &w = state.next_power;
   v.resize(state.size());
   w.resize(state.size());
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(static_cast<double>(i) + 1);
-  double log_growth = 0;  // over the second half, when what passes has passed
-  for (int k = 0; k < products; ++k) {
+  double log_growth = 0;  // when what passes has passed
+  for (int k = 0; k < passing + measured; ++k) {
     const double size = detail::norm(v);
     if (!(size > 0)) return 0;
     for (double& e : v) e /= size;
-    if (k >= products / 2) log_growth += std::log(size) / (products - products / 2);
+    if (k >= passing) log_growth += std::log(size) / measured;
     if (map.no_jvp.empty())
       p.jvp_x(v, w);
     else
@@ -112,10 +112,11 @@ void require_contraction(SolutionState& state, const char* what) {
   const bool measures = map.no_jvp.empty() || map.no_vjp.empty();
   const double rho = is_known || !measures || state.run.statistics.iterations >= shrinking_steps ? 0 : growth(state);
   if (rho >= 1 - rounding)
-    throw Error(fmt::format(
-        "[{}] the step does not contract at the solution (it enlarges by {:.3g}), so derivatives of steps do not "
-        "tend to that of the solution; Implicit{{}} does not need it, or call even_if_unconverged() first",
-        what, rho));
+    throw Error(
+        fmt::format("[{}] the step does not contract at the solution (differences are multiplied by {:.10g}), so "
+                    "derivatives of steps do not "
+                    "tend to that of the solution; Implicit{{}} does not need it, or call even_if_unconverged() first",
+                    what, rho));
   state.contracts = true;
 }
 

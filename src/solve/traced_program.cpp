@@ -55,6 +55,11 @@ std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s) {
     if (is_number && shapes[i].rank() == 2 && !is_literal(given[i], 0))
       throw Error(
           fmt::format("[quadratic_program] {} is a number, a matrix is needed, such as number * eye(n)", block_names[i]));
+    if (given[i].shape().rank() == 1 && shapes[i].rank() == 2)
+      throw Error(
+          fmt::format("[quadratic_program] {} is a vector, a matrix is needed; one with a single row is "
+                      "reshape(vector, {{1, {}}})",
+                      block_names[i], s.n));
     if (given[i].shape() != shapes[i] && !is_number)
       throw Error(
           fmt::format("[quadratic_program] {} has shape {}, {} is needed for {} variables, {} equalities and {} rows",

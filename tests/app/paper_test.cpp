@@ -308,6 +308,21 @@ TEST(PaperPage, WritesPowersOfTenAsPeopleDo) {
   EXPECT_THAT(text, HasSubstr("10<sup>−3</sup></span>."));
 }
 
+TEST(PaperPage, WritesFormulasAsPeopleDo) {
+  Results results = sample();
+  results.items[0].claims = {{"x_{k-1} is within ρ^K + L_J of x̄_k", "not one_step, _k, a^ or {b}; 2^10 and x_<", true}};
+  const std::string text = page_of(results, {});
+  EXPECT_THAT(text, HasSubstr("x<sub>k-1</sub> is within ρ<sup>K</sup> + L<sub>J</sub> of x̄<sub>k</sub><"));
+  EXPECT_THAT(text, HasSubstr("not one_step, _k, a^ or {b}; 2^10 and x_&lt;<"));
+}
+
+TEST(PaperPage, CountsTheClaimsThatHold) {
+  Results results = sample();
+  results.items[0].claims = {{"a", "b", true}, {"c", "d", false}};
+  results.items[1].claims = {{"e", "f", true}};
+  EXPECT_THAT(page_of(results, {}), HasSubstr("2 of 3 claims hold."));
+}
+
 // Changes the environment for what is started while it lives.
 class Path {
  public:

@@ -42,6 +42,15 @@ TEST(BadInput, AStepThatChangesTheShapeOfTheStateIsNamed) {
   EXPECT_TRUE(says(error_of([&] { solve(two, {zeros({3}), zeros({3})}, ones({3})); }), {"returns 1", "2 parts"}));
 }
 
+TEST(BadInput, PartsOfAProgramOfTheWrongShapeAreNamed) {
+  const auto error = [](auto program) { return error_of([&] { solve(quadratic_program(program), ones(2)); }); };
+  EXPECT_TRUE(says(error([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c, .A = ones(2), .b = 1.0}; }),
+                   {"[quadratic_program]", "A is a vector", "reshape(vector, {1, 2})"}));
+  EXPECT_TRUE(says(error([](Expr c) { return TracedProgram{.Q = 1.0, .q = -c}; }), {"Q is a number", "eye(n)"}));
+  EXPECT_TRUE(says(error([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c, .lo = zeros(3)}; }), {"lo", "(3)", "(2)"}));
+  EXPECT_TRUE(says(error([](Expr) { return TracedProgram{.q = 1.0}; }), {"how many variables"}));
+}
+
 TEST(BadInput, TheNumberOfArgumentsOfTheLambdaIsComparedWithWhatWasGiven) {
   const Solver s = distance_to_theta();
   EXPECT_TRUE(says(error_of([&] {

@@ -165,6 +165,7 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
     add_point(by_time.*curve, seconds, squared);
   };
   int before = 0;
+  std::vector<double> unrolled_steps;  // seconds of one, as often as it was measured
   m.peak = 1;
   for (std::size_t i = 0; i < at.size() && !watch.cancelled(); ++i) {
     const int k = at[i];
@@ -172,13 +173,14 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
                                setting.large_step ? "2/(μ+L)" : "1/L", k, end));
     // In parts short enough to be stopped.
     for (int begun = before; begun < k && !watch.cancelled(); begun += most_at_once) {
+      const int steps = std::min(most_at_once, k - begun);
       const Stopwatch clock;
-      unrolled.run(std::min(most_at_once, k - begun));
-      m.unrolled_seconds += clock.seconds();
+      unrolled.run(steps);
+      unrolled_steps.push_back(clock.seconds() / steps);
     }
     before = k;
     const double unrolled_error = norm(minus(unrolled.jacobian(), J_bar));
-    draw(&Curves::unrolled, k, m.unrolled_seconds, unrolled_error);
+    draw(&Curves::unrolled, k, 0, unrolled_error);
     if (unrolled_error > m.peak * m.size) {
       m.peak = unrolled_error / m.size;
       m.peak_at = k;
@@ -199,7 +201,7 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
       last_steps.start(k > K ? Array(plain.run(x0, k - K).x()) : x0);
       last_steps.run(K);
       const double k_error = norm(minus(last_steps.jacobian(), J_bar));
-      draw(&Curves::k_step, k, (k > K ? iterations_take(k - K) : 0) + K * m.unrolled_seconds / k, k_error);
+      draw(&Curves::k_step, k, 0, k_error);
       m.k_step = k_error / m.size;
     }
     m.one_step = one_error / m.size;
@@ -207,6 +209,19 @@ Measured measure(const Data& data, const std::vector<double>& spectrum, const Se
     m.implicit = implicit_error / m.size;
     m.complete = k == at.back();
   }
+  if (unrolled_steps.empty()) return m;
+  const double unrolled_step = quartiles(unrolled_steps).median;
+  const auto k_steps_take = [&](int k) {
+    const int K = std::min(k, m.K);
+    return (k > K ? iterations_take(k - K) : 0) + K * unrolled_step;
+  };
+  const auto place = [&](Series Curves::*curve, const auto& takes) {
+    for (std::size_t i = 0; i < (by_time.*curve).x.size(); ++i)
+      (by_time.*curve).x[i] = takes(static_cast<int>((by_iteration.*curve).x[i]));
+  };
+  place(&Curves::unrolled, [&](int k) { return k * unrolled_step; });
+  place(&Curves::k_step, k_steps_take);
+  m.unrolled_seconds = end * unrolled_step;
   const std::string title =
       fmt::format("condition number {}, step {}", setting.kappa, setting.large_step ? "2/(μ + L)" : "1/L");
   m.by_iteration = {title, {"iteration", false}, {"squared error", true}, by_iteration.all(), {}};
@@ -267,14 +282,14 @@ void compute_ridge(const ItemOptions& options, const Watch& watch, Item& item) {
                   : "the unrolled error never exceeds ‖J̄‖");
       item.figures = {
           {"ridge", "Gradient descent on weighted ridge regression",
-           ran +
-               " Squared distance of the iterates to the solution (dotted) and of the whole Jacobian to that "
-               "of the solution (lines)." +
-               came_out,
+           fmt::format(
+               "{} Squared distance of the iterates to the solution (dotted) and of the whole Jacobian to that of the "
+               "solution (lines).{}",
+               ran, came_out),
            by_iteration},
           {"ridge_time", "The same against time",
            ran + " Time to the iterate and its whole Jacobian. Unrolled and K steps carry the Jacobian along, one "
-                 "step and implicit are taken at the end; they are timed as medians of five runs.",
+                 "step and implicit are taken at the end. Medians; iterations in between by proportion.",
            by_time}};
       if (watch.cancelled()) return;
     }

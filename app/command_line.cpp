@@ -1,0 +1,88 @@
+#include "command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <utility>
+
+#include "onestep/threads.h"
+
+namespace onestep::app {
+
+struct CommandLine::Impl {
+  CLI::App line{"Derivatives of what iterative algorithms converge to.", "onestep"};
+  std::function<int()> work;
+};
+
+CommandLine::CommandLine() : impl_(std::make_unique<Impl>()) {
+  CLI::App& line = impl_->line;
+  line.set_version_flag("--version", "onestep " ONESTEP_VERSION);
+  line.require_subcommand(1);
+  line.footer("onestep VERB --help says more, with an example.");
+  line.get_formatter()->label("SUBCOMMAND", "VERB");
+}
+
+CommandLine::~CommandLine() = default;
+
+namespace {
+
+std::string not_positive(const std::string& text) {
+  double value = 0;
+  const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value);
+  return good ? "" : fmt::format("{} is not a positive number", text);
+}
+
+void add_option(CLI::App& verb, const Option& row) {
+  if (const auto* flag = std::get_if<bool*>(&row.to)) {
+    CLI::Option* added = verb.add_flag(row.name, **flag, row.help);
+    for (const std::string& other : row.excludes) added->excludes(verb.get_option(other));
+    return;
+  }
+  CLI::Option* added = std::visit([&](auto* to) { return verb.add_option(row.name, *to, row.help); }, row.to);
+  added->type_name(row.type)->required(row.required);
+  if (row.takes == Takes::positive) added->check(not_positive);
+  if (!row.one_of.empty()) added->check(CLI::IsMember(row.one_of).description(""));
+  for (const std::string& other : row.excludes) added->excludes(verb.get_option(other));
+}
+
+}  // namespace
+
+void CommandLine::add(Verb verb) {
+  CLI::App* parser = impl_->line.add_subcommand(verb.name, verb.job);
+  parser->group("Verbs");
+  parser->footer("Example: " + verb.example);
+  CommonOptions& common = verb.common;
+  parser->add_flag("--json", common.json, "print one JSON document on standard output, nothing else");
+  parser->add_option("--out", common.out, verb.out_help)->type_name("DIR")->take_last();
+  parser->add_option("--seed", common.seed, verb.seed_help)->type_name("N");
+  parser->add_option("--threads", common.threads, "use up to so many threads (default: one a core)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65535).description(""));
+  parser->add_flag("--quiet", common.quiet, "show no progress");
+  for (const Option& row : verb.options) add_option(*parser, row);
+  parser->final_callback([this, &common, work = std::move(verb.work)] {
+    impl_->work = [&common, work] {
+      if (common.threads > 0) set_threads(common.threads);
+      make_folder(common);  // before the work, not after it
+      return work();
+    };
+  });
+}
+
+int CommandLine::run(int argc, char** argv) {
+  CLI::App& line = impl_->line;
+  try {
+    line.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return line.exit(wanted);
+  } catch (const CLI::ParseError& wrong) {
+    const auto verbs = line.get_subcommands();
+    if (!verbs.empty()) throw Misuse(fmt::format("{}; see onestep {} --help", wrong.what(), verbs.front()->get_name()));
+    if (argc == 1) throw Misuse("a verb is missing, such as qp; see onestep --help");
+    throw Misuse(fmt::format("there is no verb {}; see onestep --help", argv[1]));
+  }
+  return impl_->work();
+}
+
+}  // namespace onestep::app
