@@ -188,6 +188,11 @@ void add_paper(CommandLine& line) {
                          .to = &options->cpusmall,
                          .type = "FILE",
                          .help = "data for the ridge item, in the LIBSVM format\n(default: made data of its shape)"},
+                        {.name = "--peers",
+                         .to = &options->peers,
+                         .type = "FILE",
+                         .help = "draw other libraries beside ours in qp and logistic: what\n"
+                                 "./run bench peers --json FILE measured"},
                         {.name = "--from",
                          .to = &options->from,
                          .type = "FILE",
