@@ -30,7 +30,7 @@ namespace {
 struct PaperOptions : CommonOptions {
   std::vector<std::string> items;
   bool quick = false, full = false;
-  std::string cpusmall, from;
+  std::string cpusmall, peers, from;
 };
 
 std::vector<paper::ItemKind> wanted_kinds(const PaperOptions& options) {
@@ -51,13 +51,14 @@ paper::Results compute(const PaperOptions& options, const std::function<void(con
   const std::vector<paper::ItemKind> kinds = wanted_kinds(options);
   // Before the work, not after half of it.
   if (!options.cpusmall.empty()) (void)read_libsvm(options.cpusmall);
+  const auto peers = options.peers.empty() ? std::vector<paper::PeerTime>() : paper::read_peers(options.peers);
 
   const char* scale = options.quick ? "quick" : options.full ? "full" : "usual";
   paper::Results results;
   results.version = ONESTEP_VERSION;
   results.date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
   results.machine = paper::machine();
-  results.options = {{"scale", scale}, {"seed", options.seed}, {"cpusmall", options.cpusmall}};
+  results.options = {{"scale", scale}, {"seed", options.seed}, {"cpusmall", options.cpusmall}, {"peers", options.peers}};
 
   Progress progress(options);
   const paper::Watch watch{[&](const std::string& what) {
@@ -70,7 +71,7 @@ paper::Results compute(const PaperOptions& options, const std::function<void(con
   const paper::ItemOptions item_options{options.quick  ? paper::Scale::quick
                                         : options.full ? paper::Scale::full
                                                        : paper::Scale::usual,
-                                        options.seed, options.cpusmall};
+                                        options.seed, options.cpusmall, peers};
   paper::run_items(kinds, item_options, watch, results, [&] { save(results); });
   return results;
 }
@@ -187,11 +188,16 @@ void add_paper(CommandLine& line) {
                          .to = &options->cpusmall,
                          .type = "FILE",
                          .help = "data for the ridge item, in the LIBSVM format\n(default: made data of its shape)"},
+                        {.name = "--peers",
+                         .to = &options->peers,
+                         .type = "FILE",
+                         .help = "draw other libraries beside ours in qp and logistic: what\n"
+                                 "./run bench peers --json FILE measured"},
                         {.name = "--from",
                          .to = &options->from,
                          .type = "FILE",
                          .help = "draw a saved results.json without computing",
-                         .excludes = {"--quick", "--full", "--cpusmall", "--seed"}}},
+                         .excludes = {"--quick", "--full", "--cpusmall", "--peers", "--seed"}}},
             .work = [options] { return show_paper(*options); },
             .out_help = "the folder of the page (default: paper; with --json: none)"});
 }

@@ -58,7 +58,11 @@ constexpr std::array pens{Pen{"implicit", 4.0, 7, 1.0}, Pen{"unrolled", 2.8, 9, 
                           Pen{"none", 1.9, 5, 0.6},     Pen{"bound", 1.9, 11, 0.8},   Pen{"auto", 1.9, 7, 1.2},
                           Pen{"", 1.7, 7, 0.6}};
 
+// Peers stay in the background.
+constexpr Pen pen_of_peers{"", 1.1, 7, 0.35};
+
 const Pen& pen_of(const Series& series) {
+  if (is_peer(series.method)) return pen_of_peers;
   const auto* found = std::ranges::find_if(pens, [&](const Pen& pen) { return series.method == pen.method; });
   return found != pens.end() ? *found : pens.back();
 }

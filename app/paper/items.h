@@ -5,7 +5,9 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "paper/peers.h"
 #include "paper/result.h"
 
 namespace onestep::app::paper {
@@ -15,7 +17,8 @@ enum class Scale { quick, usual, full };
 struct ItemOptions {
   Scale scale = Scale::usual;
   std::uint64_t seed = 0;
-  std::string cpusmall;  ///< a LIBSVM file for the ridge item; empty: made data of its shape
+  std::string cpusmall;              ///< a LIBSVM file for the ridge item; empty: made data of its shape
+  std::vector<PeerTime> peers = {};  ///< to be drawn beside the timings; empty: none
 };
 
 /// How an item tells how far it is, and learns that it shall stop.

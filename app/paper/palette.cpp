@@ -25,6 +25,10 @@ constexpr std::size_t first_peer = 10;
 
 std::span<const Colour> palette() { return colours; }
 
+bool is_peer(std::string_view method) {
+  return std::none_of(colours.begin(), colours.begin() + first_peer, [&](const Colour& c) { return method == c.method; });
+}
+
 const Colour& colour_of(std::string_view method) {
   const auto* found = std::ranges::find_if(colours, [&](const Colour& c) { return method == c.method; });
   if (found != colours.end()) return *found;

@@ -23,5 +23,7 @@ std::span<const Colour> palette();
 
 /// A method that is not in the palette, such as a peer, gets one of the colours kept for those, by its name.
 const Colour& colour_of(std::string_view method);
+/// Whether it is none of our own.
+bool is_peer(std::string_view method);
 
 }  // namespace onestep::app::paper

@@ -381,6 +381,63 @@ TEST_F(Paper, BadInputIsOneLine) {
   expect_misuse(run_command({"paper", "--quick", "--from", save(sample())}), "--from");
 }
 
+Json peer_row(const char* problem, double parameters, const char* contender, const char* method, Json gradient) {
+  return {{"suite", "peers"},       {"problem", problem}, {"size", {50, 5}}, {"parameters", parameters},
+          {"contender", contender}, {"method", method},   {"solve", 1e-3},   {"gradient", std::move(gradient)},
+          {"compile", 1.0},         {"error", 1e-12},     {"lines", 12},     {"version", "1.2.3"}};
+}
+
+TEST_F(Paper, DrawsTheBestMethodOfEachPeerBesideOurs) {
+  const Json rows = {
+      peer_row("logistic", 300, "jax", "one-step", 2e-3),     peer_row("logistic", 300, "jax", "implicit", 1e-3),
+      peer_row("logistic", 60, "jax", "implicit", 1e-4),      peer_row("logistic", 300, "piqp", "solve only", nullptr),
+      peer_row("logistic", 300, "onestep", "one-step", 1e-5), peer_row("qp", 300, "proxqp", "implicit", 1e-3),
+      {{"suite", "solve"}, {"row", "newton solve"}}};
+  const Ended computed = run_command({"paper", "logistic", "--quick", "--json", "--out", out().string(), "--peers",
+                                      folder_.write("peers.json", rows.dump())});
+  ASSERT_EQ(computed.status, 0) << computed.err;
+  const Results results = from_json(Json::parse(computed.out));
+  const Figure& figure = results.items[0].figures[0];
+  std::vector<std::string> labels;
+  for (const Series& series : figure.panels[0].series) labels.push_back(series.label);
+  EXPECT_THAT(labels, ElementsAre("None", "Autodiff", "Implicit", "One step", "jax"));
+  const Series& jax = figure.panels[0].series.back();
+  EXPECT_THAT(jax.x, ElementsAre(60, 300));
+  EXPECT_THAT(jax.y, ElementsAre(1e-4, 1e-3));
+  EXPECT_THAT(figure.caption, HasSubstr("./run bench peers"));
+  EXPECT_THAT(figure.caption, HasSubstr("jax 1.2.3 (implicit)."));
+  EXPECT_EQ(results.items[0].data["peers"].size(), 1);
+  const Ended drawn = run_command({"paper", "--from", folder_.write("computed.json", computed.out), "--json"});
+  EXPECT_EQ(drawn.out, computed.out);
+}
+
+TEST_F(Paper, ABadFileOfPeersIsOneLineThatNamesItAndItsPlace) {
+  const auto refused = [&](const std::string& name, const std::string& text, const std::string& message) {
+    const std::string file = folder_.write(name, text);
+    const Ended ended = run_command({"paper", "qp", "--quick", "--json", "--peers", file});
+    expect_misuse(ended, message);
+    EXPECT_THAT(ended.err, HasSubstr(file));
+  };
+  refused("text", "no json", "parse error");
+  refused("object", "{}", "it is not a list of rows");
+  refused("numbers", "[1]", "row 1 is not an object");
+  refused("empty", "[]", "no time of a peer; ./run bench peers --json makes such a file");
+  const Json good = peer_row("qp", 300, "proxqp", "implicit", 1e-3);
+  for (const char* key : {"suite", "problem", "contender", "method", "version", "parameters", "gradient"}) {
+    Json row = good;
+    row.erase(key);
+    refused("missing", Json::array({good, row}).dump(), std::string("row 2.") + key + " is missing");
+    row[key] = Json::array();
+    refused("other", Json::array({good, row}).dump(), std::string("row 2.") + key + " is not");
+  }
+  Json negative = good;
+  negative["gradient"] = -1;
+  refused("negative", Json::array({negative}).dump(), "row 1.gradient is not a positive number");
+  expect_misuse(run_command({"paper", "qp", "--json", "--peers", (folder_.path() / "none").string()}),
+                "the file cannot be read");
+  expect_misuse(run_command({"paper", "--from", save(sample()), "--peers", "x"}), "--peers");
+}
+
 TEST_F(Paper, DrawsAgainWhatItComputed) {
   const Ended computed = run_command({"paper", "--quick", "--json"});
   EXPECT_EQ(computed.status, 0);

@@ -85,6 +85,7 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
            logistic_lambda, how.instances, number(tolerance), last.text, duration(last.none.median), last.one_step_at_best,
            last.implicit_at_best, number(difference)),
        {timing_panel(timing)}});
+  add_peers(options.peers, "logistic", " on other samples of this kind", item);
   item.data["sizes"] = timing_data(timing);
   const TimingRow* const autodiff = timing.last_with_autodiff();
   if (autodiff != nullptr) item.tables.push_back(table_1(*autodiff));

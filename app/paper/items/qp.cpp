@@ -96,6 +96,7 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
            how.instances, margin, last.text, duration(last.none.median), last.one_step_at_best, last.implicit_at_best,
            number(difference), rough.count, hard, number(rough.largest), rough.above),
        {timing_panel(timing)}});
+  add_peers(options.peers, "qp", " on other programs of this form, with gradients by all of their data", item);
   item.data["sizes"] = timing_data(timing);
   if (!timing.complete) return;
 

@@ -1,0 +1,42 @@
+"""Where things are, the virtual environment that peers run in, and what a terminal is told."""
+import importlib.metadata
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPT = ROOT / "bench" / "peers"
+ENVIRONMENT = ROOT / "build" / "peers"
+BUILD = ROOT / "build" / "release"
+
+
+def make_environment(packages):
+    """The environment's Python, with these packages installed: names as PyPI has them, which Python imports by the same."""
+    python = ENVIRONMENT / "bin" / "python"
+    try:
+        if not python.exists():
+            print(f"making {ENVIRONMENT.relative_to(ROOT)}", file=sys.stderr)
+            subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], check=True)
+        script = "import importlib.util as u, sys; sys.exit(not all(u.find_spec(name) for name in sys.argv[1:]))"
+        if subprocess.run([python, "-c", script, *packages]).returncode != 0:
+            print(f"installing {', '.join(packages)}", file=sys.stderr)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+    except (subprocess.CalledProcessError, OSError) as problem:
+        sys.exit(f"peers: {problem}; `bench/peers --help` says what is needed")
+    return python
+
+
+def version_of(package):
+    """Of a package in the environment this runs in, or of ours."""
+    if package == "onestep":
+        return re.search(r"project\(onestep[^)]*VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def progress(text):
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
