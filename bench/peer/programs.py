@@ -142,7 +142,8 @@ def qpth_function(*data):
     import torch
     from qpth.qp import QPFunction
 
-    parts = [torch.tensor(part, dtype=torch.float64, requires_grad=True) for part in data]
+    # By lists: a PyTorch older than NumPy knows no arrays of it.
+    parts = [torch.tensor(part.tolist(), dtype=torch.float64, requires_grad=True) for part in data]
     # user: begin qpth
     Q, q, A, b, G, h = parts
     solve = lambda: QPFunction(eps=1e-9, verbose=-1, check_Q_spd=False, maxIter=50)(Q, q, G, h, A, b)[0]

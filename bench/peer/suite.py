@@ -124,6 +124,7 @@ def worker(problem, contender, method, folder, torch):
         sys.path.append(torch)
     problem = PROBLEMS[problem]
     data = [np.load(pathlib.Path(folder, f"{name}.npy")) for name in problem.files]
+    entries = lambda array: np.asarray(array.tolist() if hasattr(array, "tolist") else array)
     make, _ = problem.contenders()[contender, method]
     begin = time.perf_counter()
     solve, gradient = make(*data)
@@ -131,8 +132,8 @@ def worker(problem, contender, method, folder, torch):
     first = time.perf_counter() - begin
     out = pathlib.Path(folder, "out")
     for i, part in enumerate(found if gradient else []):
-        np.save(out / f"gradient{i}.npy", np.asarray(part))
-    np.save(out / "x.npy", np.ravel(np.asarray(solve())))
+        np.save(out / f"gradient{i}.npy", entries(part))
+    np.save(out / "x.npy", np.ravel(entries(solve())))
     print("ready", first, flush=True)
 
     for _ in sys.stdin:
