@@ -6,8 +6,11 @@
 #include <exception>
 #include <fstream>
 #include <new>
+#include <string>
 #include <thread>
 #include <utility>
+
+#include "onestep/threads.h"
 
 extern "C" {
 // OpenBLAS's own; null when another BLAS is linked.
@@ -37,10 +40,15 @@ constexpr const char* compiler =
 }  // namespace
 
 Json machine() {
-  return {{"cpu", processor()},
-          {"cores", std::thread::hardware_concurrency()},
-          {"blas", openblas_get_config != nullptr ? openblas_get_config() : "not OpenBLAS"},
-          {"compiler", compiler}};
+  Json result = {{"cpu", processor()},
+                 {"cores", std::thread::hardware_concurrency()},
+                 {"blas", openblas_get_config != nullptr ? openblas_get_config() : "not OpenBLAS"},
+                 {"compiler", compiler}};
+  if (std::string advice = blas_advice(); !advice.empty()) {
+    advice.pop_back();  // the end of the line
+    result["slower than need be"] = advice;
+  }
+  return result;
 }
 
 void run_items(std::span<const ItemKind> kinds, const ItemOptions& options, const Watch& watch, Results& results,

@@ -139,8 +139,8 @@ def endnotes(tables, notes):
 
 
 MARKDOWN = """`./run bench peers --write docs/benchmarks.md` wrote this file, and writes it again. All contenders read the same
-data, which ours writes. Each is written as its own documentation recommends, with tolerances that give gradients of comparable
-accuracy where it has such, warmed up, and called from its own language: ours from C++, the others from Python. They take
+data, which ours writes. Each is written as its own documentation recommends, with the tolerances that are
+said below, warmed up, and called from its own language: ours from C++, the others from Python. They take
 turns, and a time is the median over the turns. "Solve + gradient" is one solve with its gradient, "over ours" its ratio to
 one step of ours (of a peer without gradients: solve over solve). The error is the largest difference of two entries from a
 reference in long double, relative to the largest entry, of the part of the gradient where that is largest. "First call" is

@@ -105,7 +105,8 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
        fmt::format("Weighted logistic regression, N = {} samples, n = {} coefficients, the intercept not penalised, λ = {}, "
                    "Newton's method with line search. Errors of the iterate and of the whole {} × {} Jacobian by the "
                    "weights, relative to the solution's. Fitted orders over {} starts, from errors below {} down to {}: "
-                   "iterates {:.2f}, unrolled {:.2f}, implicit {:.2f}, one step {:.2f}.",
+                   "iterates {:.2f}, unrolled {:.2f}, implicit {:.2f}, one step {:.2f}. The curves are from one "
+                   "start; one step at iteration k is taken at x_{{k-1}}, hence one iteration later.",
                    N, n, logistic_lambda, n, N, starts, number(near), number(noise_floor), orders[0], orders[1], orders[2],
                    orders[3]),
        {panel}});

@@ -112,6 +112,12 @@ double Timing::largest_difference() const {
   return largest;
 }
 
+double Timing::largest_unrolled_difference() const {
+  double largest = 0;
+  for (const TimingRow& row : rows) largest = std::max(largest, row.unrolled_difference);
+  return largest;
+}
+
 TimingOptions timing_options(const ItemOptions& options, std::string item, double seconds_a_size, double autodiff_growth) {
   TimingOptions how;
   how.item = std::move(item);
