@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "onestep/threads.h"
@@ -34,13 +35,14 @@ std::string not_positive(const std::string& text) {
 }
 
 void add_option(CLI::App& verb, const Option& row) {
-  if (const auto* flag = std::get_if<bool*>(&row.to)) {
-    CLI::Option* added = verb.add_flag(row.name, **flag, row.help);
-    for (const std::string& other : row.excludes) added->excludes(verb.get_option(other));
-    return;
-  }
-  CLI::Option* added = std::visit([&](auto* to) { return verb.add_option(row.name, *to, row.help); }, row.to);
-  added->type_name(row.type)->required(row.required);
+  CLI::Option* added = std::visit(
+      [&](auto* to) {
+        if constexpr (std::is_same_v<decltype(to), bool*>)
+          return verb.add_flag(row.name, *to, row.help);
+        else
+          return verb.add_option(row.name, *to, row.help)->type_name(row.type)->required(row.required);
+      },
+      row.to);
   if (row.takes == Takes::positive) added->check(not_positive);
   if (!row.one_of.empty()) added->check(CLI::IsMember(row.one_of).description(""));
   for (const std::string& other : row.excludes) added->excludes(verb.get_option(other));

@@ -95,26 +95,19 @@ Contender program(std::size_t n, std::size_t m, std::size_t p, const Estimator& 
 
 // ---- turns ----
 
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point begin_ = Clock::now();
-};
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // The median time of a call, by calls for about this long; several calls make a sample where one is short for the clock.
 template <class F> double median_seconds(const F& call, double for_seconds) {
-  const Stopwatch once;
+  const double once = now();
   call();
-  const int calls = static_cast<int>(std::clamp(std::ceil(3e-4 / std::max(once.seconds(), 1e-9)), 1.0, 10000.0));
+  const int calls = static_cast<int>(std::clamp(std::ceil(3e-4 / std::max(now() - once, 1e-9)), 1.0, 10000.0));
   std::vector<double> samples;
-  const Stopwatch all;
-  while (samples.empty() || (all.seconds() < for_seconds && samples.size() < 501)) {
-    const Stopwatch sample;
+  const double begin = now();
+  while (samples.empty() || (now() - begin < for_seconds && samples.size() < 501)) {
+    const double sample = now();
     for (int i = 0; i < calls; ++i) call();
-    samples.push_back(sample.seconds() / calls);
+    samples.push_back((now() - sample) / calls);
   }
   std::ranges::sort(samples);
   return samples[samples.size() / 2];
@@ -139,10 +132,10 @@ Estimator estimator_of(const std::string& method) {
 }
 
 void take_turns(const path& folder, const Request& request, const Estimator& estimator) {
-  const Stopwatch first;
+  const double first = now();
   const Contender contender = make(request, estimator);
   Parts gradient = contender.gradient();
-  const double until_first = first.seconds();
+  const double until_first = now() - first;
   // Of a program's nine parts the lower sides and the bounds are not there.
   if (gradient.size() == 9) gradient = {gradient[0], gradient[1], gradient[2], gradient[3], gradient[4], gradient[6]};
   for (std::size_t i = 0; i < gradient.size(); ++i) write_array(folder / fmt::format("gradient{}.npy", i), gradient[i]);

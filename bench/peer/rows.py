@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from peer.environment import BUILD, SCRIPT, make_environment, progress
-from peer.turns import Worker, seconds_of_calls
+from peer.turns import Worker, median_seconds, seconds_of_calls
 
 BENCH = BUILD / "onestep_bench"
 PACKAGES = ["numpy", "jax", "casadi", "piqp", "proxsuite"]
@@ -81,10 +81,7 @@ def worker(index):
         measure = seconds_of_calls({"jax": jax_work, "casadi": casadi_work}[entry.peer](entry.kind, N, n))
     print("ready", flush=True)
     for _ in sys.stdin:
-        times, start = [], time.perf_counter()
-        while time.perf_counter() - start < 0.2 and len(times) < 501:
-            times.append(measure())
-        print(json.dumps(statistics.median(times)), flush=True)
+        print(json.dumps(median_seconds(measure)), flush=True)
 
 
 def our_turn(entry):

@@ -13,7 +13,8 @@ import time
 
 from peer import report
 from peer.environment import BUILD, ROOT, SCRIPT, progress, version_of
-from peer.turns import Worker
+from peer.report import size_text
+from peer.turns import Worker, median_seconds, seconds_of_calls
 
 OURS = BUILD / "onestep_peer"
 PACKAGES = ["numpy", "jax", "jaxopt", "optimistix", "casadi", "piqp", "proxsuite", "cvxpylayers"]
@@ -91,10 +92,6 @@ class Row:
         return f"{self.contender} {self.method}"
 
 
-def size_text(size):
-    return "(" + ",".join(map(str, size)) + ")"
-
-
 def lines_written(problem, contender, method):
     """Lines between `user: begin NAMES` and `user: end`, where NAMES has this contender, or it with this method. Imports,
     comments and blank lines do not count; `qp: NAMES` is for that problem alone."""
@@ -134,25 +131,11 @@ def worker(problem, contender, method, folder, torch):
     for i, part in enumerate(found if gradient else []):
         np.save(out / f"gradient{i}.npy", entries(part))
     np.save(out / "x.npy", np.ravel(entries(solve())))
+    solving, both = seconds_of_calls(solve), gradient and seconds_of_calls(gradient)
     print("ready", first, flush=True)
 
     for _ in sys.stdin:
-        print(median_seconds(solve, 0.1), median_seconds(gradient, 0.2) if gradient else "nan", flush=True)
-
-
-def median_seconds(call, for_seconds):
-    """Of calls for about this long; several calls make a sample where one is short for the clock. As ours.cpp does it."""
-    def seconds(calls):
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        return (time.perf_counter() - begin) / calls
-
-    calls = min(10000, math.ceil(3e-4 / max(seconds(1), 1e-9)))
-    begin, samples = time.perf_counter(), []
-    while not samples or (time.perf_counter() - begin < for_seconds and len(samples) < 501):
-        samples.append(seconds(calls))
-    return statistics.median(samples)
+        print(median_seconds(solving, 0.1), median_seconds(both) if both else "nan", flush=True)
 
 
 # ---- all contenders of a size ----

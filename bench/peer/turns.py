@@ -1,6 +1,7 @@
 """Contenders that take turns: each is a process that stays, makes itself ready, and measures once for each line it reads."""
 import os
 import select
+import statistics
 import subprocess
 import tempfile
 import time
@@ -56,3 +57,11 @@ def seconds_of_calls(work):
     while (taken := seconds(calls)) < 3e-4:
         calls = max(calls + 1, int(calls * min(16.0, 1.2 * 3e-4 / taken)))
     return lambda: seconds(calls) / calls
+
+
+def median_seconds(measure, for_seconds=0.2):
+    """Of what `measure` returns, called for about this long."""
+    times, start = [], time.perf_counter()
+    while not times or (time.perf_counter() - start < for_seconds and len(times) < 501):
+        times.append(measure())
+    return statistics.median(times)

@@ -70,7 +70,7 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
   if (timing.rows.empty()) return;
 
   const TimingRow& last = timing.rows.back();
-  const double difference = timing.largest_difference();
+  const double difference = timing.largest(&TimingRow::difference);
   item.figures.push_back(
       {"logistic",
        "Logistic regression by Newton's method",

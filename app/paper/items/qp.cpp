@@ -78,7 +78,7 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
   const WithoutMargin rough = differences_without_margin(options.seed, hard, instances, watch);
 
   const TimingRow& last = timing.rows.back();
-  const double difference = timing.largest_difference();
+  const double difference = timing.largest(&TimingRow::difference);
   item.figures.push_back(
       {"qp",
        "Quadratic programs by an interior point method",
@@ -98,8 +98,8 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
            "is nearly not differentiable: on {} such programs of n = {} they differ by at most {}, {} times by more than "
            "1e-6.",
            how.instances, margin, last.text, duration(last.none.median), last.one_step_at_best, last.implicit_at_best,
-           number(difference), number(timing.largest_unrolled_difference()), rough.count, hard, number(rough.largest),
-           rough.above),
+           number(difference), number(timing.largest(&TimingRow::unrolled_difference)), rough.count, hard,
+           number(rough.largest), rough.above),
        {timing_panel(timing)}});
   add_peers(options.peers, "qp", " on other programs of this form, with gradients by all of their data", item);
   item.data["sizes"] = timing_data(timing);

@@ -318,8 +318,10 @@ void compute_ridge(const ItemOptions& options, const Watch& watch, Item& item) {
     k_steps = k_steps && m.k_step <= rho_K * (1 + 1e-3);
     converge = converge && m.unrolled < 1e-3 && m.implicit < 1e-3;
     // Beside the same condition number with the small step, which comes before.
-    if (m.setting.large_step) burn_in = burn_in && m.peak > 5 * small_step_peak;
-    if (!m.setting.large_step) small_step_peak = m.peak;
+    if (m.setting.large_step)
+      burn_in = burn_in && m.peak > 5 * small_step_peak;
+    else
+      small_step_peak = m.peak;
     ahead = ahead && m.ahead_from <= m.end / 2;
     faster = faster && m.one_step_seconds < m.unrolled_seconds;
     const auto append = [](std::string& to, const std::string& text) { to += (to.empty() ? "" : "; ") + text; };

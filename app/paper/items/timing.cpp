@@ -106,16 +106,10 @@ class AutodiffBudget {
 
 }  // namespace
 
-double Timing::largest_difference() const {
-  double largest = 0;
-  for (const TimingRow& row : rows) largest = std::max(largest, row.difference);
-  return largest;
-}
-
-double Timing::largest_unrolled_difference() const {
-  double largest = 0;
-  for (const TimingRow& row : rows) largest = std::max(largest, row.unrolled_difference);
-  return largest;
+double Timing::largest(double TimingRow::*difference) const {
+  double most = 0;
+  for (const TimingRow& row : rows) most = std::max(most, row.*difference);
+  return most;
 }
 
 TimingOptions timing_options(const ItemOptions& options, std::string item, double seconds_a_size, double autodiff_growth) {

@@ -45,8 +45,7 @@ struct Timing {
   std::vector<TimingRow> rows;
   std::vector<std::string> notes;
   bool complete = true;  ///< not cancelled
-  double largest_difference() const;
-  double largest_unrolled_difference() const;
+  double largest(double TimingRow::*difference) const;
   /// The largest size at which unrolled was run; none: nowhere.
   const TimingRow* last_with_autodiff() const;
 };
