@@ -199,6 +199,13 @@ class Prepared {
   ///     Prepared project(quadratic_program([](Expr t) { return TracedProgram{.Q = eye(3), .q = -t, .lo = 0.0}; }),
   ///     zeros(3)); Array x = project.solve(Array{2.0, 0.5, -1.0}).x();
   const Solution& solve(const Parts& theta);
+  /// What the next solves stop on, and whom they tell.
+  ///
+  ///     Prepared again(fit, x0, w);
+  ///     again.options().tolerance = 1e-4;
+  SolveOptions& options();
+  /// The last Solution; without a status before the first solve.
+  const Solution& solution() const { return solution_; }
 
  private:
   Parts x0_;

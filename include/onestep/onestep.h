@@ -2,6 +2,7 @@
 #pragma once
 
 #include "onestep/array.h"              // numbers with a shape
+#include "onestep/bilevel.h"            // outer problems: minimise g(x(θ), θ)
 #include "onestep/check_gradients.h"    // is a derivative right?
 #include "onestep/dataset.h"            // samples from files
 #include "onestep/diff.h"               // jvp, vjp, grad, jacobian, hessian

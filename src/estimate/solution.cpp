@@ -340,6 +340,8 @@ Prepared::Prepared(const Solver& solver, const Parts& x0, const Parts& theta, co
 
 const Solution& Prepared::solve(const Parts& theta) { return solve(x0_, theta); }
 
+SolveOptions& Prepared::options() { return solution_.internals().options; }
+
 const Solution& Prepared::solve(const Parts& x0, const Parts& theta) {
   solve_again(solution_.internals(), x0, theta);
   return solution_;

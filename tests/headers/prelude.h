@@ -42,5 +42,7 @@ extern GradientCheck check;
 extern QuadraticProgram p;
 extern Solver fit, slow;
 extern Solution s;
+extern Dataset valid;
+extern Inner inner;
 
 }  // namespace examples

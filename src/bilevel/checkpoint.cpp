@@ -1,0 +1,134 @@
+#include "bilevel/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+namespace onestep::detail {
+
+namespace {
+
+// Also tells machines apart that order bytes differently.
+constexpr std::string_view magic = "onestep checkpoint\n";
+constexpr std::uint32_t version = 1;
+
+std::uint32_t checksum(std::string_view bytes) {
+  return static_cast<std::uint32_t>(
+      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
+}
+
+[[noreturn]] void fail(const std::string& what, int error = errno) {
+  throw std::system_error(error, std::generic_category(), what);
+}
+
+// A file descriptor that is closed.
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags) : id_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  ~Descriptor() {
+    if (id_ >= 0) ::close(id_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  explicit operator bool() const { return id_ >= 0; }
+  int id() const { return id_; }
+
+ private:
+  int id_;
+};
+
+// Whether the name still stands for the file that is open: the run before may have removed it at its end.
+bool is_named(int file, const std::string& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(file, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
+         open.st_dev == named.st_dev;
+}
+
+bool write_all(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(file, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+}  // namespace
+
+CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_path_(path_ + ".lock") {
+  do {
+    if (lock_ >= 0) ::close(lock_);
+    lock_ = ::open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock_ < 0) fail(fmt::format("checkpoint {}", lock_path_));
+    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+      ::close(lock_);
+      throw Error(fmt::format("[checkpoint] {} is in use by another run; name another file, or wait for its end", path_));
+    }
+  } while (!is_named(lock_, lock_path_));
+}
+
+CheckpointFile::~CheckpointFile() {
+  ::unlink(lock_path_.c_str());
+  ::close(lock_);
+}
+
+void CheckpointFile::refuse(std::string_view why) const {
+  throw Error(
+      fmt::format("[checkpoint] {} {}; it was left as it is: name another file, or remove it to begin anew", path_, why));
+}
+
+std::optional<std::string> CheckpointFile::read() const {
+  if (!std::filesystem::exists(path_)) return std::nullopt;
+  std::ifstream file(path_, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file || !std::filesystem::is_regular_file(path_)) refuse("cannot be read");
+  if (!bytes.starts_with(magic)) refuse("is no checkpoint of onestep");
+  Reader reader(std::string_view(bytes).substr(magic.size()));
+  std::uint32_t its_version = 0, sum = 0;
+  std::string contents;
+  try {
+    reader(its_version);
+    if (its_version != version) refuse(fmt::format("has version {}, this program reads version {}", its_version, version));
+    reader(sum);
+    reader(contents);
+  } catch (const Error& e) {
+    if (its_version != version && its_version != 0) throw;
+    refuse("is damaged: it is shorter than it says");
+  }
+  if (!reader.at_end() || checksum(contents) != sum) refuse("is damaged: its checksum is another");
+  return contents;
+}
+
+void CheckpointFile::write(std::string_view contents) {
+  Writer writer;
+  writer(version);
+  writer(checksum(contents));
+  writer(std::string(contents));
+  const std::string bytes = fmt::format("{}{}", magic, writer.take()), temporary = path_ + ".tmp";
+  {
+    const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!file || !write_all(file.id(), bytes) || ::fsync(file.id()) != 0) {
+      const int error = errno;
+      ::unlink(temporary.c_str());
+      fail(fmt::format("the checkpoint {} could not be written (the last one is kept)", path_), error);
+    }
+  }
+  if (::rename(temporary.c_str(), path_.c_str()) != 0) fail(fmt::format("the checkpoint {} could not be renamed to", path_));
+  // The new name, too, is to survive a loss of power; where folders cannot be synchronised that is all there is.
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  if (const Descriptor directory(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY); directory)
+    ::fsync(directory.id());
+}
+
+}  // namespace onestep::detail

@@ -1,0 +1,392 @@
+// The outer loop: hypergradient, direction, search, and a state that can be saved between any two iterations.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <ostream>
+
+#include "bilevel/checkpoint.h"
+#include "bilevel/moved.h"
+#include "bilevel/objective.h"
+#include "bilevel/outer.h"
+#include "solve/map.h"
+
+namespace onestep {
+namespace detail {
+namespace {
+
+constexpr double loosest = 1e-3;            // of inner tolerances
+constexpr double share_of_progress = 0.01;  // inner tolerance over what the outer test has reached
+constexpr double armijo = 1e-4;
+constexpr int most_trials = 40;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+struct SavedIteration : OuterIteration {
+  template <class Archive> void fields(Archive& a) {
+    a(number), a(value), a(critical), a(norm), a(length), a(inner_tolerance), a(inner_iterations), a(seconds), a(theta);
+  }
+};
+
+// All that the next iteration depends on, and what is reported. The method's memory is beside it.
+struct State {
+  int iteration = 0;
+  std::vector<double> u, gradient;            // gradient: with respect to u
+  std::vector<std::vector<double>> by_theta;  // and to the parameters
+  double value = 0, first_value = 0, noise = 0, tolerance = 0;
+  States x;
+  InnerWork work;
+  double seconds = 0;
+  std::vector<SavedIteration> history;
+
+  template <class Archive> void fields(Archive& a) {
+    a(iteration), a(u), a(gradient), a(by_theta), a(value), a(first_value), a(noise), a(tolerance), a(x), a(work),
+        a(seconds), a(history);
+  }
+};
+
+void check(const BilevelOptions& options) {
+  if (!(options.tolerance >= 0)) throw Error(fmt::format("[minimise] tolerance = {}: zero or more", options.tolerance));
+  if (options.max_iterations < 0)
+    throw Error(fmt::format("[minimise] max_iterations = {}: zero or more", options.max_iterations));
+  if (!(options.time_limit > 0)) throw Error(fmt::format("[minimise] time_limit = {}: above zero", options.time_limit));
+  if (!(options.checkpoint_share > 0 && options.checkpoint_share <= 1))
+    throw Error(fmt::format("[minimise] checkpoint_share = {}: above 0, at most 1", options.checkpoint_share));
+}
+
+class Minimiser {
+ public:
+  Minimiser(const std::vector<Inner>& inner, const std::vector<Parameter>& parameters, const OuterMethod& method,
+            const BilevelOptions& options)
+      : options_(options),
+        moved_(parameters),
+        outer_(make_outer(method)),
+        objective_(inner, moved_.theta(moved_.start()), [this] { return stops(); }),
+        parameters_(parameters) {
+    if (!options.checkpoint.empty()) file_.emplace(options.checkpoint);
+  }
+
+  Outcome run() {
+    if (!resume()) begin();
+    while (!status_ && !ends()) iterate();
+    if (file_) save();
+    return outcome();
+  }
+
+ private:
+  // ---- the loop ----
+
+  void begin() {
+    state_.u = moved_.start();
+    state_.tolerance = options_.adaptive ? std::max(loosest, objective_.tightest()) : objective_.tightest();
+    state_.x = objective_.starts();
+    if (!solve(state_.u)) return end_with_inner();
+    state_.first_value = objective_.value();
+    accept(state_.u);
+    tell(0);
+  }
+
+  // True when the loop is to end, with the status set. At a point that seems critical inner problems are solved as
+  // accurately as they were meant to be before it is believed.
+  bool ends() {
+    if (critical() <= options_.tolerance) {
+      if (state_.tolerance <= objective_.tightest()) return end(Status::converged);
+      tighten();
+      return status_.has_value();
+    }
+    if (state_.iteration >= options_.max_iterations) return end(Status::iteration_limit);
+    if (stops()) return end(timed_out() ? Status::time_limit : Status::cancelled);
+    return false;
+  }
+
+  void tighten() {
+    state_.tolerance = objective_.tightest();
+    if (!solve(state_.u)) return end_with_inner();
+    accept(state_.u);
+  }
+
+  void iterate() {
+    std::vector<double> step(moved_.size());
+    outer_->direction(moved_, state_.u, state_.gradient, step);
+    std::optional<double> length = outer_->searches() ? search(step) : full_step(step);
+    if (status_) return;
+    if (!length) return give_up(step);
+    const std::vector<double> before = state_.u, old_gradient = state_.gradient;
+    accept(shifted(step, *length));
+    std::vector<double> moved = state_.u, change = state_.gradient;
+    for (std::size_t i = 0; i < moved.size(); ++i) {
+      moved[i] -= before[i];
+      change[i] -= old_gradient[i];
+    }
+    outer_->made(moved, change, *length);
+    ++state_.iteration;
+    if (options_.adaptive)
+      state_.tolerance = std::clamp(share_of_progress * critical(), objective_.tightest(), state_.tolerance);
+    tell(*length);
+    if (file_ && write_is_due()) save();
+  }
+
+  std::optional<double> full_step(std::span<const double> step) {
+    if (!solve(shifted(step, 1))) end_with_inner();
+    return 1.0;
+  }
+
+  // The length along the projected direction with which the value falls enough; the objective stands there then. A first
+  // step, of which only the direction means something, is also made longer as long as that pays.
+  std::optional<double> search(std::span<const double> step) {
+    const bool may_grow = !outer_->remembers();
+    double length = outer_->first_length();
+    std::optional<double> found;
+    double least = std::numeric_limits<double>::infinity();
+    for (int trial = 0; trial < most_trials; ++trial) {
+      const std::vector<double> u = shifted(step, length);
+      const double slope = slope_to(u);
+      if (u == state_.u || !(slope < 0)) break;
+      const bool solved = solve(u);
+      if (!solved && stops()) {
+        end_with_inner();
+        return std::nullopt;
+      }
+      const double value = solved ? objective_.value() : std::numeric_limits<double>::infinity();
+      const bool falls = value <= state_.value + armijo * slope + state_.noise + (solved ? objective_.noise() : 0);
+      if (falls && value < least) {
+        found = length;
+        least = value;
+        if (!may_grow) return found;
+        length *= 2;
+      } else if (found) {
+        // Back to the best.
+        if (!solve(shifted(step, *found))) end_with_inner();
+        return found;
+      } else {
+        // The minimum of the parabola through what is known, within limits.
+        const double fall = -slope, rise = value - state_.value + fall;
+        length *= solved && rise > 0 ? std::clamp(fall / (2 * rise), 0.1, 0.5) : 0.25;
+      }
+    }
+    if (found && !solve(shifted(step, *found))) end_with_inner();
+    return found;
+  }
+
+  // No length helps: with more accurate inner solves it may, or without what the method remembers.
+  void give_up(std::span<const double> step) {
+    if (state_.tolerance > objective_.tightest()) return tighten();
+    if (outer_->remembers()) return outer_->reset();
+    const double expected = -slope_to(shifted(step, 1));
+    if (expected <= 4 * state_.noise)
+      end(Status::rounding_reached, "g changes by less than the inner problems' accuracy");
+    else
+      end(Status::line_search_failed, "no step along the hypergradient lowers g");
+  }
+
+  // ---- its parts ----
+
+  bool timed_out() const { return elapsed() > options_.time_limit; }
+  bool stops() const { return (options_.cancelled && options_.cancelled()) || timed_out(); }
+  double elapsed() const { return earlier_ + now() - begin_; }
+
+  std::vector<double> shifted(std::span<const double> step, double length) const {
+    std::vector<double> u = state_.u;
+    add(u, step, length);
+    moved_.project(u);
+    return u;
+  }
+  double slope_to(std::span<const double> u) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < u.size(); ++i) sum += state_.gradient[i] * (u[i] - state_.u[i]);
+    return sum;
+  }
+
+  static void add(std::vector<double>& to, std::span<const double> what, double factor) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
+  }
+
+  bool solve(std::span<const double> u) {
+    inner_status_ = objective_.solve(moved_.theta(u), options_.warm ? state_.x : objective_.starts(), state_.tolerance);
+    return is_solution(inner_status_);
+  }
+
+  // The objective stands at u: it becomes the state.
+  void accept(const std::vector<double>& u) {
+    state_.u = u;
+    state_.by_theta = objective_.gradient();
+    state_.gradient = moved_.pulled_back(u, state_.by_theta);
+    state_.value = objective_.value();
+    state_.noise = objective_.noise();
+    state_.x = objective_.states();
+    if (!std::ranges::all_of(state_.gradient, [](double g) { return std::isfinite(g); }))
+      end(Status::not_finite, "in the hypergradient");
+  }
+
+  double critical() const {
+    const std::vector<double> free = moved_.free_gradient(state_.u, state_.gradient);
+    double largest = 0;
+    for (std::size_t i = 0; i < free.size(); ++i)
+      largest = std::max(largest, std::fabs(free[i]) * std::max(1.0, std::fabs(state_.u[i])));
+    const double scale = std::max(std::fabs(state_.value), 1e-6 * std::fabs(state_.first_value));
+    return largest == 0 ? 0 : largest / scale;
+  }
+
+  void tell(double length) {
+    state_.work = objective_.work;
+    state_.seconds = elapsed();
+    SavedIteration now;
+    now.number = state_.iteration;
+    now.value = state_.value;
+    now.critical = critical();
+    now.norm = norm(moved_.free_gradient(state_.u, state_.gradient));
+    now.length = length;
+    now.inner_tolerance = state_.tolerance;
+    now.inner_iterations = state_.work.iterations;
+    now.seconds = state_.seconds;
+    if (options_.path) now.theta = moved_.entries(state_.u);
+    state_.history.push_back(now);
+    if (options_.callback && !options_.callback(now) && !status_) end(Status::cancelled);
+  }
+
+  bool end(Status status, std::string about = {}) {
+    status_ = status;
+    about_ = std::move(about);
+    return true;
+  }
+  // Because an inner problem was not solved: at the caller's wish, in time, or for a reason of its own.
+  void end_with_inner() {
+    if (inner_status_ == Status::cancelled && stops())
+      end(timed_out() ? Status::time_limit : Status::cancelled);
+    else
+      end(inner_status_, objective_.about());
+  }
+
+  // ---- checkpoints ----
+
+  // What decides the way that is taken: a checkpoint of another problem is told by it.
+  std::string fingerprint() const {
+    std::string text = fmt::format("{}; {} {}; {}", outer_->text(), options_.warm, options_.adaptive, options_.identity);
+    for (const Shape& shape : objective_.state_shapes()) text += fmt::format("; x {}", to_string(shape));
+    for (const Parameter& p : parameters_)
+      text += fmt::format("; {} {} [{}, {}]", static_cast<int>(p.kind), to_string(p.start.shape()), p.low, p.high);
+    for (const double u : moved_.start()) text += fmt::format(" {:a}", u);
+    return text;
+  }
+
+  bool resume() {
+    if (!file_) return false;
+    const std::optional<std::string> bytes = file_->read();
+    if (!bytes) return false;
+    Reader reader(*bytes);
+    std::string its_fingerprint;
+    reader(its_fingerprint);
+    if (its_fingerprint != fingerprint()) file_->refuse("is of another problem: parameters, method or options differ");
+    reader(state_);
+    outer_->load(reader);
+    // The same shapes with other data would go on silently.
+    if (!solve(state_.u)) return end_with_inner(), true;
+    if (std::fabs(objective_.value() - state_.value) > 1e-6 * std::fabs(state_.value) + 100 * state_.noise)
+      file_->refuse(fmt::format("is of other data: g is {} there and {} here", state_.value, objective_.value()));
+    objective_.work = state_.work;
+    earlier_ = state_.seconds;
+    begin_ = now();
+    resumed_ = true;
+    return true;
+  }
+
+  void save() {
+    const double begin = now();
+    Writer writer;
+    writer(fingerprint());
+    writer(state_);
+    outer_->save(writer);
+    file_->write(writer.take());
+    written_ = now();
+    write_took_ = written_ - begin;
+  }
+  bool write_is_due() const { return now() - written_ >= write_took_ * (1 / options_.checkpoint_share - 1); }
+
+  // ---- what came out ----
+
+  Outcome outcome() {
+    Outcome o;
+    o.status = *status_;
+    o.about = about_;
+    o.resumed = resumed_;
+    o.iterations = state_.iteration;
+    o.history.assign(state_.history.begin(), state_.history.end());
+    const bool begun = !state_.gradient.empty();
+    if (begun && *status_ != Status::cancelled && *status_ != Status::time_limit) {
+      // Again, as accurately as can be and whatever was tried last, so that a resumed run ends with the same bits.
+      state_.tolerance = objective_.tightest();
+      if (solve(state_.u)) {
+        accept(state_.u);
+        const auto [bound, rests_on] = objective_.gradient_bound();
+        o.bound = bound * moved_.stretch(state_.u);
+        o.bound_rests_on = rests_on;
+      } else {
+        o.bound_rests_on = objective_.about();
+      }
+    } else {
+      o.bound_rests_on = "the run was stopped before it was computed";
+    }
+    o.theta = moved_.theta(begun ? state_.u : moved_.start());
+    o.x = objective_.solutions();
+    o.value = begun ? state_.value : std::numeric_limits<double>::quiet_NaN();
+    o.critical = begun ? critical() : std::numeric_limits<double>::infinity();
+    if (begun) describe(o);
+    const InnerWork& work = objective_.work;
+    o.evaluations = work.evaluations;
+    o.hypergradients = work.hypergradients;
+    o.inner_iterations = work.iterations;
+    o.inner_factorisations = work.factorisations;
+    o.inner_seconds = work.solving;
+    o.hypergradient_seconds = work.differentiating;
+    o.seconds = elapsed();
+    return o;
+  }
+
+  void describe(Outcome& o) const {
+    o.norm = norm(moved_.free_gradient(state_.u, state_.gradient));
+    std::vector<Array> hypergradient;
+    for (std::size_t p = 0; p < o.theta.size(); ++p) hypergradient.emplace_back(o.theta[p].shape(), state_.by_theta[p]);
+    o.hypergradient = std::move(hypergradient);
+    for (std::size_t i = 0; i < moved_.size(); ++i) {
+      if (state_.u[i] <= moved_.low()[i]) o.at_low.push_back(i);
+      if (state_.u[i] >= moved_.high()[i]) o.at_high.push_back(i);
+    }
+  }
+
+  const BilevelOptions& options_;
+  const Moved moved_;
+  const std::unique_ptr<Outer> outer_;
+  Objective objective_;
+  const std::vector<Parameter>& parameters_;
+  std::optional<CheckpointFile> file_;
+  State state_;
+  std::optional<Status> status_;
+  Status inner_status_ = Status::converged;
+  std::string about_;
+  bool resumed_ = false;
+  double begin_ = now(), earlier_ = 0, written_ = 0, write_took_ = 0;
+};
+
+}  // namespace
+}  // namespace detail
+
+std::string Outcome::message() const {
+  return about.empty() ? explain(status) : fmt::format("{} [{}]", explain(status), about);
+}
+
+std::ostream& operator<<(std::ostream& out, const Outcome& o) {
+  out << fmt::format("{} in {} iteration{}: {:.6g}, hypergradient {:.2g}", to_string(o.status), o.iterations,
+                     o.iterations == 1 ? "" : "s", o.value, o.norm);
+  if (std::isfinite(o.bound)) return out << fmt::format(", wrong by at most {:.1g} ({})", o.bound, o.bound_rests_on);
+  return out << fmt::format(", no bound on its error ({})", o.bound_rests_on);
+}
+
+Outcome minimise(const std::vector<Inner>& inner, const std::vector<Parameter>& parameters, const OuterMethod& method,
+                 const BilevelOptions& options) {
+  detail::check(options);
+  return detail::Minimiser(inner, parameters, method, options).run();
+}
+
+}  // namespace onestep

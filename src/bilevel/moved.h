@@ -1,0 +1,44 @@
+// What an outer method moves: one vector u without units, from which the parameters follow entry by entry.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "onestep/bilevel.h"
+
+namespace onestep::detail {
+
+class Moved {
+ public:
+  /// Throws Error, naming the parameter, for starts and bounds that do not go together.
+  explicit Moved(const std::vector<Parameter>& parameters);
+
+  std::size_t size() const { return start_.size(); }
+  const std::vector<double>& start() const { return start_; }
+  const std::vector<double>& low() const { return low_; }
+  const std::vector<double>& high() const { return high_; }
+
+  Parts theta(std::span<const double> u) const;
+  /// The entries of the parameters that are moved.
+  std::vector<double> entries(std::span<const double> u) const;
+  /// dθ/du times a gradient with respect to all parameters.
+  std::vector<double> pulled_back(std::span<const double> u, const std::vector<std::vector<double>>& gradient) const;
+  /// The largest |dθ/du|: how much longer a vector can become by it.
+  double stretch(std::span<const double> u) const;
+
+  /// Onto the bounds.
+  void project(std::span<double> u) const;
+  /// Whether it is at a bound that the gradient pushes against.
+  bool is_held(std::size_t i, std::span<const double> u, std::span<const double> gradient) const;
+  /// The gradient without entries that are held.
+  std::vector<double> free_gradient(std::span<const double> u, std::span<const double> gradient) const;
+
+ private:
+  // Calls f(entry of u, parameter, entry of the parameter) for each entry that is moved.
+  template <class F> void for_each(const F& f) const;
+
+  std::vector<Parameter> parameters_;
+  std::vector<double> start_, low_, high_;
+};
+
+}  // namespace onestep::detail

@@ -1,0 +1,253 @@
+#include "bilevel/objective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+
+#include "backend/cpu/pool.h"
+#include "estimate/state.h"
+#include "onestep/diff.h"
+
+namespace onestep::detail {
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Calls f(i) for each in parallel; what is thrown first, by their order, is thrown.
+template <class F> void for_all(std::size_t count, const F& f) {
+  std::vector<std::exception_ptr> thrown(count);
+  cpu::parallel_for(count, [&](std::size_t i) {
+    try {
+      f(i);
+    } catch (...) { thrown[i] = std::current_exception(); }
+  });
+  for (const std::exception_ptr& one : thrown)
+    if (one) std::rethrow_exception(one);
+}
+
+Parts start_of(const Inner& inner, const Parts& theta) {
+  if (inner.start.size() > 0) return inner.start;
+  std::vector<Shape> shapes;
+  for (const Array& a : theta) shapes.push_back(a.shape());
+  return inner.solver.recipe().start_for(shapes);
+}
+
+}  // namespace
+
+// An inner problem, and g with its derivatives at the solution.
+class Objective::Problem {
+ public:
+  Problem(const Inner& inner, const Parts& theta, const std::function<bool()>& cancelled)
+      : prepared_(inner.solver, start_of(inner, theta), theta, inner.estimator), own_(prepared_.options()) {
+    const Map& step = *solution().internals().method->step;
+    parts_.assign(step.state.begin(), step.state.end());
+    parts_.resize(solution().internals().parts().size());
+    std::vector<Input> inputs;
+    for (std::size_t i = 0; i < parts_.size(); ++i) inputs.emplace_back(fmt::format("x{}", i), parts_[i]);
+    inputs.insert(inputs.end(), step.parameters.begin(), step.parameters.end());
+    check_arguments(inner.objective, inputs.size());
+    plan_.emplace(Function(inputs, [&](std::span<const Expr> in) {
+      std::vector<Expr> g = inner.objective.call(in.first(inner.objective.arguments));
+      if (g.size() != 1 || g[0].shape().rank() != 0)
+        throw Error(fmt::format("[minimise] g has to return one number; it returns {} of shape {}", g.size(),
+                                g.empty() ? "none" : to_string(g[0].shape())));
+      const std::vector<Expr> derivatives = grad(g[0], in);
+      g.insert(g.end(), derivatives.begin(), derivatives.end());
+      return g;
+    }));
+    workspace_.emplace(plan_->workspace());
+    for (const Input& input : inputs) derivatives_.emplace_back(static_cast<std::size_t>(input.shape.size()));
+    for (const Input& p : step.parameters) pulled_.emplace_back(static_cast<std::size_t>(p.shape.size()));
+    for (const Array& part : start_of(inner, theta)) {
+      start_.resize(start_.size() + static_cast<std::size_t>(part.size()));
+      part.copy_to(std::span(start_).last(static_cast<std::size_t>(part.size())));
+    }
+    // The caller's wish to stop is heard between inner iterations.
+    if (cancelled)
+      prepared_.options().callback = [cancelled, theirs = own_.callback](const Iteration& iteration) {
+        return !cancelled() && (!theirs || theirs(iteration));
+      };
+  }
+
+  double tolerance() const { return own_.tolerance; }
+  const std::vector<double>& start() const { return start_; }
+  const std::vector<Shape>& parts() const { return parts_; }
+  const Solution& solution() const { return prepared_.solution(); }
+
+  void solve(const Parts& theta, const std::vector<double>& start, double tolerance) {
+    prepared_.options().tolerance = std::max(own_.tolerance, tolerance);
+    prepared_.solve(start.empty() ? Parts() : Parts(unflatten(start, parts_)), theta);
+    if (is_solution(solution().status())) evaluate(solution().state(), theta, derivatives_);
+  }
+
+  double value() const { return value_; }
+  double noise() const {
+    const Run& run = solution().internals().run;
+    double c = 0;
+    for (std::size_t i = 0; i < parts_.size(); ++i) c = std::hypot(c, norm(derivatives_[i]));
+    // The last step of a superlinear method is far longer than what is left; of others the rest is some steps as long.
+    const double size = std::max(norm(run.x), run.last_step);
+    const double left =
+        solution().internals().method->superlinear && size > 0 ? run.last_step * run.last_step / size : 10 * run.last_step;
+    return c * left;
+  }
+
+  void differentiate() {
+    std::vector<std::span<const double>> c(derivatives_.begin(), derivatives_.begin() + count());
+    solution().vjp_into(c, std::vector<Vector>(pulled_.begin(), pulled_.end()));
+    for (std::size_t p = 0; p < pulled_.size(); ++p) add(pulled_[p], derivatives_[parts_.size() + p]);
+  }
+  const std::vector<std::vector<double>>& pulled() const { return pulled_; }
+
+  // With c = ∂g/∂x at x_k: the certificate has the error of Jᵀc; c and ∂g/∂θ are themselves not at the solution, and how
+  // fast they change is observed along the last step, as the certificate does it.
+  std::pair<double, std::string> bound(const Parts& theta) {
+    std::vector<Array> c;
+    for (std::size_t i = 0; i < parts_.size(); ++i) c.emplace_back(parts_[i], derivatives_[i]);
+    const Certificate certificate = solution().certificate(c);
+    if (certificate.basis == Certificate::Basis::refused) return {certificate.bound, certificate.reason};
+    const Run& run = solution().internals().run;
+    std::vector<std::vector<double>> before = derivatives_;
+    evaluate(unflatten(std::span(run.previous).first(flat_size(parts_)), parts_), theta, before);
+    double change_x = 0, change_theta = 0;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      add(before[i], derivatives_[i], -1);
+      double& change = i < parts_.size() ? change_x : change_theta;
+      change = std::hypot(change, norm(before[i]));
+    }
+    constexpr double safety = 4;
+    const double rate = run.last_step > 0 ? safety * certificate.distance / run.last_step : 0;
+    const double norm_J = certificate.rho < 1 ? certificate.norm_B / (1 - certificate.rho) : certificate.norm_B;
+    return {certificate.bound + rate * (norm_J * change_x + change_theta),
+            certificate.basis == Certificate::Basis::proven && change_x == 0 && change_theta == 0
+                ? "proven"
+                : fmt::format("measured, with probability {:.8g}", certificate.probability)};
+  }
+
+ private:
+  std::ptrdiff_t count() const { return static_cast<std::ptrdiff_t>(parts_.size()); }
+
+  void check_arguments(const Body& g, std::size_t all) const {
+    if (g.arguments != all && g.arguments != parts_.size())
+      throw Error(
+          fmt::format("[minimise] g takes {} arguments; the state has {} part{} and there are {} parameters: it takes "
+                      "{} or all {}",
+                      g.arguments, parts_.size(), parts_.size() == 1 ? "" : "s", all - parts_.size(), parts_.size(), all));
+  }
+
+  void evaluate(const Parts& x, const Parts& theta, std::vector<std::vector<double>>& derivatives) {
+    std::vector<Array> inputs(x.begin(), x.end());
+    inputs.insert(inputs.end(), theta.begin(), theta.end());
+    std::vector<Vector> outputs{Vector(&value_, 1)};
+    outputs.insert(outputs.end(), derivatives.begin(), derivatives.end());
+    const double kept = value_;
+    plan_->run(*workspace_, inputs, outputs);
+    if (&derivatives != &derivatives_) value_ = kept;
+  }
+
+  Prepared prepared_;
+  SolveOptions own_;
+  std::vector<Shape> parts_;
+  std::optional<Plan> plan_;
+  std::optional<Workspace> workspace_;
+  std::vector<double> start_;
+  double value_ = 0;
+  std::vector<std::vector<double>> derivatives_, pulled_;  // of g by all its arguments; hypergradient
+};
+
+Objective::Objective(const std::vector<Inner>& inner, const Parts& theta, std::function<bool()> cancelled) {
+  if (inner.empty()) throw Error("[minimise] there is no inner problem");
+  for (const Inner& one : inner) problems_.push_back(std::make_unique<Problem>(one, theta, cancelled));
+}
+Objective::~Objective() = default;
+
+double Objective::tightest() const {
+  double least = problems_[0]->tolerance();
+  for (const auto& problem : problems_) least = std::min(least, problem->tolerance());
+  return least;
+}
+States Objective::starts() const {
+  States all;
+  for (const auto& problem : problems_) all.push_back(problem->start());
+  return all;
+}
+std::vector<Shape> Objective::state_shapes() const {
+  std::vector<Shape> all;
+  for (const auto& problem : problems_) all.insert(all.end(), problem->parts().begin(), problem->parts().end());
+  return all;
+}
+
+Status Objective::solve(const Parts& theta, const States& starts, double tolerance) {
+  theta_ = theta;
+  const double begin = now();
+  for_all(problems_.size(), [&](std::size_t i) { problems_[i]->solve(theta_, starts[i], tolerance); });
+  work.solving += now() - begin;
+  ++work.evaluations;
+  for (const auto& problem : problems_) {
+    work.iterations += problem->solution().statistics().iterations;
+    work.factorisations += problem->solution().statistics().factorisations;
+  }
+  for (const auto& problem : problems_)
+    if (!is_solution(problem->solution().status())) return problem->solution().status();
+  return std::isfinite(value()) ? Status::converged : Status::not_finite;
+}
+
+std::string Objective::about() const {
+  for (std::size_t i = 0; i < problems_.size(); ++i) {
+    const Solution& s = problems_[i]->solution();
+    if (!is_solution(s.status())) return fmt::format("inner problem {}: {}: {}", i, to_string(s.status()), s.message());
+  }
+  return std::isfinite(value()) ? "" : "g is not finite at a solution of the inner problem";
+}
+double Objective::value() const {
+  double sum = 0;
+  for (const auto& problem : problems_) sum += problem->value();
+  return sum;
+}
+double Objective::noise() const {
+  double sum = 0;
+  for (const auto& problem : problems_) sum += problem->noise();
+  return sum + 16 * std::numeric_limits<double>::epsilon() * std::fabs(value());
+}
+States Objective::states() const {
+  States all;
+  for (const auto& problem : problems_) {
+    const std::vector<double>& x = problem->solution().internals().run.x;
+    all.emplace_back(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(flat_size(problem->parts())));
+  }
+  return all;
+}
+std::vector<Parts> Objective::solutions() const {
+  std::vector<Parts> all;
+  for (const auto& problem : problems_) all.push_back(problem->solution().state());
+  return all;
+}
+
+std::vector<std::vector<double>> Objective::gradient() {
+  const double begin = now();
+  for_all(problems_.size(), [&](std::size_t i) { problems_[i]->differentiate(); });
+  std::vector<std::vector<double>> sum = problems_[0]->pulled();
+  for (std::size_t i = 1; i < problems_.size(); ++i)
+    for (std::size_t p = 0; p < sum.size(); ++p) add(sum[p], problems_[i]->pulled()[p]);
+  work.differentiating += now() - begin;
+  ++work.hypergradients;
+  return sum;
+}
+
+std::pair<double, std::string> Objective::gradient_bound() {
+  std::vector<std::pair<double, std::string>> each(problems_.size());
+  for_all(problems_.size(), [&](std::size_t i) { each[i] = problems_[i]->bound(theta_); });
+  // What rests on most is said.
+  const auto weakest = std::ranges::max_element(each, {}, [](const auto& one) {
+    return std::pair{one.first == std::numeric_limits<double>::infinity(), one.second != "proven"};
+  });
+  double sum = 0;
+  for (const auto& one : each) sum += one.first;
+  return {sum, weakest->second};
+}
+
+}  // namespace onestep::detail

@@ -1,0 +1,60 @@
+// h(θ) = Σ gᵢ(xᵢ(θ), θ): the inner problems, solved in parallel, and the derivative of the sum.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "onestep/bilevel.h"
+#include "onestep/plan.h"
+
+namespace onestep::detail {
+
+using States = std::vector<std::vector<double>>;  ///< the flat state of each inner problem
+
+/// What inner solves and derivatives took.
+struct InnerWork {
+  int evaluations = 0, hypergradients = 0, iterations = 0, factorisations = 0;
+  double solving = 0, differentiating = 0;  ///< seconds
+
+  template <class Archive> void fields(Archive& a) {
+    a(evaluations), a(hypergradients), a(iterations), a(factorisations), a(solving), a(differentiating);
+  }
+};
+
+class Objective {
+ public:
+  /// Throws Error when a g does not fit its solver.
+  Objective(const std::vector<Inner>& inner, const Parts& theta, std::function<bool()> cancelled);
+  ~Objective();
+
+  /// The tightest tolerance of the inner solvers: with that they are as accurate as they were asked to be.
+  double tightest() const;
+  States starts() const;
+  std::vector<Shape> state_shapes() const;
+
+  /// Solves from `starts`, to this tolerance or the solver's own where that is looser. Converged, or the status of the first
+  /// inner problem that was not solved.
+  Status solve(const Parts& theta, const States& starts, double tolerance);
+  // Of the last solve:
+  std::string about() const;
+  double value() const;
+  /// How far the value can be off for the inner problems' tolerance, roughly: what a line search must not ask to gain.
+  double noise() const;
+  States states() const;
+  std::vector<Parts> solutions() const;
+  /// The hypergradient: a vector for each parameter.
+  std::vector<std::vector<double>> gradient();
+  /// How far that can be from the truth, in norm, and what this rests on; infinity and why otherwise.
+  std::pair<double, std::string> gradient_bound();
+
+  InnerWork work;
+
+ private:
+  class Problem;
+  std::vector<std::unique_ptr<Problem>> problems_;
+  Parts theta_;
+};
+
+}  // namespace onestep::detail
