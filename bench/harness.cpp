@@ -53,12 +53,15 @@ const char* text(Unit unit) {
     case Unit::us: return "us";
     case Unit::ms: return "ms";
     case Unit::MB: return "MB";
+    case Unit::MB_per_s: return "MB/s";
     case Unit::count: return "count";
   }
   return "";
 }
 
-double per_second(Unit unit) { return unit == Unit::us ? 1e6 : 1e3; }
+double in_unit(double seconds, Unit unit) {
+  return unit == Unit::MB_per_s ? 1 / seconds : seconds * (unit == Unit::us ? 1e6 : 1e3);
+}
 
 // Four significant digits, without an exponent.
 std::string number(double value) {
@@ -69,10 +72,14 @@ std::string number(double value) {
 
 std::string number(const std::optional<double>& value) { return value ? number(*value) : "-"; }
 
+bool is_amount(const Bar& bar) {
+  return bar.kind == Bar::Kind::amount_at_most || bar.kind == Bar::Kind::amount_at_least;
+}
+
 std::string text_of_bar(const Row& row) {
   if (!row.bar) return "-";
-  const bool least = row.bar->kind == Bar::Kind::ratio_at_least;
-  const bool amount = row.bar->kind == Bar::Kind::amount_at_most;
+  const bool least = row.bar->kind == Bar::Kind::ratio_at_least || row.bar->kind == Bar::Kind::amount_at_least;
+  const bool amount = is_amount(*row.bar);
   return fmt::format("{} {}{}", least ? ">=" : "<=", row.bar->value, amount ? fmt::format(" {}", text(row.unit)) : "");
 }
 
@@ -84,6 +91,7 @@ bool Row::holds() const {
     case Bar::Kind::ratio_at_most: return ratio && *ratio <= bar->value;
     case Bar::Kind::ratio_at_least: return ratio && *ratio >= bar->value;
     case Bar::Kind::amount_at_most: return ours <= bar->value;
+    case Bar::Kind::amount_at_least: return ours >= bar->value;
   }
   return false;
 }
@@ -128,9 +136,9 @@ void Suite::time(const std::string& row, Unit unit, const Contender& ours, const
     floor_seconds.push_back(floor_time);
     ratios.push_back(speed_up ? floor_time / ours_time : ours_time / floor_time);
   }
-  Row result{row, unit, median(ours_seconds) * per_second(unit), std::nullopt, std::nullopt, bar};
+  Row result{row, unit, in_unit(median(ours_seconds), unit), std::nullopt, std::nullopt, bar};
   if (floor) {
-    result.floor = median(floor_seconds) * per_second(unit);
+    result.floor = in_unit(median(floor_seconds), unit);
     result.ratio = median(ratios);
   }
   rows_.push_back(result);
@@ -149,9 +157,9 @@ void Suite::note(std::string text) {
 void Suite::print() const {
   std::size_t width = 3;
   for (const Row& row : rows_) width = std::max(width, row.name.size());
-  fmt::print("{:<{}}  {:>9}  {:>9}  {:>7}  {:>10}  {:<4}  {}\n", name_, width, "ours", "floor", "ratio", "bar", "", "unit");
+  fmt::print("{:<{}}  {:>9}  {:>9}  {:>7}  {:>11}  {:<4}  {}\n", name_, width, "ours", "floor", "ratio", "bar", "", "unit");
   for (const Row& row : rows_) {
-    fmt::print("{:<{}}  {:>9}  {:>9}  {:>7}  {:>10}  {:<4}  {}\n", row.name, width, number(row.ours), number(row.floor),
+    fmt::print("{:<{}}  {:>9}  {:>9}  {:>7}  {:>11}  {:<4}  {}\n", row.name, width, number(row.ours), number(row.floor),
                number(row.ratio), text_of_bar(row),
                !row.bar      ? ""
                : row.holds() ? "pass"
@@ -174,7 +182,7 @@ void write_json(const std::string& file, const std::vector<Suite>& suites) {
       entry["ours"] = row.ours;
       entry["floor"] = row.floor ? nlohmann::ordered_json(*row.floor) : nlohmann::ordered_json();
       entry["ratio"] = row.ratio ? nlohmann::ordered_json(*row.ratio) : nlohmann::ordered_json();
-      if (row.bar && row.bar->kind == Bar::Kind::amount_at_most) entry["limit"] = row.bar->value;
+      if (row.bar && is_amount(*row.bar)) entry["limit"] = row.bar->value;
       if (row.bar) entry["holds"] = row.holds();
       entry["unit"] = text(row.unit);
       list.push_back(std::move(entry));

@@ -16,17 +16,18 @@ struct Options {
   bool quick = false;  // few repetitions: does it run, roughly how fast
 };
 
-enum class Unit { us, ms, MB, count };
+enum class Unit { us, ms, MB, MB_per_s, count };
 
-// What a row has to hold: a ratio at most (ours/floor), a ratio at least (a speed-up, floor/ours), or an amount at most, in
-// the row's unit.
+// What a row has to hold: a ratio at most (ours/floor), a ratio at least (a speed-up, floor/ours), or an amount at most or at
+// least, in the row's unit.
 struct Bar {
-  enum class Kind { ratio_at_most, ratio_at_least, amount_at_most } kind;
+  enum class Kind { ratio_at_most, ratio_at_least, amount_at_most, amount_at_least } kind;
   double value;
 };
 constexpr Bar at_most_ratio(double value) { return {Bar::Kind::ratio_at_most, value}; }
 constexpr Bar at_least_ratio(double value) { return {Bar::Kind::ratio_at_least, value}; }
 constexpr Bar at_most(double value) { return {Bar::Kind::amount_at_most, value}; }
+constexpr Bar at_least(double value) { return {Bar::Kind::amount_at_least, value}; }
 
 struct Row {
   std::string name;
@@ -39,7 +40,8 @@ struct Row {
 };
 
 // Somebody who does the work: `run` does it once, `before` (if any) makes ready for a turn and is not timed. What is
-// reported is the time of one of `units`, such as the iterations of a solve.
+// reported is the time of one of `units`, such as the iterations of a solve; for MB_per_s the units are megabytes, and what is
+// reported is how many are done in a second.
 struct Contender {
   std::function<void()> run;
   std::function<void()> before = {};

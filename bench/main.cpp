@@ -14,6 +14,7 @@
 #include "engine.h"
 #include "floors.h"
 #include "harness.h"
+#include "jobs.h"
 #include "solve.h"
 
 namespace {
@@ -26,6 +27,7 @@ constexpr std::string_view usage =
     "\n"
     "  engine         steps and derivatives against BLAS written by hand\n"
     "  solve          whole solves and their derivatives, by every estimator\n"
+    "  jobs           what the command's jobs need: reading data\n"
     "  (none given)   all of them\n"
     "\n"
     "  --json FILE    also write the rows as a JSON list\n"
@@ -64,10 +66,10 @@ int main(int argc, char** argv) {
       return misuse(fmt::format("one suite at a time, not {} and {}", suite, word));
     }
   }
-  constexpr std::array<std::pair<std::string_view, void (*)(Suite&)>, 2> known{
-      {{"engine", run_engine}, {"solve", run_solve}}};
+  constexpr std::array<std::pair<std::string_view, void (*)(Suite&)>, 3> known{
+      {{"engine", run_engine}, {"solve", run_solve}, {"jobs", run_jobs}}};
   if (!suite.empty() && std::ranges::none_of(known, [&](const auto& entry) { return entry.first == suite; }))
-    return misuse(fmt::format("no suite {}, there are: engine, solve", suite));
+    return misuse(fmt::format("no suite {}, there are: engine, solve, jobs", suite));
   if (!options.json.empty() && !std::ofstream(options.json, std::ios::app))
     return misuse(fmt::format("cannot write {}", options.json));
   try {

@@ -1,10 +1,11 @@
-// Samples with features and labels, from files.
+// Samples with features and labels: read from files, their labels as classes or signs, their features standardised.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "onestep/array.h"
 
@@ -15,21 +16,162 @@ namespace onestep {
 ///     Dataset d = read_libsvm("heart_scale");
 ///     Function loss = trace([&](Expr x) { return sum(softplus(-d.y * matmul(d.A, x))); }, Input{"x", {d.A.shape()[1]}});
 struct Dataset {
-  Array A;  ///< (N, n), the features
-  Array y;  ///< (N), the labels or the target
+  Array A;                              ///< (N, n), the features
+  Array y;                              ///< (N), the labels or the target
+  std::vector<std::string> names = {};  ///< of the features, where the file has them; empty otherwise
 };
 
-/// Reads the text format of LIBSVM, plain or compressed by gzip or bzip2 (told by its first bytes). A line is a sample: its
-/// label, then `index:value` for the features that are not zero, indices from 1 in ascending order; `#` begins a comment.
+/// What a reader may use by default: 4 GiB. It bounds the dense matrices that are returned, and the uncompressed file.
 ///
-/// The largest index found is the number of features, unless `features` says it: a test set may lack the last ones. The
-/// matrix is dense. Throws Error when it needs more than `memory_limit` bytes, when the file cannot be read or has no
-/// sample, and for everything that is wrong in it, with line and field: `[read_libsvm] FILE:3: field 2: "7" is not
-/// index:value`.
+///     Dataset d = read_libsvm("a9a", 123, default_memory_limit / 16);
+inline constexpr std::size_t default_memory_limit = std::size_t{4} << 30;
+
+// All readers take a file that is plain or compressed by gzip or bzip2 (told by its first bytes), and standard input for
+// the path "-". They throw Error when the file cannot be read or has no sample, when its matrix would need more than
+// `memory_limit` bytes, and for everything that is wrong in it, NaN and infinities included, with line and field:
+// `[read_libsvm] FILE:3: field 2: "7" is not index:value`.
+
+/// Reads the text format of LIBSVM and SVMlight. A line is a sample: its label, then `index:value` for the features that are
+/// not zero, in ascending order; `qid:N` after the label is skipped, `#` begins a comment. The labels are returned as they
+/// stand: see signs_of and classes_of.
+///
+/// An index 0 anywhere in the file means that its indices start at 0; otherwise they start at 1. The largest index found
+/// then gives the number of features, unless `features` says it: a test set may lack the last ones, but what is above is
+/// refused. (The rest of a file that starts at 0 but never uses that feature reads as if it started at 1.)
+///
+/// The entries are kept sparse while they are read, and the matrix that is returned is dense.
 ///
 ///     Dataset train = read_libsvm("a1a");
 ///     Dataset test = read_libsvm("a1a.t", train.A.shape()[1]);
 Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> features = std::nullopt,
-                    std::size_t memory_limit = std::size_t{4} << 30);
+                    std::size_t memory_limit = default_memory_limit);
+
+/// How read_csv reads.
+///
+///     Dataset d = read_csv("winequality-red.csv", {.target = "quality", .separator = ';'});
+struct CsvOptions {
+  enum Header { automatic, yes, no };
+
+  /// The column that becomes y: its name in the header, or its position as a number, from 1, or from -1 at the end
+  /// backwards. Empty: the last column.
+  std::string target = "";
+  /// Whether the first line has names. Automatic: it has when one of its fields is neither a number nor missing, or none is
+  /// a number.
+  Header header = automatic;
+  char separator = '\0';  ///< none given: the one of comma, semicolon and tab that the first line has most of
+  std::size_t memory_limit = default_memory_limit;
+};
+
+/// Reads a table of numbers as text: a line is a sample, one column is the target, the others are the features. Fields may
+/// be quoted, with "" for a quotation mark and with separators and ends of lines within. Empty lines are skipped.
+///
+/// A field that is empty or says NA, N/A, NaN, null or ? is missing: it is refused with line and column, as are rows of
+/// another length and text that is not a number.
+///
+///     Dataset last = read_csv("housing.csv");
+///     Dataset first = read_csv("housing.csv.gz", {.target = "1", .header = CsvOptions::no});
+Dataset read_csv(const std::string& path, const CsvOptions& options = {});
+
+/// Reads the binary format of MNIST: numbers of one type (bytes, big-endian integers, floats or doubles) in an array of any
+/// rank. Rank 1 gives (N), a higher rank (N, the product of the other sizes): an image is a row.
+///
+///     Array labels = read_idx("train-labels-idx1-ubyte.gz");
+Array read_idx(const std::string& path, std::size_t memory_limit = default_memory_limit);
+/// Images and their labels, which have to be as many.
+///
+///     Dataset d = read_idx("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz");
+Dataset read_idx(const std::string& images, const std::string& labels, std::size_t memory_limit = default_memory_limit);
+
+/// What read_dataset may be told, each for the formats it concerns.
+///
+///     Dataset train = read_dataset("train.csv", {.target = "price"});
+///     Dataset test = read_dataset("test.csv", {.features = train.A.shape()[1], .target = "price"});
+struct DatasetOptions {
+  std::optional<std::int64_t> features =
+      std::nullopt;         ///< how many there have to be; LIBSVM's format may lack the last ones
+  std::string target = "";  ///< the column of a CSV file, see CsvOptions
+  /// The labels' file for images in IDX format. Empty: named as the images' with `labels` for `images` and `idx1` for
+  /// `idx3`.
+  std::string labels = "";
+  std::size_t memory_limit = default_memory_limit;
+};
+
+/// Reads any of these formats. IDX is told by its first bytes. CSV is what is named .csv or .tsv (before .gz or .bz2), or,
+/// under a name that does not say, what has a comma or a semicolon and no colon in its first line. All else is LIBSVM's
+/// format.
+///
+///     Dataset d = read_dataset("heart_scale");
+Dataset read_dataset(const std::string& path, const DatasetOptions& options = {});
+
+/// Labels as classes.
+///
+///     Classes c = classes_of(read_idx("train-labels-idx1-ubyte.gz"));
+///     std::cout << c.values.size() << " classes\n";
+struct Classes {
+  std::vector<double> values;  ///< the labels found, ascending
+  Array index;                 ///< (N): which of them each sample has, from 0
+};
+
+/// The classes among the labels y. Throws Error when a label is not a whole number, or when there are more than `at_most`
+/// classes: y is then a quantity, for regression.
+///
+///     Classes c = classes_of(y);
+///     bool binary = c.values.size() == 2;
+Classes classes_of(const Array& y, std::size_t at_most = 1000);
+/// The labels y of other samples, numbered by classes found before. Throws Error for a label that is not among `values`.
+///
+///     Classes train = classes_of(read_idx("train-labels-idx1-ubyte.gz"));
+///     Array test = class_index(read_idx("t10k-labels-idx1-ubyte.gz"), train.values);
+Array class_index(const Array& y, const std::vector<double>& values);
+
+/// Two labels, whichever they are, as -1 and +1; the larger is +1. Throws Error, with the labels found, when there are not
+/// two.
+///
+///     Dataset d = read_libsvm("breast-cancer");  // labels 2 and 4
+///     d.y = signs_of(d.y);
+Array signs_of(const Array& y);
+/// The same for other samples, given the two labels, ascending: a validation set may have only one of them. Throws Error for
+/// a third.
+///
+///     Dataset train = read_libsvm("a1a"), valid = read_libsvm("a1a.t", train.A.shape()[1]);
+///     valid.y = signs_of(valid.y, classes_of(train.y).values);
+Array signs_of(const Array& y, const std::vector<double>& labels);
+
+/// The means and standard deviations (with 1/N) of features; 1 for the deviation of a constant one.
+///
+///     Scaling s = standardisation(A);
+///     std::cout << "means " << s.mean << ", deviations " << s.scale << '\n';
+struct Scaling {
+  Array mean;   ///< (n)
+  Array scale;  ///< (n), positive
+};
+
+/// Throws Error when A is not a matrix with at least one row of finite numbers.
+///
+///     Scaling s = standardisation(A);
+Scaling standardisation(const Array& A);
+
+/// (A - mean) / scale, column by column: of the samples the scaling is from, or of others. Throws Error when the number of
+/// features is another.
+///
+///     Dataset train = read_libsvm("a1a"), test = read_libsvm("a1a.t", train.A.shape()[1]);
+///     const Scaling s = standardisation(train.A);
+///     train.A = scaled(train.A, s), test.A = scaled(test.A, s);
+Array scaled(const Array& A, const Scaling& scaling);
+
+/// Coefficients of a linear model: its prediction is Ax + intercept.
+///
+///     LinearModel m{.x = {0.5, -1.0}, .intercept = 2.0};
+struct LinearModel {
+  Array x;          ///< (n), or (n, K) for K predictions
+  Array intercept;  ///< a number, or (K)
+};
+
+/// The model for the features as they were that predicts the same as `model` does for the scaled features. It is linear in
+/// the coefficients, so a covariance C of (x, intercept) becomes T C Tᵀ where T is this map, column by column.
+///
+///     const Scaling s = standardisation(A);
+///     LinearModel raw = unscaled({.x = x, .intercept = 0.3}, s);  // matmul(A, raw.x) + raw.intercept
+LinearModel unscaled(const LinearModel& model, const Scaling& scaling);
 
 }  // namespace onestep

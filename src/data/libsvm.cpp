@@ -1,15 +1,17 @@
-// The text format of LIBSVM: one pass to learn the shape, a second one to fill the matrix.
+// The text format of LIBSVM: one pass into a sparse matrix, which is then written out dense.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "data/number.h"
 #include "data/parse.h"
 #include "data/text.h"
-#include "onestep/dataset.h"
 
 namespace onestep {
 namespace data {
@@ -18,76 +20,202 @@ namespace {
 
 constexpr std::string_view reader = "read_libsvm";
 
-double finite_number(const Source& source, std::size_t line, std::size_t field, std::string_view text) {
-  const std::optional<double> value = parse_number(text);
-  if (!value) fail(source, line, field, fmt::format("{} is not a number", quoted(text)));
-  if (!std::isfinite(*value)) fail(source, line, field, fmt::format("{} is not finite", quoted(text)));
-  return *value;
-}
+using Column = std::uint32_t;
 
-// Calls sample(label), then feature(index, value) for each of its features, and checks everything on the way.
-template <class Sample, class Feature>
-void for_each_sample(const Source& source, std::string_view text, const Sample& sample, const Feature& feature) {
-  Lines lines(text);
-  for (std::string_view line; lines.next(line);) {
-    line = line.substr(0, line.find('#'));
-    std::string_view word = next_word(line);
-    if (word.empty()) continue;
-    sample(finite_number(source, lines.number(), 1, word));
-    std::int64_t last = 0;
-    for (std::size_t field = 2; !(word = next_word(line)).empty(); ++field) {
-      const std::size_t colon = word.find(':');
-      std::int64_t index = 0;
-      const auto [end, error] = std::from_chars(word.data(), word.data() + std::min(colon, word.size()), index);
-      if (colon == word.npos || error != std::errc() || end != word.data() + colon)
-        fail(source, lines.number(), field, fmt::format("{} is not index:value", quoted(word)));
-      if (index < 1) fail(source, lines.number(), field, fmt::format("index {}; they start at 1", index));
-      if (index <= last)
-        fail(source, lines.number(), field, fmt::format("index {} after {}; they have to ascend", index, last));
-      feature(lines.number(), field, index, finite_number(source, lines.number(), field, word.substr(colon + 1)));
-      last = index;
+// The samples as they stand in the file; columns are its indices, from 0 or from 1.
+struct Sparse {
+  std::vector<double> labels;
+  std::vector<std::size_t> ends;  // of the samples, in the next two
+  std::vector<Column> columns;
+  std::vector<double> values;
+  std::int64_t first = 1;     // index of the first feature
+  std::int64_t largest = -1;  // index found
+};
+
+constexpr std::array<bool, 256> word_ends = [] {
+  std::array<bool, 256> table{};
+  for (const char c : std::string_view(" \t\r\v\f\n#")) table[static_cast<unsigned char>(c)] = true;
+  return table;
+}();
+
+class LibsvmParser {
+ public:
+  LibsvmParser(const Source& source, const std::string& text, std::optional<std::int64_t> features, std::size_t memory_limit)
+      : source_(source), text_(text), features_(features), memory_limit_(memory_limit) {}
+
+  Sparse parse() {
+    while (at_ != end_) {
+      skip_blanks();
+      if (!at_line_end()) read_sample();
+      // A comment, if anything.
+      at_ = std::find(at_, end_, '\n');
+      if (at_ != end_) ++at_;
     }
+    if (samples_.labels.empty()) fail(source_, "there is no sample in it");
+    if (samples_.first == 0 && last_feature_ != nullptr)
+      wrong(last_feature_, fmt::format("index {} is above the {} features asked for; indices start at 0 in this file",
+                                       *features_, *features_));
+    return std::move(samples_);
   }
+
+ private:
+  // Where something is wrong is counted only when something is.
+  [[noreturn]] void wrong(const char* where, std::string_view what) const {
+    const char* line = text_.data();
+    for (const char* end = line; (end = std::find(line, where, '\n')) != where;) line = end + 1;
+    std::size_t field = 0;
+    for (const char* c = line; c <= where; ++c)
+      if (!is_blank(*c) && (c == line || is_blank(c[-1]))) ++field;
+    fail(source_, 1 + static_cast<std::size_t>(std::count(text_.data(), where, '\n')), field, what);
+  }
+
+  // The text ends with a zero byte that is not part of it, so that *at_ may be looked at anywhere.
+  bool at_word_end() const { return word_ends[static_cast<unsigned char>(*at_)] || at_ == end_; }
+  bool at_line_end() const { return *at_ == '\n' || *at_ == '#' || at_ == end_; }
+  void skip_blanks() {
+    while (is_blank(*at_)) ++at_;
+  }
+  std::string_view word_from(const char* first) {
+    while (!at_word_end()) ++at_;
+    return {first, at_};
+  }
+
+  void read_sample() {
+    const char* word = at_;
+    samples_.labels.push_back(read_label());
+    skip_blanks();
+    if (*at_ == 'q') skip_query();
+    for (std::int64_t last = -1; !at_line_end(); skip_blanks()) {
+      word = at_;
+      const std::int64_t index = read_index();
+      if (index <= last) wrong(word, fmt::format("index {} after {}; they have to ascend", index, last));
+      last = index;
+      samples_.columns.push_back(column(word, index));
+      samples_.values.push_back(read_value());
+    }
+    samples_.ends.push_back(samples_.values.size());
+    // Whatever follows, the dense matrix will have at least these entries.
+    const std::size_t least = samples_.values.size() + samples_.labels.size();
+    if (least > memory_limit_ / sizeof(double))
+      check_memory(source_, fmt::format("the entries up to sample {} alone", samples_.labels.size()),
+                   static_cast<double>(least), memory_limit_);
+  }
+
+  double read_label() {
+    const char* first = at_;
+    double value = 0;
+    if (const char* end = scan_short_decimal(at_, end_, value)) at_ = end;
+    if (at_ != first && at_word_end()) return value;
+    const std::string_view word = word_from(first);
+    if (word.find(':') != word.npos)
+      wrong(first, fmt::format("{} stands where the label should; a line begins with its label", quoted(word)));
+    if (word.find(',') != word.npos)
+      wrong(first, fmt::format("{} is a list of labels; keep one for each sample", quoted(word)));
+    return finite_number(first, word);
+  }
+
+  double read_value() {
+    const char* first = at_;
+    double value = 0;
+    if (const char* end = scan_short_decimal(at_, end_, value)) at_ = end;
+    if (at_ != first && at_word_end()) return value;
+    return finite_number(first, word_from(first));
+  }
+
+  double finite_number(const char* first, std::string_view word) const {
+    const std::optional<double> value = parse_number(word);
+    if (!value) wrong(first, fmt::format("{} is not a number", quoted(word)));
+    if (!std::isfinite(*value)) wrong(first, fmt::format("{} is not finite", quoted(word)));
+    return *value;
+  }
+
+  // A query's number, which ranking has after the label.
+  void skip_query() {
+    const char* first = at_;
+    std::string_view word = word_from(first);
+    const std::string_view all = word;
+    word.remove_prefix(std::min<std::size_t>(word.size(), 4));
+    if (!all.starts_with("qid:") || word.empty() || !std::all_of(word.begin(), word.end(), is_digit))
+      wrong(first, fmt::format("{} is not index:value", quoted(all)));
+    skip_blanks();
+  }
+
+  // The index before a colon, and the colon.
+  std::int64_t read_index() {
+    constexpr std::ptrdiff_t short_enough = 18;
+    const char* first = at_;
+    std::int64_t index = 0;
+    for (; is_digit(*at_) && at_ - first < short_enough; ++at_) index = 10 * index + (*at_ - '0');
+    if (at_ != first && *at_ == ':') {
+      ++at_;
+      return index;
+    }
+    const std::string_view word = word_from(first);
+    const std::size_t colon = word.find(':');
+    const auto [end, error] = std::from_chars(word.data(), word.data() + std::min(colon, word.size()), index);
+    if (colon == word.npos || error != std::errc() || end != word.data() + colon)
+      wrong(first, fmt::format("{} is not index:value", quoted(word)));
+    if (index < 0) wrong(first, fmt::format("index {}; they start at 1, or at 0", index));
+    at_ = first + colon + 1;
+    return index;
+  }
+
+  Column column(const char* where, std::int64_t index) {
+    if (index == 0) samples_.first = 0;
+    if (index > samples_.largest) {
+      if (features_ && index > *features_)
+        wrong(where, fmt::format("index {} is above the {} features asked for", index, *features_));
+      if (features_ && index == *features_) last_feature_ = where;
+      check_memory(source_, fmt::format("index {} makes features that", index), static_cast<double>(index), memory_limit_);
+      if (index >= std::numeric_limits<Column>::max()) wrong(where, fmt::format("index {} is too large", index));
+      samples_.largest = index;
+    }
+    return static_cast<Column>(index);
+  }
+
+  Source source_;
+  const std::string& text_;
+  const char* at_ = text_.data();
+  const char* end_ = text_.data() + text_.size();
+  std::optional<std::int64_t> features_;
+  std::size_t memory_limit_;
+  Sparse samples_;
+  const char* last_feature_ = nullptr;  // where the index `features` stands first: one too many if they start at 0
+};
+
+Dataset densified(Sparse samples, std::int64_t features) {
+  const auto rows = static_cast<std::int64_t>(samples.labels.size());
+  const auto width = static_cast<std::size_t>(features);
+  const auto first = static_cast<Column>(samples.first);
+  std::vector<double> entries;
+  entries.reserve(samples.labels.size() * width);
+  for (std::size_t row = 0, k = 0; row < samples.labels.size(); ++row) {
+    entries.resize(entries.size() + width);  // a row at a time: it is still in cache when its entries come
+    double* const to = entries.data() + row * width;
+    for (; k < samples.ends[row]; ++k) to[samples.columns[k] - first] = samples.values[k];
+  }
+  return {Array(Shape{rows, features}, std::move(entries)), Array(Shape{rows}, std::move(samples.labels))};
 }
 
 }  // namespace
 
-Dataset parse_libsvm(std::string bytes, std::string_view file, std::optional<std::int64_t> features,
+Dataset parse_libsvm(std::string text, std::string_view file, std::optional<std::int64_t> features,
                      std::size_t memory_limit) {
   const Source source{reader, file};
   if (features && *features < 0)
     throw Error(fmt::format("[{}] {} features; there cannot be fewer than 0", reader, *features));
-  const std::string text = decompress(source, std::move(bytes), memory_limit);
-
-  std::vector<double> labels;
-  std::int64_t largest = 0;
-  for_each_sample(
-      source, text, [&](double label) { labels.push_back(label); },
-      [&](std::size_t line, std::size_t field, std::int64_t index, double) {
-        if (features && index > *features)
-          fail(source, line, field, fmt::format("index {} is above the {} features asked for", index, *features));
-        largest = std::max(largest, index);
-      });
-  if (labels.empty()) fail(source, "there is no sample in it");
-
-  const auto samples = static_cast<std::int64_t>(labels.size());
-  const std::int64_t columns = features.value_or(largest);
-  check_memory(source, fmt::format("{} samples with {} features", samples, columns),
-               static_cast<double>(samples) * static_cast<double>(columns), memory_limit);
-  std::vector<double> entries(static_cast<std::size_t>(samples * columns));
-  std::int64_t row = -1;
-  for_each_sample(
-      source, text, [&](double) { ++row; },
-      [&](std::size_t, std::size_t, std::int64_t index, double value) {
-        entries[static_cast<std::size_t>(row * columns + index - 1)] = value;
-      });
-  return {Array(Shape{samples, columns}, std::move(entries)), Array(Shape{samples}, std::move(labels))};
+  Sparse samples = LibsvmParser(source, text, features, memory_limit).parse();
+  text = std::string();  // its memory is wanted for the matrix
+  const std::int64_t columns = features.value_or(samples.values.empty() ? 0 : samples.largest - samples.first + 1);
+  check_memory(source, fmt::format("{} samples with {} features", samples.labels.size(), columns),
+               static_cast<double>(samples.labels.size()) * (static_cast<double>(columns) + 1), memory_limit);
+  return densified(std::move(samples), columns);
 }
 
 }  // namespace data
 
 Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> features, std::size_t memory_limit) {
-  return data::parse_libsvm(data::read_bytes({data::reader, path}, memory_limit), path, features, memory_limit);
+  return data::parse_libsvm(data::read_text({data::reader, path}, memory_limit), path, features, memory_limit);
 }
 
 }  // namespace onestep

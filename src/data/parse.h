@@ -1,4 +1,4 @@
-// The readers without the file: from bytes in memory, as they stand in a file. What the tests and fuzzers feed.
+// The readers without the file: what the tests and fuzzers feed.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,21 @@
 
 namespace onestep::data {
 
-/// `file` is the name that errors give.
+// `file` is the name that errors give.
+
+/// From bytes as they stand in a file, compressed or not.
 QpsFile parse_qps(std::string bytes, std::string_view file, std::size_t memory_limit);
-Dataset parse_libsvm(std::string bytes, std::string_view file, std::optional<std::int64_t> features,
+
+// From what is in the file when it is not compressed.
+
+Dataset parse_libsvm(std::string text, std::string_view file, std::optional<std::int64_t> features,
                      std::size_t memory_limit);
+Dataset parse_csv(std::string text, std::string_view file, const CsvOptions& options);
+Array parse_idx(const std::string& bytes, std::string_view file, std::size_t memory_limit);
+
+/// Images with their labels, which the second file has.
+Dataset with_labels(Array images, std::string_view file, const std::string& labels, std::size_t memory_limit);
+/// Whether the bytes begin as an IDX file does.
+bool is_idx(std::string_view bytes);
 
 }  // namespace onestep::data

@@ -15,20 +15,29 @@
 #include <memory>
 #include <system_error>
 
+#include "data/number.h"
 #include "onestep/array.h"
 
 namespace onestep::data {
 
+namespace {
+
+constexpr std::string_view standard_input = "-";
+
+std::string_view name_of(const Source& source) { return source.file == standard_input ? "standard input" : source.file; }
+
+}  // namespace
+
 void fail(const Source& source, std::string_view what) {
-  throw Error(fmt::format("[{}] {}: {}", source.reader, source.file, what));
+  throw Error(fmt::format("[{}] {}: {}", source.reader, name_of(source), what));
 }
 
 void fail(const Source& source, std::size_t line, std::string_view what) {
-  throw Error(fmt::format("[{}] {}:{}: {}", source.reader, source.file, line, what));
+  throw Error(fmt::format("[{}] {}:{}: {}", source.reader, name_of(source), line, what));
 }
 
 void fail(const Source& source, std::size_t line, std::size_t field, std::string_view what) {
-  throw Error(fmt::format("[{}] {}:{}: field {}: {}", source.reader, source.file, line, field, what));
+  throw Error(fmt::format("[{}] {}:{}: field {}: {}", source.reader, name_of(source), line, field, what));
 }
 
 namespace {
@@ -36,7 +45,7 @@ namespace {
 constexpr std::size_t piece = 1 << 16;  // bytes read or decompressed at a time
 
 [[noreturn]] void fail_above_limit(const Source& source, std::size_t limit) {
-  fail(source, fmt::format("has more than {} bytes of text, all that memory_limit allows; raise it", limit));
+  fail(source, fmt::format("has more than {} bytes, all that memory_limit allows; raise it", limit));
 }
 
 // `to` grows by what one piece holds; the decompressors below say how much of it they filled.
@@ -111,8 +120,11 @@ void bunzip2(const Source& source, std::string_view& from, std::string& to, std:
 }  // namespace
 
 std::string read_bytes(const Source& source, std::size_t limit) {
-  const auto close = [](std::FILE* f) { std::fclose(f); };
-  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(std::string(source.file).c_str(), "rb"), close);
+  const auto close = [](std::FILE* f) {
+    if (f != stdin) std::fclose(f);
+  };
+  const std::unique_ptr<std::FILE, decltype(close)> file(
+      source.file == standard_input ? stdin : std::fopen(std::string(source.file).c_str(), "rb"), close);
   const auto reason = [] { return std::generic_category().message(errno); };
   if (!file) fail(source, fmt::format("cannot be opened: {}", reason()));
   std::string bytes;
@@ -141,6 +153,10 @@ std::string decompress(const Source& source, std::string bytes, std::size_t limi
   return text;
 }
 
+std::string read_text(const Source& source, std::size_t limit) {
+  return decompress(source, read_bytes(source, limit), limit);
+}
+
 void check_memory(const Source& source, std::string_view what, double entries, std::size_t limit) {
   const double bytes = entries * static_cast<double>(sizeof(double));
   if (bytes <= static_cast<double>(limit)) return;
@@ -151,6 +167,10 @@ void check_memory(const Source& source, std::string_view what, double entries, s
 }
 
 std::optional<double> parse_number(std::string_view text) {
+  double value = 0;
+  const char* short_end = scan_short_decimal(text.data(), text.data() + text.size(), value);
+  if (short_end != nullptr && short_end == text.data() + text.size()) return value;
+
   std::array<char, 64> copy;  // of what from_chars does not know: Fortran's exponent
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   if (const std::size_t d = text.find_first_of("dD"); d != text.npos && text.size() <= copy.size()) {
@@ -158,7 +178,6 @@ std::optional<double> parse_number(std::string_view text) {
     copy[d] = 'e';
     text = {copy.data(), text.size()};
   }
-  double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || std::isnan(value)) return std::nullopt;
   return value;

@@ -25,6 +25,8 @@ void replay(const std::string& reader, bool (&target)(std::string_view)) {
 
 TEST(FuzzCorpus, Qps) { replay("qps", fuzz_qps); }
 TEST(FuzzCorpus, Libsvm) { replay("libsvm", fuzz_libsvm); }
+TEST(FuzzCorpus, Csv) { replay("csv", fuzz_csv); }
+TEST(FuzzCorpus, Idx) { replay("idx", fuzz_idx); }
 
 }  // namespace
 }  // namespace onestep::test

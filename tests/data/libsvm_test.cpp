@@ -36,6 +36,32 @@ TEST(ReadLibsvm, TheNumberOfFeaturesMayBeGiven) {
   EXPECT_EQ(error_in("1 1:1\n", -1), "[read_libsvm] -1 features; there cannot be fewer than 0");
 }
 
+TEST(ReadLibsvm, IndicesMayStartAtZero) {
+  EXPECT_TRUE(near(parse("1 1:5\n-1 0:1 2:3\n").A, Array{{0.0, 5.0, 0.0}, {1.0, 0.0, 3.0}})) << "wherever the 0 stands";
+  EXPECT_EQ(parse("1 0:1\n", 4).A.shape(), (Shape{1, 4}));
+  EXPECT_TRUE(near(parse("1 3:1\n2 0:5\n", 4).A, Array{{0.0, 0.0, 0.0, 1.0}, {5.0, 0.0, 0.0, 0.0}}));
+  EXPECT_EQ(error_in("1 2:1 4:1\n2 0:5 4:1\n", 4),
+            "[read_libsvm] F:1: field 3: index 4 is above the 4 features asked for; indices start at 0 in this file");
+  EXPECT_EQ(error_in("1 0:1\n", 0),
+            "[read_libsvm] F:1: field 2: index 0 is above the 0 features asked for; indices start at 0 in this file");
+}
+
+TEST(ReadLibsvm, QueriesAreSkipped) {
+  EXPECT_TRUE(near(parse("3 qid:1 1:1\n2 qid:12 2:4\n1 qid:2\n").A, Array{{1.0, 0.0}, {0.0, 4.0}, {0.0, 0.0}}));
+}
+
+TEST(ReadLibsvm, MatricesAboveTheMemoryLimitAreRefusedWithTheirSize) {
+  const auto within = [](const std::string& text, std::size_t limit) {
+    return error_of([&] { data::parse_libsvm(text, "F", std::nullopt, limit); });
+  };
+  const std::string text = "1 1:1 1000:1\n-1 5:1\n";
+  EXPECT_EQ(within(text, 8 * 2 * 1001), "no error");
+  EXPECT_EQ(within(text, 8 * 2 * 1001 - 1),
+            "[read_libsvm] F: 2 samples with 1000 features need 1.6e-05 GB as dense matrices, above the memory limit of "
+            "1.6e-05 GB; raise memory_limit if the machine has it");
+  EXPECT_THAT(within("1 1:1\n2 1:1\n", 24), HasSubstr("the entries up to sample 2 alone need 3.2e-08 GB"));
+}
+
 TEST(ReadLibsvm, TabsAndTheEndsOfLinesOfAnotherSystem) {
   EXPECT_TRUE(near(parse("1\t1:2\t2:3\r\n-1 2:4").A, Array{{2.0, 3.0}, {0.0, 4.0}}));
 }
@@ -47,12 +73,24 @@ TEST(ReadLibsvmErrors, SayLineAndField) {
   EXPECT_EQ(error_in("1 1:nan\n"), "[read_libsvm] F:1: field 2: \"nan\" is not a number");
   EXPECT_EQ(error_in("1 1:inf\n"), "[read_libsvm] F:1: field 2: \"inf\" is not finite");
   EXPECT_EQ(error_in("1 7\n"), "[read_libsvm] F:1: field 2: \"7\" is not index:value");
-  EXPECT_EQ(error_in("1 qid:7 1:1\n"), "[read_libsvm] F:1: field 2: \"qid:7\" is not index:value");
   EXPECT_EQ(error_in("1 1.5:1\n"), "[read_libsvm] F:1: field 2: \"1.5:1\" is not index:value");
-  EXPECT_EQ(error_in("1 0:1\n"), "[read_libsvm] F:1: field 2: index 0; they start at 1");
-  EXPECT_EQ(error_in("1 -3:1\n"), "[read_libsvm] F:1: field 2: index -3; they start at 1");
+  EXPECT_EQ(error_in("1 -3:1\n"), "[read_libsvm] F:1: field 2: index -3; they start at 1, or at 0");
   EXPECT_EQ(error_in("1 2:1 1:1\n"), "[read_libsvm] F:1: field 3: index 1 after 2; they have to ascend");
   EXPECT_EQ(error_in("1 2:1 2:1\n"), "[read_libsvm] F:1: field 3: index 2 after 2; they have to ascend");
+  EXPECT_EQ(error_in("# c\n\n  1  1:1   2:nan # c\n"), "[read_libsvm] F:3: field 3: \"nan\" is not a number");
+  EXPECT_EQ(error_in("nan 1:1\n"), "[read_libsvm] F:1: field 1: \"nan\" is not a number");
+  EXPECT_EQ(error_in("1 1:1e999\n"), "[read_libsvm] F:1: field 2: \"1e999\" is not a number");
+  EXPECT_EQ(error_in("1 1:1 2: 3:1\n"), "[read_libsvm] F:1: field 3: \"\" is not a number");
+  EXPECT_EQ(error_in("1 1:1 2:"), "[read_libsvm] F:1: field 3: \"\" is not a number");
+}
+
+TEST(ReadLibsvmErrors, SayWhatElseTheFileMayBe) {
+  EXPECT_EQ(error_in("1,3 1:1\n"), "[read_libsvm] F:1: field 1: \"1,3\" is a list of labels; keep one for each sample");
+  EXPECT_EQ(error_in("1 1:1\n1:1 2:1\n"),
+            "[read_libsvm] F:2: field 1: \"1:1\" stands where the label should; a line begins with its label");
+  EXPECT_EQ(error_in("1 1:1 qid:7\n"), "[read_libsvm] F:1: field 3: \"qid:7\" is not index:value");
+  EXPECT_EQ(error_in("1 qid:a 1:1\n"), "[read_libsvm] F:1: field 2: \"qid:a\" is not index:value");
+  EXPECT_EQ(error_in("1 qid: 1:1\n"), "[read_libsvm] F:1: field 2: \"qid:\" is not index:value");
 }
 
 TEST(ReadLibsvmErrors, EmptyBinaryAndHostileFiles) {
@@ -75,6 +113,9 @@ TEST(ReadLibsvm, RealDataSetsHaveTheirShapes) {
   EXPECT_EQ(shape_of("classification/ijcnn1.trn.bz2"), (Shape{49990, 22}));
   EXPECT_EQ(read_libsvm(shared_data("classification/a1a"), 123).A.shape(), (Shape{1605, 123}));
   EXPECT_EQ(shape_of("classification/a1a.t"), (Shape{30956, 123}));
+  EXPECT_EQ(shape_of("classification/a9a"), (Shape{32561, 123}));
+  EXPECT_EQ(read_libsvm(shared_data("classification/a9a.t"), 123).A.shape(), (Shape{16281, 123}));
+  EXPECT_EQ(shape_of("classification/ijcnn1.tst.bz2"), (Shape{91701, 22}));
 
   const Dataset cpu = read_libsvm(shared_data("cpusmall/cpusmall.txt"));
   EXPECT_EQ(cpu.A.shape(), (Shape{8192, 12}));

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <string_view>
 
 #include "data/parse.h"
+#include "data/text.h"
 
 namespace onestep::test {
 
@@ -47,10 +49,31 @@ inline bool fuzz_qps(std::string_view bytes) try {
   return true;
 } catch (const Error&) { return false; }
 
-inline bool fuzz_libsvm(std::string_view bytes) try {
-  const Dataset set = data::parse_libsvm(std::string(bytes), "fuzz", std::nullopt, fuzz_memory);
+/// What a reader of text gets.
+inline std::string unpacked(std::string_view bytes) {
+  return data::decompress({"fuzz", "fuzz"}, std::string(bytes), fuzz_memory);
+}
+
+inline void require_samples(const Dataset& set) {
   require(set.y.size() > 0 && set.A.shape() == Shape{set.y.size(), set.A.shape()[1]});
   require(all_finite(set.A) && all_finite(set.y));
+}
+
+inline bool fuzz_libsvm(std::string_view bytes) try {
+  require_samples(data::parse_libsvm(unpacked(bytes), "fuzz", std::nullopt, fuzz_memory));
+  return true;
+} catch (const Error&) { return false; }
+
+inline bool fuzz_csv(std::string_view bytes) try {
+  const Dataset set = data::parse_csv(unpacked(bytes), "fuzz", {.memory_limit = fuzz_memory});
+  require_samples(set);
+  require(set.names.empty() || static_cast<std::int64_t>(set.names.size()) == set.A.shape()[1]);
+  return true;
+} catch (const Error&) { return false; }
+
+inline bool fuzz_idx(std::string_view bytes) try {
+  const Array array = data::parse_idx(unpacked(bytes), "fuzz", fuzz_memory);
+  require(array.shape().rank() >= 1 && array.shape()[0] > 0 && all_finite(array));
   return true;
 } catch (const Error&) { return false; }
 

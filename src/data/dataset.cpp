@@ -1,0 +1,70 @@
+// Data sets of any format that the readers know.
+#include "onestep/dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "data/parse.h"
+#include "data/text.h"
+
+namespace onestep {
+namespace {
+
+constexpr std::string_view reader = "read_dataset";
+
+std::string_view without_compression(std::string_view path) {
+  for (const std::string_view ending : {".gz", ".bz2"})
+    if (path.ends_with(ending)) path.remove_suffix(ending.size());
+  return path;
+}
+
+bool is_csv(std::string_view path, std::string_view text) {
+  const std::string_view name = without_compression(path);
+  if (name.ends_with(".csv") || name.ends_with(".tsv")) return true;
+  if (name.ends_with(".libsvm") || name.ends_with(".svm")) return false;
+  const std::string_view first = text.substr(0, text.find('\n'));
+  return first.find_first_of(",;") != first.npos && first.find(':') == first.npos;
+}
+
+// The usual names: train-images-idx3-ubyte and train-labels-idx1-ubyte.
+std::string labels_beside(const data::Source& source) {
+  std::string path(source.file);
+  const std::size_t name = path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1;
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    const std::size_t at = path.rfind(from);
+    if (at == path.npos || at < name) return false;
+    path.replace(at, from.size(), to);
+    return true;
+  };
+  if (!replace("images", "labels"))
+    data::fail(source, "is an IDX file without \"images\" in its name; give the file of its labels");
+  replace("idx3", "idx1");
+  return path;
+}
+
+}  // namespace
+
+Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
+  const data::Source source{reader, path};
+  std::string text = data::read_text(source, options.memory_limit);
+  const bool idx = data::is_idx(text), csv = !idx && is_csv(path, text);
+  if (!csv && !options.target.empty())
+    data::fail(source, fmt::format("is not CSV: there is no column {} to be the target", data::quoted(options.target)));
+  if (!idx && !options.labels.empty()) data::fail(source, "is not an IDX file: it has its labels itself");
+  if (!idx && !csv) return data::parse_libsvm(std::move(text), path, options.features, options.memory_limit);
+
+  const auto read = [&] {
+    if (csv) return data::parse_csv(text, path, {.target = options.target, .memory_limit = options.memory_limit});
+    return data::with_labels(data::parse_idx(text, path, options.memory_limit), path,
+                             options.labels.empty() ? labels_beside(source) : options.labels, options.memory_limit);
+  };
+  Dataset set = read();
+  if (options.features && set.A.shape()[1] != *options.features)
+    data::fail(source, fmt::format("has {} features, not {}", set.A.shape()[1], *options.features));
+  return set;
+}
+
+}  // namespace onestep

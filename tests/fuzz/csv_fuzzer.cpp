@@ -1,0 +1,6 @@
+#include "fuzz/targets.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  onestep::test::fuzz_csv({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
