@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace onestep::app {
 struct CommandLine::Impl {
   CLI::App line{"Derivatives of what iterative algorithms converge to.", "onestep"};
   std::function<int()> work;
+  std::string typed;  // the line
 };
 
 CommandLine::CommandLine() : impl_(std::make_unique<Impl>()) {
@@ -34,6 +36,25 @@ std::string not_positive(const std::string& text) {
   return good ? "" : fmt::format("{} is not a positive number", text);
 }
 
+std::string negative(const std::string& text) {
+  double value = 0;
+  const bool good = CLI::detail::lexical_cast(text, value) && value >= 0 && std::isfinite(value);
+  return good ? "" : fmt::format("{} is not a number of at least 0", text);
+}
+
+// As it would be typed again: words with anything unusual in them in quotation marks.
+std::string typed(std::span<char*> words) {
+  std::string line = "onestep";
+  for (const std::string_view word : words.subspan(1)) {
+    const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                               "0123456789-_./=,:+@%") == word.npos;
+    std::string quoted;
+    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += plain ? fmt::format(" {}", word) : fmt::format(" '{}'", quoted);
+  }
+  return line;
+}
+
 void add_option(CLI::App& verb, const Option& row) {
   CLI::Option* added = std::visit(
       [&](auto* to) {
@@ -44,6 +65,7 @@ void add_option(CLI::App& verb, const Option& row) {
       },
       row.to);
   if (row.takes == Takes::positive) added->check(not_positive);
+  if (row.takes == Takes::not_negative) added->check(negative);
   if (!row.one_of.empty()) added->check(CLI::IsMember(row.one_of).description(""));
   for (const std::string& other : row.excludes) added->excludes(verb.get_option(other));
 }
@@ -64,7 +86,8 @@ void CommandLine::add(Verb verb) {
   parser->add_flag("--quiet", common.quiet, "show no progress");
   for (const Option& row : verb.options) add_option(*parser, row);
   parser->final_callback([this, &common, work = std::move(verb.work)] {
-    impl_->work = [&common, work] {
+    impl_->work = [this, &common, work] {
+      common.command = impl_->typed;
       if (common.threads > 0) set_threads(common.threads);
       make_folder(common);  // before the work, not after it
       return work();
@@ -74,6 +97,7 @@ void CommandLine::add(Verb verb) {
 
 int CommandLine::run(int argc, char** argv) {
   CLI::App& line = impl_->line;
+  impl_->typed = typed({argv, static_cast<std::size_t>(argc)});
   try {
     line.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version

@@ -29,6 +29,9 @@ int main(int argc, char** argv) {
     app::CommandLine line;
     app::add_paper(line);
     app::add_qp(line);
+    app::add_fit(line);
+    app::add_influence(line);
+    app::add_tune(line);
     return line.run(argc, argv);
   } catch (const app::Misuse& wrong) { return complain(wrong.what(), app::misused); } catch (const Error& wrong) {
     return complain(wrong.what(), app::misused);

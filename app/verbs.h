@@ -7,5 +7,9 @@ namespace onestep::app {
 
 void add_paper(CommandLine& line);
 void add_qp(CommandLine& line);
+void add_fit(CommandLine& line);
+void add_influence(CommandLine& line);
+void add_tune(CommandLine& line);
+void add_clean(CommandLine& line);
 
 }  // namespace onestep::app

@@ -16,8 +16,8 @@ using Json = nlohmann::ordered_json;
 struct Series {
   std::string label, method;
   std::string mark = "line";  ///< line, dotted, dashed or points
-  std::vector<double> x, y;
-  std::vector<double> low, high;  ///< a band around y; empty: none
+  std::vector<double> x = {}, y = {};
+  std::vector<double> low = {}, high = {};  ///< a band around y; empty: none
 };
 
 struct Axis {
@@ -28,20 +28,20 @@ struct Axis {
 struct Panel {
   std::string title;
   Axis x, y;
-  std::vector<Series> series;
-  std::vector<std::string> notes;  ///< said under the panel, such as where a curve stops and why
+  std::vector<Series> series = {};
+  std::vector<std::string> notes = {};  ///< said under the panel, such as where a curve stops and why
 };
 
 struct Figure {
   std::string id, title;
   std::string caption;  ///< what was run, on what, and what came out, with the numbers of this run
-  std::vector<Panel> panels;
+  std::vector<Panel> panels = {};
 };
 
 struct Table {
   std::string id, title, caption;
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> columns = {};
+  std::vector<std::vector<std::string>> rows = {};
 };
 
 /// Something the paper (or we) say, and what was measured.
@@ -55,9 +55,9 @@ struct Item {
   std::string status = "done";  ///< done, failed or cancelled
   std::string reason;           ///< why not done
   double seconds = 0;
-  std::vector<Figure> figures;
-  std::vector<Table> tables;
-  std::vector<Claim> claims;
+  std::vector<Figure> figures = {};
+  std::vector<Table> tables = {};
+  std::vector<Claim> claims = {};
   Json data = Json::object();  ///< numbers that tests look at: orders, exponents, differences
 };
 

@@ -1,0 +1,221 @@
+// onestep fit FILE: a linear model with its coefficients, their standard errors and its scores.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jobs/model.h"
+#include "jobs/report.h"
+#include "jobs/samples.h"
+#include "verbs.h"
+
+namespace onestep::app {
+
+namespace {
+
+using namespace jobs;
+
+struct Fitted {
+  Array x, gradient;
+  double objective = 0;
+  Status status = Status::converged;
+  std::string message;
+  Statistics statistics;
+};
+
+// What is minimised: the sum of losses, and the penalty.
+Expr objective(const Model& model, const JobData& job, double l2, const Expr& x) {
+  return sum(model.losses(job.train, x)) + model.penalty(x, l2);
+}
+
+Fitted fit(const JobOptions& options, const JobData& job, const Model& model) {
+  Progress progress(options);
+  SolveOptions how;
+  how.callback = [&](const Iteration& i) {
+    progress.show([&] { return fmt::format("fit: iteration {}, step {:.1e}, objective {}", i.number, i.step, shown(i.value)); });
+    return stop_signal() == 0;
+  };
+  const auto f = [&](Expr x) { return objective(model, job, options.l2, x); };
+  const Solution s = solve(model.solver(f, how), model.start(), Parts());
+  const std::vector<Array> at =
+      evaluate(trace([&](Expr x) { return std::pair{f(x), grad(f(x), x)}; }, model.shape()), {s.x()});
+  return {s.x(), at[1], at[0].item(), s.status(), s.message(), s.statistics()};
+}
+
+// ---- standard errors ----
+
+// The Hessian row by row; by products where x is a matrix.
+Array hessian_at(const Model& model, const JobData& job, double l2, const Array& x) {
+  const auto f = [&](const Expr& at) { return objective(model, job, l2, at); };
+  if (model.loss() != Loss::softmax)
+    return evaluate(trace([&](Expr at) { return hessian(f(at), at); }, model.shape()), {x})[0];
+  const Plan plan(trace([&](Expr at, Expr v) { return hvp(f(at), at, v); }, model.shape(), model.shape()),
+                  {.levels = {1, 2}});
+  Workspace workspace = plan.workspace();
+  const auto size = static_cast<std::size_t>(model.unknowns());
+  std::vector<double> unit(size), rows(size * size);
+  for (std::size_t i = 0; i < size; ++i) {
+    unit[i] = 1;
+    const Array v = Array::view(MatrixView{unit.data(), model.shape()[0], model.shape()[1], model.shape()[1], 1});
+    plan.run(workspace, {x, v}, {std::span(rows).subspan(i * size, size)}, i == 0 ? 0 : 2);
+    unit[i] = 0;
+  }
+  return {Shape{model.unknowns(), model.unknowns()}, std::move(rows)};
+}
+
+// The square roots of the diagonal of T H⁻¹ Tᵀ, with T from coefficients of standardised features to those of the features
+// as they were; for squared losses times the residual variance. None where there are too many, or H is singular.
+std::optional<std::vector<double>> standard_errors(const Model& model, const JobData& job, double l2, const Fitted& fitted) {
+  constexpr std::int64_t most = 1500;
+  const std::int64_t size = model.unknowns(), n = job.n(), K = model.loss() == Loss::softmax ? model.shape()[1] : 1;
+  if (size > most) return std::nullopt;
+  const Array H = hessian_at(model, job, l2, fitted.x);
+  const Array C = evaluate(trace([&](Expr h) { return solve(cholesky(h), eye(size)); }, Shape{size, size}), {H})[0];
+  double variance = 1;
+  if (model.loss() == Loss::ridge) {
+    const double rest = 2 * model.score(job.train, fitted.x).loss * static_cast<double>(job.train.count());
+    variance = rest / static_cast<double>(std::max<std::int64_t>(1, job.train.count() - n - 1));
+  }
+  std::vector<double> errors(static_cast<std::size_t>(size));
+  for (std::int64_t k = 0; k < K; ++k) {
+    const auto entry = [&](std::int64_t i, std::int64_t j) { return C(i * K + k, j * K + k); };
+    // What holds the sum of softmax's intercepts at zero is not information about them.
+    const double gauge = K > 1 ? 1.0 / static_cast<double>(K * K) : 0.0;
+    double intercept = entry(n, n) - gauge;
+    if (job.scaling)
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double t = job.scaling->mean(i) / job.scaling->scale(i);
+        intercept -= 2 * t * entry(i, n);
+        for (std::int64_t j = 0; j < n; ++j) intercept += t * entry(i, j) * job.scaling->mean(j) / job.scaling->scale(j);
+      }
+    for (std::int64_t i = 0; i < n; ++i)
+      errors[static_cast<std::size_t>(i * K + k)] =
+          std::sqrt(variance * entry(i, i)) / (job.scaling ? job.scaling->scale(i) : 1.0);
+    errors[static_cast<std::size_t>(n * K + k)] = std::sqrt(variance * std::max(0.0, intercept));
+  }
+  if (!std::ranges::all_of(errors, [](double e) { return std::isfinite(e); })) return std::nullopt;
+  return errors;
+}
+
+// ---- what is said ----
+
+// Coefficients for the features as they were.
+LinearModel raw(const JobData& job, const Model& model, const Array& x) {
+  const std::int64_t n = job.n(), K = model.loss() == Loss::softmax ? model.shape()[1] : 0;
+  const auto entries = x.values();
+  const auto count = static_cast<std::size_t>(n * std::max<std::int64_t>(1, K));
+  const std::vector<double> first(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(count)),
+      last(entries.begin() + static_cast<std::ptrdiff_t>(count), entries.end());
+  LinearModel result{K > 0 ? Array({n, K}, first) : Array({n}, first), K > 0 ? Array({K}, last) : Array(last[0])};
+  return job.scaling ? unscaled(result, *job.scaling) : result;
+}
+
+Json rows_to_json(std::span<const double> entries, std::int64_t columns) {
+  if (columns == 0) return std::vector<double>(entries.begin(), entries.end());
+  Json rows = Json::array();
+  const auto width = static_cast<std::size_t>(columns);
+  for (std::size_t i = 0; i + width <= entries.size(); i += width)
+    rows.push_back(std::vector<double>(entries.begin() + static_cast<std::ptrdiff_t>(i),
+                                       entries.begin() + static_cast<std::ptrdiff_t>(i + width)));
+  return rows;
+}
+
+// The coefficients that are surest not to be zero, or without standard errors the largest.
+paper::Table coefficient_table(const JobData& job, const LinearModel& m, const std::optional<std::vector<double>>& errors) {
+  constexpr std::size_t most = 20;
+  const std::size_t K = m.x.shape().rank() == 2 ? static_cast<std::size_t>(m.x.shape()[1]) : 1;
+  std::vector<std::size_t> order(m.x.values().size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto weight = [&](std::size_t i) {
+    return std::fabs(m.x.values()[i]) / (errors && (*errors)[i] > 0 ? (*errors)[i] : 1.0);
+  };
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
+  paper::Table table{.id = "coefficients", .title = "Coefficients", .caption = ""};
+  if (order.size() > most) table.title = fmt::format("Coefficients, the {} clearest of {}", most, order.size());
+  table.columns = K > 1 ? std::vector<std::string>{"feature", "class", "coefficient"}
+                        : std::vector<std::string>{"feature", "coefficient"};
+  if (errors) table.columns.insert(table.columns.end(), {"standard error", "ratio"});
+  const auto add = [&](const std::string& name, std::size_t k, double value, std::size_t place) {
+    std::vector<std::string> row{name};
+    if (K > 1) row.push_back(shown(job.labels[k]));
+    row.push_back(shown(value));
+    if (errors) {
+      const double e = (*errors)[place];
+      row.insert(row.end(), {shown(e), e > 0 ? fmt::format("{:.1f}", value / e) : ""});
+    }
+    table.rows.push_back(row);
+  };
+  for (std::size_t i = 0; i < std::min(most, order.size()); ++i)
+    add(job.features[order[i] / K], order[i] % K, m.x.values()[order[i]], order[i]);
+  for (std::size_t k = 0; k < K; ++k) add("intercept", k, m.intercept.values()[k], order.size() + k);
+  return table;
+}
+
+int run_fit(const JobOptions& options) {
+  const JobData job = load(options, false);
+  const Model model(job);
+  const Fitted fitted = fit(options, job, model);
+  const auto errors = is_solution(fitted.status) ? standard_errors(model, job, options.l2, fitted) : std::nullopt;
+  const LinearModel m = raw(job, model, fitted.x);
+  const std::int64_t K = model.loss() == Loss::softmax ? model.shape()[1] : 0;
+  double gradient = 0;
+  for (const double g : fitted.gradient.values()) gradient = std::max(gradient, std::fabs(g));
+
+  Json document = {{"verb", "fit"}};
+  document.update(description(job));
+  document.update({{"l2", options.l2},
+                   {"status", to_string(fitted.status)},
+                   {"iterations", fitted.statistics.iterations},
+                   {"seconds", fitted.statistics.seconds},
+                   {"objective", fitted.objective},
+                   {"gradient", gradient},
+                   {"train", model.score_json(job.train, fitted.x)}});
+  if (job.test) document["test"] = model.score_json(*job.test, fitted.x);
+  document["names"] = job.features;
+  document["coefficients"] = rows_to_json(m.x.values(), K);
+  document["intercept"] = K > 0 ? rows_to_json(m.intercept.values(), 0) : Json(m.intercept.item());
+  if (errors) {
+    const auto split = errors->size() - static_cast<std::size_t>(std::max<std::int64_t>(1, K));
+    document["standard_errors"] = rows_to_json(std::span(*errors).first(split), K);
+    document["intercept_standard_error"] =
+        K > 0 ? rows_to_json(std::span(*errors).subspan(split), 0) : Json(errors->back());
+  }
+
+  const Score train = model.score(job.train, fitted.x);
+  Report report{.verb = "fit",
+                .title = fmt::format("A {} model of {}", name_of(job.loss), job.name),
+                .asked = fmt::format("{}; {} loss, l2 = {}", description_text(job), name_of(job.loss), shown(options.l2))};
+  report.sentence = fmt::format("{} in {} iterations, {:.3g} s: objective {:.10g}, training {} {:.4f}{}.", to_string(fitted.status),
+                                fitted.statistics.iterations, fitted.statistics.seconds, fitted.objective, model.score_name(),
+                                train.score,
+                                job.test ? fmt::format(", test {} {:.4f}", model.score_name(), model.score(*job.test, fitted.x).score)
+                                         : "");
+  if (!is_solution(fitted.status)) report.sentence += fmt::format(" {}", fitted.message);
+  report.tables.push_back(coefficient_table(job, m, errors));
+  report.accuracy.push_back(fmt::format("Largest entry of the gradient: {:.2g}.", gradient));
+  if (!errors && is_solution(fitted.status))
+    report.accuracy.emplace_back("No standard errors: the Hessian is too large to invert, or singular.");
+  report.document = std::move(document);
+  return show(options, report, fitted.status);
+}
+
+}  // namespace
+
+void add_fit(CommandLine& line) {
+  auto options = std::make_shared<JobOptions>();
+  line.add({.name = "fit",
+            .job = "Fit a linear model: coefficients, standard errors, scores.",
+            .example = "onestep fit --demo --loss logistic",
+            .common = *options,
+            .options = sample_options(*options, false),
+            .work = [options] { return run_fit(*options); },
+            .out_help = "write fit.json and a page into this folder, which is made if\nneeded"});
+}
+
+}  // namespace onestep::app

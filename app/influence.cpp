@@ -1,0 +1,251 @@
+// onestep influence FILE: what each training sample does to the validation loss, by one vjp of the fit.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "jobs/model.h"
+#include "jobs/report.h"
+#include "jobs/samples.h"
+#include "verbs.h"
+
+namespace onestep::app {
+
+namespace {
+
+using namespace jobs;
+
+struct InfluenceOptions : JobOptions {
+  double verify = 0;
+};
+
+// A retraining without one sample: by how much the validation loss was to change, and did.
+struct Retrained {
+  std::size_t sample;
+  double predicted, actual;
+};
+
+double correlation(const std::vector<Retrained>& all) {
+  const auto count = static_cast<double>(all.size());
+  double mean_p = 0, mean_a = 0, pp = 0, aa = 0, pa = 0;
+  for (const Retrained& r : all) mean_p += r.predicted / count, mean_a += r.actual / count;
+  for (const Retrained& r : all) {
+    const double p = r.predicted - mean_p, a = r.actual - mean_a;
+    pp += p * p, aa += a * a, pa += p * a;
+  }
+  return pp > 0 && aa > 0 ? pa / std::sqrt(pp * aa) : std::numeric_limits<double>::quiet_NaN();
+}
+
+class Influence {
+ public:
+  Influence(const InfluenceOptions& options, const JobData& job)
+      : options_(options), job_(job), model_(job), progress_(options),
+        fit_(model_.solver([this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2); },
+                           {.callback = [](const Iteration&) { return stop_signal() == 0; }})),
+        prepared_(fit_, model_.start(), ones({job.train.count()}), OneStep{}),
+        judge_(trace([this](Expr x) { return std::pair{model_.mean_loss(*job_.valid, x), grad(model_.mean_loss(*job_.valid, x), x)}; },
+                     model_.shape())) {}
+
+  int run() {
+    progress_.show([] { return "influence: fitting"; });
+    const Solution& s = prepared_.solve(model_.start(), ones({job_.train.count()}));
+    const Status status = s.status();
+    solve_seconds_ = s.statistics().seconds;
+    iterations_ = s.statistics().iterations;
+    message_ = s.message();
+    x_ = s.x();
+    if (is_solution(status)) {
+      differentiate(s);
+      verify();
+    }
+    return show(options_, report(status), status);
+  }
+
+ private:
+  void differentiate(const Solution& s) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::vector<Array> judged = evaluate(judge_, {x_});
+    loss_ = judged[0].item();
+    const Array g = s.vjp(judged[1]);
+    influence_.assign(g.values().begin(), g.values().end());
+    vjp_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    certificate_ = s.certificate(judged[1]);
+    order_.resize(influence_.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::stable_sort(order_, [&](std::size_t a, std::size_t b) { return influence_[a] > influence_[b]; });
+  }
+
+  // Those with the largest influence of either sign, each left out in turn.
+  void verify() {
+    std::vector<std::size_t> largest = order_;
+    std::ranges::stable_sort(largest, [&](std::size_t a, std::size_t b) {
+      return std::fabs(influence_[a]) > std::fabs(influence_[b]);
+    });
+    largest.resize(std::min(largest.size(), static_cast<std::size_t>(options_.verify)));
+    for (const std::size_t i : largest) {
+      progress_.show([&] { return fmt::format("influence: retraining, {} of {}", retrained_.size() + 1, largest.size()); });
+      std::vector<double> w(influence_.size(), 1.0);
+      w[i] = 0;
+      const Solution& s = prepared_.solve(x_, Array({job_.train.count()}, std::move(w)));
+      if (!is_solution(s.status())) {
+        not_retrained_ = fmt::format("without sample {}: {}", job_.train.rows[i], s.message());
+        break;
+      }
+      retrained_.push_back({i, -influence_[i], evaluate(judge_, {s.x()})[0].item() - loss_});
+    }
+  }
+
+  // ---- what is said ----
+
+  std::string label(std::size_t i) const {
+    const double y = job_.train.y.values()[i];
+    if (job_.loss == Loss::ridge) return shown(y);
+    return shown(job_.loss == Loss::logistic ? job_.labels[y > 0 ? 1 : 0] : job_.labels[static_cast<std::size_t>(y)]);
+  }
+
+  paper::Table table(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
+    const Array each = evaluate(trace([&](Expr x) { return model_.losses(job_.train, x); }, model_.shape()), {x_})[0];
+    paper::Table result{.id = id,
+                        .title = title,
+                        .caption = "Influence: the derivative of the validation loss by the sample's weight; without the sample "
+                                   "the loss changes by about the opposite.",
+                        .columns = {"sample", "label", "influence", "its own loss"}};
+    for (const std::size_t i : places)
+      result.rows.push_back({std::to_string(job_.train.rows[i]), label(i), fmt::format("{:+.3e}", influence_[i]),
+                             shown(each.values()[i])});
+    return result;
+  }
+
+  Json listed(const std::vector<std::size_t>& places) const {
+    Json all = Json::array();
+    for (const std::size_t i : places)
+      all.push_back({{"sample", job_.train.rows[i]}, {"label", Json::parse(label(i))}, {"influence", influence_[i]}});
+    return all;
+  }
+
+  Report report(Status status) const {
+    Report r{.verb = "influence",
+             .title = fmt::format("What each sample of {} does to the validation loss", job_.name),
+             .asked = fmt::format("{}; {} loss, l2 = {}; {} validation samples", description_text(job_), name_of(job_.loss),
+                                  shown(options_.l2), job_.valid->count())};
+    r.document = {{"verb", "influence"}};
+    r.document.update(description(job_));
+    r.document.update({{"l2", options_.l2}, {"status", to_string(status)}, {"iterations", iterations_}});
+    if (!is_solution(status)) {
+      r.sentence = fmt::format("{}: {}", to_string(status), message_);
+      return r;
+    }
+    const std::size_t shown_count = std::min<std::size_t>(10, order_.size());
+    const std::vector<std::size_t> harmful(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(shown_count)),
+        helpful(order_.rbegin(), order_.rbegin() + static_cast<std::ptrdiff_t>(shown_count));
+    const auto count = std::ranges::count_if(influence_, [](double i) { return i > 0; });
+    r.sentence = fmt::format(
+        "{} of {} samples do harm: validation loss {} (mean), most harmful is sample {}. The fit took {:.3g} s, all "
+        "influences {:.2g} s.",
+        count, influence_.size(), shown(loss_), job_.train.rows[harmful[0]], solve_seconds_, vjp_seconds_);
+    r.tables = {table("harmful", "Most harmful", harmful), table("helpful", "Most helpful", helpful)};
+    r.accuracy.push_back(fmt::format("All influences together: {}.", text_of(certificate_)));
+    r.document.update({{"valid", model_.score_json(*job_.valid, x_)},
+                       {"seconds", {{"fit", solve_seconds_}, {"influence", vjp_seconds_}}},
+                       {"most_harmful", listed(harmful)},
+                       {"most_helpful", listed(helpful)},
+                       {"certificate", json_of(certificate_)}});
+    if (job_.test) r.document["test"] = model_.score_json(*job_.test, x_);
+    if (options_.verify > 0) report_verification(r);
+    r.document["sample"] = job_.train.rows;
+    r.document["influence"] = influence_;
+    r.figures = figures();
+    return r;
+  }
+
+  void report_verification(Report& r) const {
+    Json samples = Json::array();
+    for (const Retrained& one : retrained_)
+      samples.push_back({{"sample", job_.train.rows[one.sample]}, {"predicted", one.predicted}, {"actual", one.actual}});
+    const double c = correlation(retrained_);
+    r.document["verify"] = {{"count", retrained_.size()},
+                            {"correlation", std::isfinite(c) ? Json(c) : Json()},
+                            {"samples", samples}};
+    r.accuracy.push_back(fmt::format("Retrained without each of the {} most influential samples: predicted and actual change of the "
+                                     "validation loss correlate by {:.4f}.{}",
+                                     retrained_.size(), c, not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
+  }
+
+  std::vector<paper::Figure> figures() const {
+    paper::Series ranking{.label = "influence", .method = "one_step", .mark = "line"};
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      ranking.x.push_back(static_cast<double>(i + 1));
+      ranking.y.push_back(influence_[order_[i]]);
+    }
+    std::vector<paper::Figure> all{
+        {"ranking",
+         "Influence of the samples, most harmful first",
+         fmt::format("Derivative of the mean validation loss by the weight of each of {} samples, by one vjp of the fit.",
+                     order_.size()),
+         {paper::Panel{.title = "", .x = {"rank", false}, .y = {"influence", false}, .series = {ranking}}}}};
+    if (retrained_.size() < 2) return all;
+    paper::Series points{.label = "samples", .method = "one_step", .mark = "points"}, line{.label = "equal", .method = "exact"};
+    double low = 0, high = 0;
+    for (const Retrained& one : retrained_) {
+      points.x.push_back(one.predicted);
+      points.y.push_back(one.actual);
+      low = std::min(low, one.predicted), high = std::max(high, one.predicted);
+    }
+    line.x = line.y = {low, high};
+    all.push_back({"verify",
+                   "Predicted and actual change of the validation loss",
+                   fmt::format("Each point: the fit made again without one of the {} most influential samples. Correlation {:.4f}.",
+                               retrained_.size(), correlation(retrained_)),
+                   {paper::Panel{.title = "",
+                                 .x = {"predicted change", false},
+                                 .y = {"actual change", false},
+                                 .series = {line, points}}}});
+    return all;
+  }
+
+  const InfluenceOptions& options_;
+  const JobData& job_;
+  const Model model_;
+  Progress progress_;
+  Solver fit_;
+  Prepared prepared_;
+  Function judge_;
+  Array x_;
+  double loss_ = 0, solve_seconds_ = 0, vjp_seconds_ = 0;
+  int iterations_ = 0;
+  std::string message_, not_retrained_;
+  std::vector<double> influence_;
+  std::vector<std::size_t> order_;  // most harmful first
+  Certificate certificate_;
+  std::vector<Retrained> retrained_;
+};
+
+}  // namespace
+
+void add_influence(CommandLine& line) {
+  auto options = std::make_shared<InfluenceOptions>();
+  std::vector<Option> rows = sample_options(*options, true);
+  rows.push_back({.name = "--verify",
+                  .to = &options->verify,
+                  .type = "K",
+                  .help = "retrain without each of the K most influential samples and\ncompare",
+                  .takes = Takes::positive});
+  line.add({.name = "influence",
+            .job = "Say what each training sample does to the validation loss.",
+            .example = "onestep influence --demo --verify 20",
+            .common = *options,
+            .options = std::move(rows),
+            .work =
+                [options] {
+                  const JobData job = load(*options, true);
+                  return Influence(*options, job).run();
+                },
+            .out_help = "write influence.json and a page into this folder, which is\nmade if needed"});
+}
+
+}  // namespace onestep::app

@@ -1,0 +1,23 @@
+// Samples for trying a job with no file at hand.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "onestep/dataset.h"
+
+namespace onestep::app::jobs {
+
+struct Demo {
+  std::string name;  ///< what it is, for the report
+  Dataset train, test;
+  std::optional<Dataset> valid;
+  std::int64_t image_side = 0;
+};
+
+/// For a loss, two classes where none is named. Softmax takes images of Fashion-MNIST where Debian's package is installed;
+/// all else is drawn from normal distributions.
+Demo make_demo(const std::string& loss, std::uint64_t seed, bool with_validation);
+
+}  // namespace onestep::app::jobs

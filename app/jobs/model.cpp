@@ -1,0 +1,77 @@
+#include "jobs/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace onestep::app::jobs {
+
+Model::Model(const JobData& job)
+    : loss_(job.loss), n_(job.n()), classes_(static_cast<std::int64_t>(job.labels.size())),
+      shape_(loss_ == Loss::softmax ? Shape{n_ + 1, classes_} : Shape{n_ + 1}) {}
+
+Expr Model::losses(const Samples& samples, const Expr& x) const {
+  const Expr prediction = matmul(samples.A, x);
+  switch (loss_) {
+    case Loss::logistic: return softplus(-samples.y * prediction);
+    case Loss::ridge: return 0.5 * square(prediction - samples.y);
+    case Loss::softmax: break;
+  }
+  return log_sum_exp(prediction, 1) - sum(samples.Y * prediction, 1);
+}
+
+Expr Model::mean_loss(const Samples& samples, const Expr& x) const {
+  return sum(losses(samples, x)) / static_cast<double>(samples.count());
+}
+
+Expr Model::penalty(const Expr& x, const Expr& lambda) const {
+  if (loss_ != Loss::softmax) return 0.5 * sum(lambda * square(slice(x, 0, n_)));
+  const Expr squares = sum(square(slice(x, 0, n_)), 1);
+  // Intercepts that move together change no prediction: their sum is held at zero, which changes nothing else.
+  const Expr together = sum(slice(x, n_, n_ + 1));
+  return 0.5 * (sum(lambda * squares) + square(together));
+}
+
+Score Model::score(const Samples& samples, const Array& x) const {
+  const std::vector<Array> found = evaluate(trace(
+                                                [&](Expr at) {
+                                                  return std::pair{mean_loss(samples, at), matmul(samples.A, at)};
+                                                },
+                                                shape_),
+                                            {x});
+  const std::span<const double> y = samples.y.values(), prediction = found[1].values();
+  const auto count = static_cast<double>(samples.count());
+  Score score{.loss = found[0].item()};
+  if (loss_ == Loss::ridge) {
+    double mean = 0, rest = 0, all = 0;
+    for (const double target : y) mean += target / count;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      rest += std::pow(prediction[i] - y[i], 2);
+      all += std::pow(y[i] - mean, 2);
+    }
+    score.score = all > 0 ? 1 - rest / all : 0;
+    return score;
+  }
+  std::size_t right = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (loss_ == Loss::logistic) {
+      right += prediction[i] * y[i] > 0 ? 1 : 0;
+    } else {
+      const auto row = prediction.subspan(i * static_cast<std::size_t>(classes_), static_cast<std::size_t>(classes_));
+      right += std::ranges::max_element(row) - row.begin() == static_cast<std::ptrdiff_t>(y[i]) ? 1 : 0;
+    }
+  }
+  score.score = static_cast<double>(right) / count;
+  return score;
+}
+
+Json Model::score_json(const Samples& samples, const Array& x) const {
+  const Score s = score(samples, x);
+  return {{"samples", samples.count()}, {"loss", s.loss}, {score_name(), s.score}};
+}
+
+std::string shown(double value) { return fmt::format("{:.6g}", value); }
+
+}  // namespace onestep::app::jobs

@@ -1,0 +1,55 @@
+// The models that jobs fit: linear ones with an intercept, by logistic, squared or softmax loss and a quadratic penalty.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common.h"
+#include "jobs/samples.h"
+#include "onestep/onestep.h"
+
+namespace onestep::app::jobs {
+
+/// How good predictions are: the mean loss, and the share of right ones or R².
+struct Score {
+  double loss = 0;
+  double score = 0;
+};
+
+class Model {
+ public:
+  explicit Model(const JobData& job);
+
+  Loss loss() const { return loss_; }
+  /// Of the unknowns: (n + 1), or (n + 1, K) with a column for each class; the intercept is last.
+  const Shape& shape() const { return shape_; }
+  std::int64_t unknowns() const { return shape_.size(); }
+  Array start() const { return zeros(shape_); }
+
+  /// The loss of each sample.
+  Expr losses(const Samples& samples, const Expr& x) const;
+  Expr mean_loss(const Samples& samples, const Expr& x) const;
+  /// ½ Σ λⱼ xⱼ² without the intercept; λ is a number or one for each feature.
+  Expr penalty(const Expr& x, const Expr& lambda) const;
+
+  /// Newton's method, or Newton-CG where the Hessian is too large to form, on an objective made of these.
+  template <class F> Solver solver(F objective, const SolveOptions& options = {}) const {
+    return newton(std::move(objective), options);
+  }
+  bool by_products() const { return loss_ == Loss::softmax || unknowns() > 3000; }
+
+  /// "accuracy" or "R2".
+  const char* score_name() const { return loss_ == Loss::ridge ? "R2" : "accuracy"; }
+  Score score(const Samples& samples, const Array& x) const;
+  Json score_json(const Samples& samples, const Array& x) const;
+
+ private:
+  Loss loss_;
+  std::int64_t n_ = 0, classes_ = 1;
+  Shape shape_;
+};
+
+/// A number for people: six digits.
+std::string shown(double value);
+
+}  // namespace onestep::app::jobs

@@ -1,0 +1,35 @@
+// What a job has to say, once: the terminal, the JSON document and the page are made from it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "jobs/model.h"
+#include "jobs/samples.h"
+#include "paper/result.h"
+
+namespace onestep::app::jobs {
+
+struct Report {
+  std::string verb, title;
+  std::string asked;     ///< what was asked, with the data it was asked of
+  std::string sentence = {};  ///< what came out
+  std::vector<paper::Table> tables = {};
+  std::vector<paper::Figure> figures = {};
+  std::vector<std::string> accuracy = {};  ///< how accurate the derivatives and the solves were
+  Json document = {};                      ///< what --json prints
+};
+
+/// What is said of the samples in every job: file, loss, counts.
+Json description(const JobData& job);
+std::string description_text(const JobData& job);
+
+/// A certificate as the page and the terminal say it, and in JSON.
+std::string text_of(const Certificate& certificate);
+Json json_of(const Certificate& certificate);
+
+/// Prints it, and writes page and document into --out where that is given. Returns the exit status: `status` says how the
+/// work ended.
+int show(const JobOptions& options, const Report& report, Status status);
+
+}  // namespace onestep::app::jobs

@@ -1,0 +1,227 @@
+#include "jobs/samples.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <random>
+
+#include "jobs/demo.h"
+
+namespace onestep::app::jobs {
+
+namespace {
+
+bool is_whole(double label) { return label == std::floor(label) && std::fabs(label) < 1e15; }
+
+// What the labels look like: two of them, a few whole numbers, or a quantity.
+Loss loss_of(const Array& y) {
+  std::vector<double> found;
+  for (const double label : y.values()) {
+    if (std::ranges::find(found, label) != found.end()) continue;
+    found.push_back(label);
+    if (found.size() > 20) return Loss::ridge;
+  }
+  if (found.size() <= 2) return Loss::logistic;
+  return std::ranges::all_of(found, is_whole) ? Loss::softmax : Loss::ridge;
+}
+
+Loss chosen_loss(const JobOptions& options, const Dataset& train) {
+  if (options.loss == "logistic") return Loss::logistic;
+  if (options.loss == "ridge") return Loss::ridge;
+  if (options.loss == "softmax") return Loss::softmax;
+  return loss_of(train.y);
+}
+
+Array with_ones(const Array& A) {
+  const std::int64_t rows = A.shape()[0], n = A.shape()[1];
+  std::vector<double> entries(static_cast<std::size_t>(rows * (n + 1)));
+  const Array dense = A.contiguous();
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const auto row = dense.values().subspan(static_cast<std::size_t>(i * n), static_cast<std::size_t>(n));
+    double* to = entries.data() + i * (n + 1);
+    std::ranges::copy(row, to);
+    to[n] = 1;
+  }
+  return {Shape{rows, n + 1}, std::move(entries)};
+}
+
+Array one_hot(const Array& classes, std::size_t count) {
+  std::vector<double> entries(static_cast<std::size_t>(classes.size()) * count);
+  for (std::size_t i = 0; i < classes.values().size(); ++i)
+    entries[i * count + static_cast<std::size_t>(classes.values()[i])] = 1;
+  return {Shape{classes.size(), static_cast<std::int64_t>(count)}, std::move(entries)};
+}
+
+Array rows_of(const Array& A, const std::vector<std::size_t>& places) {
+  const auto n = static_cast<std::size_t>(A.shape()[1]);
+  std::vector<double> entries;
+  entries.reserve(places.size() * n);
+  for (const std::size_t i : places) {
+    const auto row = A.values().subspan(i * n, n);
+    entries.insert(entries.end(), row.begin(), row.end());
+  }
+  const auto count = static_cast<std::int64_t>(places.size());
+  return {A.shape().rank() == 2 ? Shape{count, A.shape()[1]} : Shape{count}, std::move(entries)};
+}
+
+Samples samples_of(const Dataset& d, const JobData& job) {
+  Samples s;
+  s.A = with_ones(job.scaling ? scaled(d.A, *job.scaling) : d.A);
+  if (job.loss == Loss::ridge) s.y = d.y;
+  if (job.loss == Loss::logistic) s.y = signs_of(d.y, job.labels);
+  if (job.loss == Loss::softmax) {
+    s.y = class_index(d.y, job.labels);
+    s.Y = one_hot(s.y, job.labels.size());
+  }
+  s.rows.resize(static_cast<std::size_t>(s.count()));
+  std::iota(s.rows.begin(), s.rows.end(), std::size_t{1});
+  return s;
+}
+
+void find_labels(JobData& job, const Dataset& train) {
+  if (job.loss == Loss::ridge) return;
+  job.labels = classes_of(train.y).values;
+  if (job.labels.size() < 2)
+    throw Misuse(fmt::format("{}: all samples have the label {}; there is nothing to tell apart", job.name, job.labels[0]));
+  if (job.loss == Loss::logistic && job.labels.size() > 2)
+    throw Misuse(fmt::format("{}: --loss logistic needs two labels, there are {}; try --loss softmax", job.name,
+                             job.labels.size()));
+}
+
+// The places of the samples that stay, and of those split off for validation.
+void split_off(JobData& job, double share, std::uint64_t seed) {
+  const auto count = static_cast<std::size_t>(job.train.count());
+  const auto left_out = static_cast<std::size_t>(std::llround(share * static_cast<double>(count)));
+  if (left_out < 1 || left_out >= count)
+    throw Misuse(fmt::format("--split {} leaves {} of {} samples for validation and {} for training", share, left_out, count,
+                             count - left_out));
+  const std::vector<std::size_t> order = shuffled(count, seed);
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(count - left_out);
+  std::vector<std::size_t> stay(order.begin(), middle), out(middle, order.end());
+  std::ranges::sort(stay);
+  std::ranges::sort(out);
+  job.valid = some_of(job.train, out);
+  job.train = some_of(job.train, stay);
+}
+
+}  // namespace
+
+const char* name_of(Loss loss) {
+  constexpr const char* names[] = {"logistic", "ridge", "softmax"};
+  return names[static_cast<std::size_t>(loss)];
+}
+
+std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
+  std::vector<Option> rows{
+      {.name = "FILE",
+       .to = &options.file,
+       .help = "samples in the format of LIBSVM, CSV (named .csv) or IDX, plain,\ngz or bz2; - for standard input"},
+      {.name = "--demo",
+       .to = &options.demo,
+       .help = "made data in place of FILE, or Fashion-MNIST where Debian's\ndataset-fashion-mnist is installed and the job is "
+               "about images",
+       .excludes = {"FILE"}},
+      {.name = "--loss",
+       .to = &options.loss,
+       .type = "LOSS",
+       .help = "logistic (two labels), softmax (classes) or ridge (a quantity);\nwithout: what the labels look like",
+       .one_of = {"logistic", "ridge", "softmax"}},
+      {.name = "--l2",
+       .to = &options.l2,
+       .type = "L",
+       .help = "the penalty is L/2 times the sum of squared coefficients, the\nintercept's excepted, and the losses are summed: "
+               "1/C of\nscikit-learn (default 1)",
+       .takes = Takes::not_negative},
+      {.name = "--target", .to = &options.target, .type = "COLUMN", .help = "of a CSV file: its name or number (default: last)"},
+      {.name = "--standardise",
+       .to = &options.standardise,
+       .help = "scale features to mean 0 and deviation 1 (of the training\nsamples); coefficients are given for the features as "
+               "they were"},
+      {.name = "--test", .to = &options.test, .type = "FILE", .help = "samples that are only scored"},
+      {.name = "--memory",
+       .to = &options.memory,
+       .type = "GIB",
+       .help = "refuse files that need more (default 4)",
+       .takes = Takes::positive}};
+  if (with_validation) {
+    rows.push_back({.name = "--valid", .to = &options.valid, .type = "FILE", .help = "validation samples"});
+    rows.push_back({.name = "--split",
+                    .to = &options.split,
+                    .type = "SHARE",
+                    .help = "or split off this share of FILE for it (default 0.2)",
+                    .takes = Takes::positive,
+                    .excludes = {"--valid"}});
+  }
+  return rows;
+}
+
+std::vector<std::size_t> shuffled(std::size_t count, std::uint64_t seed) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937_64 engine(seed);
+  for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[engine() % i]);
+  return order;
+}
+
+Samples some_of(const Samples& all, const std::vector<std::size_t>& places) {
+  Samples s;
+  s.A = rows_of(all.A, places);
+  s.y = rows_of(all.y, places);
+  if (all.Y.shape().rank() == 2) s.Y = rows_of(all.Y, places);
+  for (const std::size_t i : places) s.rows.push_back(all.rows[i]);
+  return s;
+}
+
+std::string JobData::identity() const {
+  unsigned long sum = crc32_z(0, nullptr, 0);
+  const auto add = [&](const Array& a) {
+    sum = crc32_z(sum, reinterpret_cast<const unsigned char*>(a.values().data()), a.values().size_bytes());
+  };
+  for (const Samples* s : {&train, valid ? &*valid : nullptr})
+    if (s != nullptr) add(s->A), add(s->y);
+  return fmt::format("{} {} samples {:08x}", name_of(loss), train.count(), sum);
+}
+
+JobData load(const JobOptions& options, bool with_validation) {
+  if (options.file.empty() && !options.demo) throw Misuse("name a FILE with samples, or try --demo");
+  JobData job;
+  const auto memory = static_cast<std::size_t>(options.memory * 0x1p30);
+  const auto read = [&](const std::string& file, std::optional<std::int64_t> features) {
+    return read_dataset(file, {.features = features, .target = options.target, .memory_limit = memory});
+  };
+  Dataset train, valid, test;
+  bool has_valid = !options.valid.empty(), has_test = !options.test.empty();
+  if (options.demo) {
+    Demo demo = make_demo(options.loss, options.seed, with_validation);
+    job.name = demo.name;
+    job.image_side = demo.image_side;
+    train = std::move(demo.train), test = std::move(demo.test), has_test = true;
+    if (demo.valid) valid = std::move(*demo.valid), has_valid = true;
+  } else {
+    job.name = options.file == "-" ? "standard input" : std::filesystem::path(options.file).filename().string();
+    train = read(options.file, std::nullopt);
+    const std::int64_t n = train.A.shape()[1];
+    if (has_valid) valid = read(options.valid, n);
+    if (has_test) test = read(options.test, n);
+    const auto side = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(n))));
+    if (job.name.find("idx3") != std::string::npos && side * side == n) job.image_side = side;
+  }
+  if (train.A.shape()[1] == 0) throw Misuse(fmt::format("{}: its samples have no features", job.name));
+  job.loss = chosen_loss(options, train);
+  find_labels(job, train);
+  if (options.standardise) job.scaling = standardisation(train.A);
+  job.features = train.names;
+  if (job.features.empty())
+    for (std::int64_t j = 1; j <= train.A.shape()[1]; ++j) job.features.push_back(std::to_string(j));
+  job.train = samples_of(train, job);
+  if (has_valid) job.valid = samples_of(valid, job);
+  if (has_test) job.test = samples_of(test, job);
+  if (with_validation && !job.valid) split_off(job, options.split, options.seed);
+  return job;
+}
+
+}  // namespace onestep::app::jobs

@@ -1,0 +1,62 @@
+// What the jobs learn from: samples read from files, made up, or split off, in the form that models take.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command_line.h"
+#include "onestep/dataset.h"
+
+namespace onestep::app::jobs {
+
+enum class Loss : std::uint8_t { logistic, ridge, softmax };
+const char* name_of(Loss loss);
+
+/// Options of every job.
+struct JobOptions : CommonOptions {
+  std::string file, valid, test, target, loss, checkpoint;
+  double l2 = 1, split = 0.2, memory = 4;  ///< memory: GiB
+  bool demo = false, standardise = false;
+};
+
+/// Their rows in the help: where the samples are and what is made of them. Not every job has validation or test samples.
+std::vector<Option> sample_options(JobOptions& options, bool with_validation);
+
+/// Samples in the form that models take.
+struct Samples {
+  Array A;  ///< (N, n + 1): the features, and a column of ones behind them
+  Array y;  ///< (N): signs for logistic, targets for ridge, classes counted from 0 for softmax
+  Array Y;  ///< (N, K) for softmax: one 1 in each row
+  std::vector<std::size_t> rows;  ///< which sample of its file each is, from 1
+
+  std::int64_t count() const { return A.shape()[0]; }
+};
+
+/// All samples of a job.
+struct JobData {
+  std::string name;  ///< of the file, or what was made up
+  Loss loss = Loss::logistic;
+  Samples train;
+  std::optional<Samples> valid, test;
+  std::vector<std::string> features;  ///< their names, or their numbers from 1
+  std::vector<double> labels;         ///< ascending, of classification
+  std::optional<Scaling> scaling;     ///< of the features, when they were standardised
+  std::int64_t image_side = 0;        ///< of square images; 0: features are no pixels
+
+  std::int64_t n() const { return train.A.shape()[1] - 1; }
+  /// Tells these samples from others: checkpoints of other data are refused.
+  std::string identity() const;
+};
+
+/// Reads, splits and prepares them. Throws Misuse or Error for what cannot be used.
+JobData load(const JobOptions& options, bool with_validation);
+
+/// Some of the samples, by their places.
+Samples some_of(const Samples& all, const std::vector<std::size_t>& places);
+
+/// The numbers from 0 to count - 1 in an order that the seed decides, the same everywhere.
+std::vector<std::size_t> shuffled(std::size_t count, std::uint64_t seed);
+
+}  // namespace onestep::app::jobs

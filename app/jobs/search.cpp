@@ -1,0 +1,114 @@
+#include "jobs/search.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace onestep::app::jobs {
+
+std::vector<Fold> folds_of(const Samples& all, std::size_t count, std::uint64_t seed) {
+  const auto size = static_cast<std::size_t>(all.count());
+  if (count < 2 || count > size)
+    throw Misuse(fmt::format("--folds {}: at least 2, and at most as many as the {} samples", count, size));
+  const std::vector<std::size_t> order = shuffled(size, seed);
+  std::vector<std::size_t> fold(size);
+  for (std::size_t i = 0; i < size; ++i) fold[order[i]] = i % count;
+  std::vector<Fold> folds;
+  for (std::size_t f = 0; f < count; ++f) {
+    std::vector<std::size_t> in, out;
+    for (std::size_t i = 0; i < size; ++i) (fold[i] == f ? out : in).push_back(i);
+    folds.push_back({some_of(all, in), some_of(all, out)});
+  }
+  return folds;
+}
+
+Evaluator::Evaluator(const std::vector<Inner>& inner, const Parts& theta) {
+  for (const Inner& one : inner) {
+    std::vector<Input> inputs;
+    for (const Array& part : one.start) inputs.emplace_back(part.shape());
+    const bool takes_theta = one.objective.arguments > inputs.size();
+    if (takes_theta)
+      for (const Array& t : theta) inputs.emplace_back(t.shape());
+    Plan plan(Function(inputs, [&](std::span<const Expr> in) { return one.objective.call(in); }));
+    Workspace workspace = plan.workspace();
+    problems_.push_back(
+        {Prepared(one.solver, one.start, theta, one.estimator), std::move(plan), std::move(workspace), takes_theta, one.start});
+  }
+}
+
+double Evaluator::operator()(const Parts& theta) {
+  ++evaluations_;
+  double sum = 0;
+  for (Problem& p : problems_) {
+    const Solution& s = p.prepared.solve(p.x, theta);
+    if (!is_solution(s.status())) return std::numeric_limits<double>::infinity();
+    p.x = s.state();
+    std::vector<Array> inputs(p.x.begin(), p.x.end());
+    if (p.takes_theta) inputs.insert(inputs.end(), theta.begin(), theta.end());
+    double g = 0;
+    const std::span<double> out(&g, 1);
+    p.plan.run(p.workspace, inputs, {&out, 1});
+    sum += g;
+  }
+  return sum;
+}
+
+BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Progress& progress, const std::string& verb) {
+  BilevelOptions how;
+  how.cancelled = [] { return stop_signal() != 0; };
+  how.callback = [&progress, verb](const OuterIteration& i) {
+    progress.show([&] {
+      return fmt::format("{}: iteration {}, validation loss {}, criticality {:.1e}", verb, i.number, shown(i.value), i.critical);
+    });
+    return stop_signal() == 0;
+  };
+  how.checkpoint = options.checkpoint;
+  how.identity = fmt::format("{} {} l2 {}", verb, job.identity(), options.l2);
+  return how;
+}
+
+Json json_of(const Outcome& o) {
+  Json history = Json::array();
+  for (const OuterIteration& i : o.history) {
+    Json one = {{"iteration", i.number},
+                {"loss", i.value},
+                {"critical", i.critical},
+                {"hypergradient", i.norm},
+                {"inner_tolerance", i.inner_tolerance},
+                {"inner_iterations", i.inner_iterations},
+                {"seconds", i.seconds}};
+    if (!i.theta.empty()) one["hyperparameters"] = i.theta;
+    history.push_back(std::move(one));
+  }
+  return {{"status", to_string(o.status)},
+          {"message", o.message()},
+          {"resumed", o.resumed},
+          {"iterations", o.iterations},
+          {"evaluations", o.evaluations},
+          {"inner_iterations", o.inner_iterations},
+          {"loss", o.value},
+          {"critical", o.critical},
+          {"hypergradient", o.norm},
+          {"hypergradient_bound", std::isfinite(o.bound) ? Json(o.bound) : Json()},
+          {"bound_rests_on", o.bound_rests_on},
+          {"seconds", {{"all", o.seconds}, {"inner", o.inner_seconds}, {"hypergradients", o.hypergradient_seconds}}},
+          {"history", history}};
+}
+
+std::vector<std::string> accuracy_of(const Outcome& o) {
+  std::vector<std::string> lines;
+  lines.push_back(std::isfinite(o.bound)
+                      ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.1g} ({}): the point is critical to {:.2g}.", o.norm,
+                                    o.bound, o.bound_rests_on, o.norm + o.bound)
+                      : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
+  if (o.inner_seconds > 0 && o.evaluations > 0 && o.hypergradients > 0) {
+    const double solve = o.inner_seconds / o.evaluations, derivative = o.hypergradient_seconds / o.hypergradients;
+    lines.push_back(fmt::format("An inner solve took {:.2g} s on average, the solve with its hypergradient {:.3f} times that.", solve,
+                                1 + derivative / solve));
+  }
+  return lines;
+}
+
+}  // namespace onestep::app::jobs

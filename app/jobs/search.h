@@ -1,0 +1,48 @@
+// Validation loss as a function of hyperparameters: inner problems for `minimise`, and plain evaluations for comparison.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "jobs/model.h"
+#include "onestep/onestep.h"
+
+namespace onestep::app::jobs {
+
+/// Samples to fit on, and samples to judge by.
+struct Fold {
+  Samples train, valid;
+};
+
+/// The folds of a cross-validation: each sample is judged once.
+std::vector<Fold> folds_of(const Samples& all, std::size_t count, std::uint64_t seed);
+
+/// Solves the inner problems at given hyperparameters, warm from the last time.
+class Evaluator {
+ public:
+  Evaluator(const std::vector<Inner>& inner, const Parts& theta);
+  /// Σ g, or infinity when an inner problem cannot be solved there.
+  double operator()(const Parts& theta);
+  int evaluations() const { return evaluations_; }
+
+ private:
+  struct Problem {
+    Prepared prepared;
+    Plan plan;
+    Workspace workspace;
+    bool takes_theta;
+    Parts x;
+  };
+  std::vector<Problem> problems_;
+  int evaluations_ = 0;
+};
+
+/// What `minimise` is told in every job: it listens to signals and shows its progress.
+BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Progress& progress, const std::string& verb);
+
+/// The way of an outer iteration, and its certificate.
+Json json_of(const Outcome& outcome);
+/// How critical the point is, how sure that is, and what the hypergradients cost.
+std::vector<std::string> accuracy_of(const Outcome& outcome);
+
+}  // namespace onestep::app::jobs
