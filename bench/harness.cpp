@@ -72,9 +72,7 @@ std::string number(double value) {
 
 std::string number(const std::optional<double>& value) { return value ? number(*value) : "-"; }
 
-bool is_amount(const Bar& bar) {
-  return bar.kind == Bar::Kind::amount_at_most || bar.kind == Bar::Kind::amount_at_least;
-}
+bool is_amount(const Bar& bar) { return bar.kind == Bar::Kind::amount_at_most || bar.kind == Bar::Kind::amount_at_least; }
 
 std::string text_of_bar(const Row& row) {
   if (!row.bar) return "-";

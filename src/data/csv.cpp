@@ -205,7 +205,7 @@ class CsvParser {
     skip_padding();
     const char* const first = at_;
     double value = 0;
-    if (const char* end = scan_short_decimal(at_, end_, value)) {
+    if (const char* end = scan_number(at_, end_, value)) {
       at_ = end;
       skip_padding();
       if (at_field_end()) return value;
