@@ -236,7 +236,7 @@ class CsvParser {
 
 }  // namespace
 
-Dataset parse_csv(std::string text, std::string_view file, const CsvOptions& options) {
+Dataset parse_csv(const std::string& text, std::string_view file, const CsvOptions& options) {
   constexpr std::string_view unfit("\"\n\r");
   if (unfit.find(options.separator) != unfit.npos)
     throw Error(fmt::format("[{}] a quotation mark or the end of a line cannot separate fields", reader));
