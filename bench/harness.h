@@ -41,7 +41,7 @@ struct Row {
 
 // Somebody who does the work: `run` does it once, `before` (if any) makes ready for a turn and is not timed. What is
 // reported is the time of one of `units`, such as the iterations of a solve; for MB_per_s the units are megabytes, and what
-// is reported is how many are done in a second.
+// is reported is how many the calling thread does in a second of its own time: what one core does, whatever else it runs.
 struct Contender {
   std::function<void()> run;
   std::function<void()> before = {};

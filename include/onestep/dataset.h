@@ -127,8 +127,8 @@ Array class_index(const Array& y, const std::vector<double>& values);
 /// Two labels, whichever they are, as -1 and +1; the larger is +1. Throws Error, with the labels found, when there are not
 /// two.
 ///
-///     Dataset d = read_libsvm("breast-cancer");  // labels 2 and 4
-///     d.y = signs_of(d.y);
+///     Dataset d = read_libsvm("breast-cancer");
+///     d.y = signs_of(d.y);  // 2 and 4 become -1 and 1
 Array signs_of(const Array& y);
 /// The same for other samples, given the two labels, ascending: a validation set may have only one of them. Throws Error for
 /// a third.

@@ -83,7 +83,7 @@ Array parse_idx(const std::string& bytes, std::string_view file, std::size_t mem
   // As doubles, which do not overflow; exact wherever the file can be as long as they say.
   double sizes = 1;
   const double rows = big_endian<std::uint32_t>(bytes.data() + magic_bytes);
-  for (unsigned axis = 1; axis < rank; ++axis) sizes *= big_endian<std::uint32_t>(bytes.data() + magic_bytes + 4 * axis);
+  for (std::size_t axis = 1; axis < rank; ++axis) sizes *= big_endian<std::uint32_t>(bytes.data() + magic_bytes + 4 * axis);
   const double wanted = rows * sizes * static_cast<double>(bytes_of_type(type));
   const std::size_t there = bytes.size() - begin;
   if (static_cast<double>(there) != wanted)

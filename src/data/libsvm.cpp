@@ -69,7 +69,7 @@ class LibsvmParser {
       const auto found = static_cast<double>(std::count(sample.begin(), sample.end(), mark) + 1);
       const double share = found / static_cast<double>(std::max<std::size_t>(1, sample.size()));
       const double entries = 1.05 * share * static_cast<double>(text_.size()) + 1;
-      return static_cast<std::size_t>(std::min(entries, static_cast<double>(memory_limit_ / sizeof(double))));
+      return static_cast<std::size_t>(std::min(entries, static_cast<double>(memory_limit_) / sizeof(double)));
     };
     samples_.labels.reserve(room('\n'));
     samples_.ends.reserve(room('\n'));
