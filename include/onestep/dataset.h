@@ -35,9 +35,9 @@ inline constexpr std::size_t default_memory_limit = std::size_t{4} << 30;
 /// not zero, in ascending order; `qid:N` after the label is skipped, `#` begins a comment. The labels are returned as they
 /// stand: see signs_of and classes_of.
 ///
-/// An index 0 anywhere in the file means that its indices start at 0; otherwise they start at 1. The largest index found
-/// then gives the number of features, unless `features` says it: a test set may lack the last ones, but what is above is
-/// refused. (The rest of a file that starts at 0 but never uses that feature reads as if it started at 1.)
+/// An index 0 anywhere in the file means that its indices start at 0; otherwise they start at 1. (A file that starts at 0
+/// but never uses that feature cannot be told from one that starts at 1.) The largest index found then gives the number of
+/// features, unless `features` says it: a test set may lack the last ones; an index above them is refused.
 ///
 /// The entries are kept sparse while they are read, and the matrix that is returned is dense.
 ///

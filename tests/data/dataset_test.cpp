@@ -49,8 +49,8 @@ TEST(ReadDatasetErrors, OtherFeaturesAndOptionsOfOtherFormats) {
     return error_of([&] { read_dataset(path, options); });
   };
   EXPECT_EQ(error(csv, {.features = 2}), "no error");
-  EXPECT_EQ(error(csv, {.features = 3}), "[read_dataset] " + csv + ": has 2 features, not 3");
-  EXPECT_EQ(error(idx, {.features = 2, .labels = labels}), "[read_dataset] " + idx + ": has 1 features, not 2");
+  EXPECT_EQ(error(csv, {.features = 3}), fmt::format("[read_dataset] {}: has 2 features, not 3", csv));
+  EXPECT_EQ(error(idx, {.features = 2, .labels = labels}), fmt::format("[read_dataset] {}: has 1 features, not 2", idx));
   EXPECT_THAT(error(svm, {.features = 3}), HasSubstr("index 4 is above the 3 features asked for"));
   EXPECT_THAT(error(svm, {.target = "y"}), HasSubstr("is not CSV: there is no column \"y\" to be the target"));
   EXPECT_THAT(error(csv, {.labels = labels}), HasSubstr("is not an IDX file: it has its labels itself"));

@@ -1,4 +1,5 @@
 // The IDX reader: every type, sizes that lie, and Fashion-MNIST where it is installed.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +86,7 @@ TEST(ReadIdx, ImagesAndLabelsHaveToBeAsMany) {
   EXPECT_TRUE(near(d.A, Array{{97.0, 98.0}, {99.0, 100.0}}));
   EXPECT_TRUE(near(d.y, Array{1.0, 2.0}));
   EXPECT_EQ(error_of([&] { read_idx(images, more); }),
-            "[read_idx] " + images + ": has 2 samples, but " + more + " has 3 labels");
+            fmt::format("[read_idx] {}: has 2 samples, but {} has 3 labels", images, more));
   EXPECT_THAT(error_of([&] { read_idx(labels, images); }), HasSubstr("are these the labels, not the images?"));
   EXPECT_THAT(error_of([&] { read_idx(images, images); }), HasSubstr("has 2 numbers for each sample; labels are one"));
 }
