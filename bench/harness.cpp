@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -17,15 +18,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_of(const Contender& contender, int calls) {
-  if (contender.before) contender.before();
-  const auto start = Clock::now();
-  for (int i = 0; i < calls; ++i) contender.run();
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double seconds_now(Unit unit) {
+  if (unit != Unit::MB_per_s) return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-double seconds_of_unit(const Contender& contender, int calls) {
-  return seconds_of(contender, calls) / (calls * contender.units);
+double seconds_of(const Contender& contender, int calls, Unit unit) {
+  if (contender.before) contender.before();
+  const double start = seconds_now(unit);
+  for (int i = 0; i < calls; ++i) contender.run();
+  return seconds_now(unit) - start;
+}
+
+double seconds_of_unit(const Contender& contender, int calls, Unit unit) {
+  return seconds_of(contender, calls, unit) / (calls * contender.units);
 }
 
 double median(std::vector<double> values) {
@@ -36,12 +44,12 @@ double median(std::vector<double> values) {
 
 // How often to call within one turn, so that the clock's own cost and resolution do not count. The best of three, since an
 // interruption would pass for a long call; a call that is longer than any interruption is tried once.
-int calls_per_turn(const Contender& contender, double turn) {
+int calls_per_turn(const Contender& contender, double turn, Unit unit) {
   int calls = 1;
-  if (seconds_of(contender, 1) > 100 * turn) return 1;
+  if (seconds_of(contender, 1, unit) > 100 * turn) return 1;
   for (;;) {
-    const double taken =
-        std::min({seconds_of(contender, calls), seconds_of(contender, calls), seconds_of(contender, calls)});
+    const double taken = std::min(
+        {seconds_of(contender, calls, unit), seconds_of(contender, calls, unit), seconds_of(contender, calls, unit)});
     if (taken >= turn || calls >= 1 << 24) return calls;
     const double wanted = taken > 0 ? 1.2 * turn / taken : 16.0;
     calls = static_cast<int>(std::ceil(calls * std::clamp(wanted, 1.1, 16.0)));
@@ -72,9 +80,7 @@ std::string number(double value) {
 
 std::string number(const std::optional<double>& value) { return value ? number(*value) : "-"; }
 
-bool is_amount(const Bar& bar) {
-  return bar.kind == Bar::Kind::amount_at_most || bar.kind == Bar::Kind::amount_at_least;
-}
+bool is_amount(const Bar& bar) { return bar.kind == Bar::Kind::amount_at_most || bar.kind == Bar::Kind::amount_at_least; }
 
 std::string text_of_bar(const Row& row) {
   if (!row.bar) return "-";
@@ -114,8 +120,8 @@ void Suite::time(const std::string& row, Unit unit, const Contender& ours, const
   const double patience = options_.quick ? 1.0 : 6.0;  // seconds after which a few turns are enough
   const std::size_t fewest = options_.quick ? 3 : 11, few = options_.quick ? 1 : 5, most = 3001;  // turns
   progress(row);
-  const int ours_calls = calls_per_turn(ours, turn);
-  const int floor_calls = floor ? calls_per_turn(*floor, turn) : 0;
+  const int ours_calls = calls_per_turn(ours, turn, unit);
+  const int floor_calls = floor ? calls_per_turn(*floor, turn, unit) : 0;
   std::vector<double> ours_seconds, floor_seconds, ratios;
   const bool speed_up = bar && bar->kind == Bar::Kind::ratio_at_least;
   const auto start = Clock::now();
@@ -128,9 +134,9 @@ void Suite::time(const std::string& row, Unit unit, const Contender& ours, const
     // Who goes first alternates: the second finds what the first left in the caches.
     double floor_time = 0;
     const bool floor_first = floor && ours_seconds.size() % 2 == 1;
-    if (floor_first) floor_time = seconds_of_unit(*floor, floor_calls);
-    const double ours_time = seconds_of_unit(ours, ours_calls);
-    if (floor && !floor_first) floor_time = seconds_of_unit(*floor, floor_calls);
+    if (floor_first) floor_time = seconds_of_unit(*floor, floor_calls, unit);
+    const double ours_time = seconds_of_unit(ours, ours_calls, unit);
+    if (floor && !floor_first) floor_time = seconds_of_unit(*floor, floor_calls, unit);
     ours_seconds.push_back(ours_time);
     if (!floor) continue;
     floor_seconds.push_back(floor_time);

@@ -18,8 +18,8 @@ struct Options {
 
 enum class Unit { us, ms, MB, MB_per_s, count };
 
-// What a row has to hold: a ratio at most (ours/floor), a ratio at least (a speed-up, floor/ours), or an amount at most or at
-// least, in the row's unit.
+// What a row has to hold: a ratio at most (ours/floor), a ratio at least (a speed-up, floor/ours), or an amount at most or
+// at least, in the row's unit.
 struct Bar {
   enum class Kind { ratio_at_most, ratio_at_least, amount_at_most, amount_at_least } kind;
   double value;
@@ -40,8 +40,8 @@ struct Row {
 };
 
 // Somebody who does the work: `run` does it once, `before` (if any) makes ready for a turn and is not timed. What is
-// reported is the time of one of `units`, such as the iterations of a solve; for MB_per_s the units are megabytes, and what is
-// reported is how many are done in a second.
+// reported is the time of one of `units`, such as the iterations of a solve; for MB_per_s the units are megabytes, and what
+// is reported is how many the calling thread does in a second of its own time: what one core does, whatever else it runs.
 struct Contender {
   std::function<void()> run;
   std::function<void()> before = {};

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -78,9 +79,10 @@ std::string images() {
   return bytes;
 }
 
-void reader_row(Suite& suite, const std::string& row, std::string_view content,
+void reader_row(Suite& suite, const std::string& row, const std::function<std::string()>& make,
                 const std::function<void(const std::string&)>& read, std::optional<Bar> bar) {
   if (!suite.wants(row)) return;
+  const std::string content = make();
   const TemporaryFile file(content);
   suite.time(row, Unit::MB_per_s, {.run = [&] { read(file.path()); }, .units = static_cast<double>(content.size()) / 1e6},
              std::nullopt, bar);
@@ -92,12 +94,14 @@ void run_jobs(Suite& suite) {
   const auto libsvm = [](const std::string& path) { read_libsvm(path); };
   const auto csv = [](const std::string& path) { read_csv(path); };
   constexpr Bar fast = at_least(150);
-  reader_row(suite, "read_libsvm a9a-like", sparse_text(), libsvm, fast);
-  reader_row(suite, "read_libsvm dense-like", dense_text(Format::libsvm, false), libsvm, fast);
-  reader_row(suite, "read_libsvm dense-like, all digits", dense_text(Format::libsvm, true), libsvm, fast);
-  reader_row(suite, "read_csv", dense_text(Format::csv, false), csv, fast);
-  reader_row(suite, "read_csv, all digits", dense_text(Format::csv, true), csv, fast);
-  reader_row(suite, "read_idx", images(), [](const std::string& path) { read_idx(path); }, std::nullopt);
+  const auto dense = [](Format format, bool all_digits) { return [=] { return dense_text(format, all_digits); }; };
+  reader_row(suite, "read_libsvm a9a-like", sparse_text, libsvm, fast);
+  reader_row(suite, "read_libsvm dense-like", dense(Format::libsvm, false), libsvm, fast);
+  reader_row(suite, "read_libsvm dense-like, all digits", dense(Format::libsvm, true), libsvm, fast);
+  reader_row(suite, "read_csv", dense(Format::csv, false), csv, fast);
+  reader_row(suite, "read_csv, all digits", dense(Format::csv, true), csv, fast);
+  reader_row(
+      suite, "read_idx", images, [](const std::string& path) { read_idx(path); }, std::nullopt);
 }
 
 }  // namespace onestep::bench

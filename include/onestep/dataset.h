@@ -35,9 +35,9 @@ inline constexpr std::size_t default_memory_limit = std::size_t{4} << 30;
 /// not zero, in ascending order; `qid:N` after the label is skipped, `#` begins a comment. The labels are returned as they
 /// stand: see signs_of and classes_of.
 ///
-/// An index 0 anywhere in the file means that its indices start at 0; otherwise they start at 1. The largest index found
-/// then gives the number of features, unless `features` says it: a test set may lack the last ones, but what is above is
-/// refused. (The rest of a file that starts at 0 but never uses that feature reads as if it started at 1.)
+/// An index 0 anywhere in the file means that its indices start at 0; otherwise they start at 1. (A file that starts at 0
+/// but never uses that feature cannot be told from one that starts at 1.) The largest index found then gives the number of
+/// features, unless `features` says it: a test set may lack the last ones; an index above them is refused.
 ///
 /// The entries are kept sparse while they are read, and the matrix that is returned is dense.
 ///
@@ -127,8 +127,8 @@ Array class_index(const Array& y, const std::vector<double>& values);
 /// Two labels, whichever they are, as -1 and +1; the larger is +1. Throws Error, with the labels found, when there are not
 /// two.
 ///
-///     Dataset d = read_libsvm("breast-cancer");  // labels 2 and 4
-///     d.y = signs_of(d.y);
+///     Dataset d = read_libsvm("breast-cancer");
+///     d.y = signs_of(d.y);  // 2 and 4 become -1 and 1
 Array signs_of(const Array& y);
 /// The same for other samples, given the two labels, ascending: a validation set may have only one of them. Throws Error for
 /// a third.

@@ -24,7 +24,8 @@ struct QpsFile {
   std::vector<std::string> inequalities;  ///< names of the rows of G
 };
 
-/// Reads a QPS or MPS file, plain or compressed by gzip or bzip2 (told by its first bytes, not by its name).
+/// Reads a QPS or MPS file, plain or compressed by gzip or bzip2 (told by its first bytes, not by its name); standard input
+/// for "-".
 ///
 /// The lines are split at blanks, or by the columns of the fixed format (2-3, 5-12, 15-22, 25-36, 40-47, 50-61) where that
 /// makes sense of more lines of the file: its names have blanks in them.

@@ -205,7 +205,7 @@ class CsvParser {
     skip_padding();
     const char* const first = at_;
     double value = 0;
-    if (const char* end = scan_short_decimal(at_, end_, value)) {
+    if (const char* end = scan_number(at_, end_, value)) {
       at_ = end;
       skip_padding();
       if (at_field_end()) return value;
@@ -236,7 +236,7 @@ class CsvParser {
 
 }  // namespace
 
-Dataset parse_csv(std::string text, std::string_view file, const CsvOptions& options) {
+Dataset parse_csv(const std::string& text, std::string_view file, const CsvOptions& options) {
   constexpr std::string_view unfit("\"\n\r");
   if (unfit.find(options.separator) != unfit.npos)
     throw Error(fmt::format("[{}] a quotation mark or the end of a line cannot separate fields", reader));

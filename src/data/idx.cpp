@@ -1,10 +1,10 @@
 // The binary format of MNIST: two zero bytes, the type, the rank, the sizes, and the numbers, all big-endian.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,11 +38,30 @@ template <class Bits> Bits big_endian(const char* from) {
   return value;
 }
 
-template <class Bits, class Number> void read_numbers(const char* from, std::vector<double>& to, std::size_t count) {
+template <class Byte> std::vector<double> bytes_from(const char* from, std::size_t count) {
+  static_assert(sizeof(Byte) == 1);
+  const auto* const first = reinterpret_cast<const Byte*>(from);
+  return {first, first + count};
+}
+
+template <class Bits, class Number> std::vector<double> numbers_from(const char* from, std::size_t count) {
   static_assert(sizeof(Bits) == sizeof(Number));
-  to.reserve(count);
+  std::vector<double> numbers;
+  numbers.reserve(count);
   for (std::size_t i = 0; i < count; ++i)
-    to.push_back(static_cast<double>(std::bit_cast<Number>(big_endian<Bits>(from + i * sizeof(Bits)))));
+    numbers.push_back(static_cast<double>(std::bit_cast<Number>(big_endian<Bits>(from + i * sizeof(Bits)))));
+  return numbers;
+}
+
+std::vector<double> entries_from(const char* from, std::size_t count, char type) {
+  switch (type) {
+    case 0x08: return bytes_from<unsigned char>(from, count);
+    case 0x09: return bytes_from<signed char>(from, count);
+    case 0x0b: return numbers_from<std::uint16_t, std::int16_t>(from, count);
+    case 0x0c: return numbers_from<std::uint32_t, std::int32_t>(from, count);
+    case 0x0d: return numbers_from<std::uint32_t, float>(from, count);
+    default: return numbers_from<std::uint64_t, double>(from, count);
+  }
 }
 
 }  // namespace
@@ -64,7 +83,7 @@ Array parse_idx(const std::string& bytes, std::string_view file, std::size_t mem
   // As doubles, which do not overflow; exact wherever the file can be as long as they say.
   double sizes = 1;
   const double rows = big_endian<std::uint32_t>(bytes.data() + magic_bytes);
-  for (unsigned axis = 1; axis < rank; ++axis) sizes *= big_endian<std::uint32_t>(bytes.data() + magic_bytes + 4 * axis);
+  for (std::size_t axis = 1; axis < rank; ++axis) sizes *= big_endian<std::uint32_t>(bytes.data() + magic_bytes + 4 * axis);
   const double wanted = rows * sizes * static_cast<double>(bytes_of_type(type));
   const std::size_t there = bytes.size() - begin;
   if (static_cast<double>(there) != wanted)
@@ -73,18 +92,9 @@ Array parse_idx(const std::string& bytes, std::string_view file, std::size_t mem
   check_memory(source, fmt::format("{} samples of {} numbers", rows, sizes), rows * sizes, memory_limit);
 
   const std::size_t count = there / bytes_of_type(type);
-  const char* const from = bytes.data() + begin;
-  std::vector<double> entries;
-  switch (type) {
-    case 0x08: read_numbers<std::uint8_t, std::uint8_t>(from, entries, count); break;
-    case 0x09: read_numbers<std::uint8_t, std::int8_t>(from, entries, count); break;
-    case 0x0b: read_numbers<std::uint16_t, std::int16_t>(from, entries, count); break;
-    case 0x0c: read_numbers<std::uint32_t, std::int32_t>(from, entries, count); break;
-    case 0x0d: read_numbers<std::uint32_t, float>(from, entries, count); break;
-    default: read_numbers<std::uint64_t, double>(from, entries, count); break;
-  }
-  for (std::size_t i = 0; i < count; ++i)
-    if (!std::isfinite(entries[i])) fail(source, fmt::format("number {} is {}, not finite", i + 1, entries[i]));
+  std::vector<double> entries = entries_from(bytes.data() + begin, count, type);
+  const auto odd = std::find_if_not(entries.begin(), entries.end(), [](double e) { return std::isfinite(e); });
+  if (odd != entries.end()) fail(source, fmt::format("number {} is {}, not finite", odd - entries.begin() + 1, *odd));
   const auto N = static_cast<std::int64_t>(rows);
   return rank == 1 ? Array(Shape{N}, std::move(entries))
                    : Array(Shape{N, static_cast<std::int64_t>(sizes)}, std::move(entries));

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <system_error>
 
 namespace onestep::data {
 
@@ -52,6 +55,15 @@ inline const char* scan_short_decimal(const char* at, const char* end, double& v
       exponent < 0 ? m / power[static_cast<std::size_t>(-exponent)] : m * power[static_cast<std::size_t>(exponent)];
   value = negative ? -size : size;
   return at;
+}
+
+/// The same with any number of digits: a finite number as std::from_chars reads it, or null.
+inline const char* scan_number(const char* at, const char* end, double& value) {
+  if (const char* stop = scan_short_decimal(at, end, value)) return stop;
+  const bool plus = at != end && *at == '+';
+  if (plus && at + 1 != end && at[1] == '-') return nullptr;
+  const auto [stop, error] = std::from_chars(at + (plus ? 1 : 0), end, value);
+  return error == std::errc() && std::isfinite(value) ? stop : nullptr;
 }
 
 }  // namespace onestep::data

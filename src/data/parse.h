@@ -21,7 +21,7 @@ QpsFile parse_qps(std::string bytes, std::string_view file, std::size_t memory_l
 
 Dataset parse_libsvm(std::string text, std::string_view file, std::optional<std::int64_t> features,
                      std::size_t memory_limit);
-Dataset parse_csv(std::string text, std::string_view file, const CsvOptions& options);
+Dataset parse_csv(const std::string& text, std::string_view file, const CsvOptions& options);
 Array parse_idx(const std::string& bytes, std::string_view file, std::size_t memory_limit);
 
 /// Images with their labels, which the second file has.

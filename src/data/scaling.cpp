@@ -49,7 +49,7 @@ Scaling standardisation(const Array& A) {
       scale[j] += d * d;
     }
   for (std::size_t j = 0; j < n; ++j) {
-    if (low[j] == high[j]) {  // exactly, where the sum above may have been rounded
+    if (std::isfinite(mean[j]) && low[j] == high[j]) {  // exactly, where the sum above may have been rounded
       mean[j] = low[j];
       scale[j] = 1;
     } else {

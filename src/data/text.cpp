@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <system_error>
@@ -128,8 +129,11 @@ std::string read_bytes(const Source& source, std::size_t limit) {
   const auto reason = [] { return std::generic_category().message(errno); };
   if (!file) fail(source, fmt::format("cannot be opened: {}", reason()));
   std::string bytes;
+  std::error_code unknown;  // of a pipe, say
+  const std::uintmax_t size = std::filesystem::file_size(std::filesystem::path(source.file), unknown);
+  if (!unknown && size <= limit) bytes.resize(static_cast<std::size_t>(size) + 1);  // one more: the end is then found
   for (std::size_t used = 0;;) {
-    grow(bytes, used);
+    if (used == bytes.size()) grow(bytes, used);
     const std::size_t got = std::fread(bytes.data() + used, 1, bytes.size() - used, file.get());
     used += got;
     if (std::ferror(file.get()) != 0) fail(source, fmt::format("cannot be read: {}", reason()));
@@ -168,8 +172,8 @@ void check_memory(const Source& source, std::string_view what, double entries, s
 
 std::optional<double> parse_number(std::string_view text) {
   double value = 0;
-  const char* short_end = scan_short_decimal(text.data(), text.data() + text.size(), value);
-  if (short_end != nullptr && short_end == text.data() + text.size()) return value;
+  const char* simple_end = scan_number(text.data(), text.data() + text.size(), value);
+  if (simple_end != nullptr && simple_end == text.data() + text.size()) return value;
 
   std::array<char, 64> copy;  // of what from_chars does not know: Fortran's exponent
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
