@@ -113,7 +113,9 @@ LinearModel raw(const JobData& job, const Model& model, const Array& x) {
   const std::vector<double> first(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(count)),
       last(entries.begin() + static_cast<std::ptrdiff_t>(count), entries.end());
   LinearModel result{K > 0 ? Array({n, K}, first) : Array({n}, first), K > 0 ? Array({K}, last) : Array(last[0])};
-  return job.scaling ? unscaled(result, *job.scaling) : result;
+  if (!job.scaling) return result;
+  const auto first_n = [n](const Array& a) { return evaluate(trace([n](Expr v) { return slice(v, 0, n); }, a.shape()), {a})[0]; };
+  return unscaled(result, {first_n(job.scaling->mean), first_n(job.scaling->scale)});
 }
 
 Json rows_to_json(std::span<const double> entries, std::int64_t columns) {

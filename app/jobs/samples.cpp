@@ -36,17 +36,35 @@ Loss chosen_loss(const JobOptions& options, const Dataset& train) {
   return loss_of(train.y);
 }
 
-Array with_ones(const Array& A) {
-  const std::int64_t rows = A.shape()[0], n = A.shape()[1];
+// With n features, zeros where there are fewer, and ones behind them.
+Array with_ones(const Array& A, std::int64_t n) {
+  const std::int64_t rows = A.shape()[0], has = A.shape()[1];
   std::vector<double> entries(static_cast<std::size_t>(rows * (n + 1)));
-  const Array dense = A.contiguous();
   for (std::int64_t i = 0; i < rows; ++i) {
-    const auto row = dense.values().subspan(static_cast<std::size_t>(i * n), static_cast<std::size_t>(n));
+    const auto row = A.values().subspan(static_cast<std::size_t>(i * has), static_cast<std::size_t>(has));
     double* to = entries.data() + i * (n + 1);
     std::ranges::copy(row, to);
     to[n] = 1;
   }
   return {Shape{rows, n + 1}, std::move(entries)};
+}
+
+// Samples that come with others: of the same features, or of a format that leaves the last ones out.
+void check_features(const Dataset& train, const Dataset& other, const std::string& name, const std::string& other_name) {
+  const std::int64_t n = train.A.shape()[1], m = other.A.shape()[1];
+  if (n != m && !(train.open_ended && other.open_ended))
+    throw Misuse(fmt::format("{} has {} features, {} has {}", name, n, other_name, m));
+  for (std::size_t j = 0; j < std::min(train.names.size(), other.names.size()); ++j)
+    if (train.names[j] != other.names[j])
+      throw Misuse(fmt::format("feature {} is {} in {} and {} in {}", j + 1, train.names[j], name, other.names[j], other_name));
+}
+
+// The column of ones stays as it is.
+Scaling standardisation_with_ones(const Array& A) {
+  const Scaling s = standardisation(A);
+  std::vector<double> mean(s.mean.values().begin(), s.mean.values().end());
+  mean.back() = 0;
+  return {Array(s.mean.shape(), std::move(mean)), s.scale};
 }
 
 Array one_hot(const Array& classes, std::size_t count) {
@@ -70,7 +88,8 @@ Array rows_of(const Array& A, const std::vector<std::size_t>& places) {
 
 Samples samples_of(const Dataset& d, const JobData& job) {
   Samples s;
-  s.A = with_ones(job.scaling ? scaled(d.A, *job.scaling) : d.A);
+  s.A = with_ones(d.A, static_cast<std::int64_t>(job.features.size()));
+  if (job.scaling) s.A = scaled(s.A, *job.scaling);
   if (job.loss == Loss::ridge) s.y = d.y;
   if (job.loss == Loss::logistic) s.y = signs_of(d.y, job.labels);
   if (job.loss == Loss::softmax) {
@@ -190,8 +209,8 @@ JobData load(const JobOptions& options, bool with_validation) {
   if (options.file.empty() && !options.demo) throw Misuse("name a FILE with samples, or try --demo");
   JobData job;
   const auto memory = static_cast<std::size_t>(options.memory * 0x1p30);
-  const auto read = [&](const std::string& file, std::optional<std::int64_t> features) {
-    return read_dataset(file, {.features = features, .target = options.target, .memory_limit = memory});
+  const auto read = [&](const std::string& file) {
+    return read_dataset(file, {.target = options.target, .memory_limit = memory});
   };
   Dataset train, valid, test;
   bool has_valid = !options.valid.empty(), has_test = !options.test.empty();
@@ -203,20 +222,23 @@ JobData load(const JobOptions& options, bool with_validation) {
     if (demo.valid) valid = std::move(*demo.valid), has_valid = true;
   } else {
     job.name = options.file == "-" ? "standard input" : std::filesystem::path(options.file).filename().string();
-    train = read(options.file, std::nullopt);
+    train = read(options.file);
+    if (has_valid) check_features(train, valid = read(options.valid), job.name, options.valid);
+    if (has_test) check_features(train, test = read(options.test), job.name, options.test);
     const std::int64_t n = train.A.shape()[1];
-    if (has_valid) valid = read(options.valid, n);
-    if (has_test) test = read(options.test, n);
     const auto side = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(n))));
     if (job.name.find("idx3") != std::string::npos && side * side == n) job.image_side = side;
   }
   if (train.A.shape()[1] == 0) throw Misuse(fmt::format("{}: its samples have no features", job.name));
   job.loss = chosen_loss(options, train);
   find_labels(job, train);
-  if (options.standardise) job.scaling = standardisation(train.A);
   job.features = train.names;
+  std::int64_t n = train.A.shape()[1];
+  if (has_valid) n = std::max(n, valid.A.shape()[1]);
+  if (has_test) n = std::max(n, test.A.shape()[1]);
   if (job.features.empty())
-    for (std::int64_t j = 1; j <= train.A.shape()[1]; ++j) job.features.push_back(std::to_string(j));
+    for (std::int64_t j = 1; j <= n; ++j) job.features.push_back(std::to_string(j));
+  if (options.standardise) job.scaling = standardisation_with_ones(with_ones(train.A, n));
   job.train = samples_of(train, job);
   if (has_valid) job.valid = samples_of(valid, job);
   if (has_test) job.test = samples_of(test, job);

@@ -42,7 +42,7 @@ struct JobData {
   std::optional<Samples> valid, test;
   std::vector<std::string> features;  ///< their names, or their numbers from 1
   std::vector<double> labels;         ///< ascending, of classification
-  std::optional<Scaling> scaling;     ///< of the features, when they were standardised
+  std::optional<Scaling> scaling;     ///< of the features and the column of ones, when they were standardised
   std::int64_t image_side = 0;        ///< of square images; 0: features are no pixels
 
   std::int64_t n() const { return train.A.shape()[1] - 1; }

@@ -19,6 +19,8 @@ struct Dataset {
   Array A;                              ///< (N, n), the features
   Array y;                              ///< (N), the labels or the target
   std::vector<std::string> names = {};  ///< of the features, where the file has them; empty otherwise
+  /// Read from a format that leaves zeros out: other samples of the same kind may come with more features, or fewer.
+  bool open_ended = false;
 };
 
 /// What a reader may use by default: 4 GiB. It bounds the dense matrices that are returned, and the uncompressed file.

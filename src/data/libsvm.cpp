@@ -241,7 +241,9 @@ Dataset densified(Sparse samples, std::int64_t features) {
     double* const to = entries.data() + row * width;
     for (; k < samples.ends[row]; ++k) to[samples.columns[k] - first] = samples.values[k];
   }
-  return {Array(Shape{rows, features}, std::move(entries)), Array(Shape{rows}, std::move(samples.labels))};
+  return {.A = Array(Shape{rows, features}, std::move(entries)),
+          .y = Array(Shape{rows}, std::move(samples.labels)),
+          .open_ended = true};
 }
 
 }  // namespace
