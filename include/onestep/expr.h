@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -117,6 +118,17 @@ Expr sum(const Expr& a, int axis);
 ///     Expr shift = max(logits, 1);
 Expr max(const Expr& a);
 Expr max(const Expr& a, int axis);
+
+/// log Σ exp(a) along an axis, without overflow: entries of ±700 and of minus infinity are fine. Its gradient is softmax.
+///
+///     Expr loss = sum(log_sum_exp(scores, 1) - sum(Y * scores, 1));   // of softmax regression, Y one-hot
+inline Expr log_sum_exp(const Expr& a, int axis) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Expr largest = max(a, axis);
+  const Expr shift = stop_gradient(where(less(abs(largest), infinity), largest, 0.0));
+  const bool along_rows = a.shape().rank() == 2 && (axis == 1 || axis == -1);
+  return shift + log(sum(exp(a - (along_rows ? reshape(shift, {a.shape()[0], 1}) : shift)), axis));
+}
 
 /// A factorisation of a matrix, as a node of its own: value, jvp, vjp and every later solve share it. A matrix that cannot
 /// be factored sets a flag in the workspace (Workspace::failed) and gives NaN; nothing is thrown from a run. Cholesky and
