@@ -79,7 +79,8 @@ struct Statistics {
   int iterations = 0;
   int evaluations = 0;  ///< of the objective or the map, line search included
   int factorisations = 0;
-  int shifts = 0;      ///< times a matrix had to be made positive definite
+  int products = 0;    ///< with the Hessian, by methods that do not form it
+  int shifts = 0;      ///< times a matrix had to be made positive definite, or was found not to be by newton_cg
   int backtracks = 0;  ///< times the line search shortened a step
   double seconds = 0;
   std::vector<double> history = {};  ///< lengths of the steps, when asked for
@@ -273,6 +274,47 @@ template <class F> Solver newton(F objective, const SolveOptions& options = {}) 
 ///     Solver circle = newton_root([](Expr x, Expr r) { return sum(square(x)) - square(r); });
 template <class F> Solver newton_root(F residual, const SolveOptions& options = {}) {
   return detail::make_newton_root(detail::body_of(std::move(residual)), options);
+}
+
+/// How newton_cg solves its linear systems.
+///
+///     NewtonCgOptions how{.derivative_tolerance = 1e-12};
+struct NewtonCgOptions {
+  /// The residual of the linear system in a derivative of the exact Newton step, relative to its right-hand side. The error
+  /// of the derivative is at most this times the condition of the Hessian, and about this where cotangents are spread over
+  /// its eigenvectors, as those of a validation loss are. A tenth of the digits costs a tenth of the products: looser where
+  /// a descent direction is all that is wanted, tighter down to about 1e-14. The certificate counts what was left.
+  double derivative_tolerance = 1e-10;
+  /// The first step of a solve needs no more than a direction; a factor 10 smaller saves an iteration where evaluating the
+  /// objective costs more than a few products with the Hessian. Later steps are solved as exactly as they will be good for
+  /// (Eisenstat and Walker's second choice).
+  double first_residual = 0.5;
+  /// Of one linear system: where the Hessian is so near to singular that more are needed, the step is what was reached by
+  /// then, and a derivative has the status iteration_limit or singular.
+  int max_products = 5000;
+};
+
+namespace detail {
+Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const SolveOptions& options);
+}  // namespace detail
+
+/// Newton's method for a minimiser of f(x, θ) with thousands of unknowns: the Hessian is never formed. Each step solves
+/// Newton's equation by conjugate gradients, from products with the Hessian that cost about two gradients, as exactly as is
+/// useful so far from the solution; where the Hessian is not positive definite it goes along what was found by then
+/// (Statistics::shifts says how often). Armijo backtracking, full steps near the solution, stops on the length of its step.
+///
+/// OneStep and KStep differentiate exact Newton steps, J = -H⁻¹ ∂(∇f - Hd)/∂θ with d the step, constant: one more linear
+/// system, solved by conjugate gradients to NewtonCgOptions::derivative_tolerance, and two products. Implicit solves on
+/// ∇f = 0 at x_k to its own tolerance (with the whole matrix up to 200 unknowns). Unrolled is refused: a step that was cut
+/// short has no derivative of its own. Where the Hessian is singular x is one of several minimisers, the derivative has the
+/// status singular and its certificate refuses.
+///
+///     Solver fit = newton_cg([&](Expr x, Expr w, Expr l2) {
+///       Expr s = matmul(A, x);
+///       return sum(w * (log_sum_exp(s, 1) - sum(Y * s, 1))) + 0.5 * l2 * sum(square(x));
+///     });
+template <class F> Solver newton_cg(F objective, const NewtonCgOptions& how = {}, const SolveOptions& options = {}) {
+  return detail::make_newton_cg(detail::body_of(std::move(objective)), how, options);
 }
 
 /// A quadratic program whose data are traced functions of the parameters: the expressions beside QuadraticProgram, with the

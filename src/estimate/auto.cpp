@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "estimate/certify.h"
-#include "estimate/linear.h"
+#include "solve/linear.h"
 
 namespace onestep::detail {
 namespace {

@@ -217,7 +217,13 @@ class Certifier {
   }
   // Another derivative than the one that is certified: that at x_k, or, where the solve itself is one linear system there,
   // that of the step before.
-  Point& reference() { return implicit() && s_.loop->here() != nullptr ? s_.last() : s_.here(); }
+  Point& reference() {
+    if (implicit() && s_.loop->here() != nullptr) return s_.last();
+    // Where the step solves a linear system by an iteration, what that left shows in the change only if it was not left
+    // here.
+    s_.here().be_precise();
+    return s_.here();
+  }
 
   // `left_out`: the next Neumann term at x_k; `rate`: by how much the terms shrink, about.
   void observed_change(double change, double left_out, double rate) {
@@ -238,10 +244,11 @@ class Certifier {
     c_.reason = "a superlinear method: the change of the derivative over the last step, twice, and rounding";
     if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
   }
-  // How exactly the factorisation solves: relative error of one solve, measured where the equation allows it.
+  // How exactly the factorisation, or the iteration, solves: relative error of one solve, where the equation allows it.
   double rounding_of_solve() {
     const double least = 32 * epsilon * std::sqrt(static_cast<double>(n_));
-    if (!s_.method->equation || !s_.method->step->preconditions || !s_.method->equation->no_jvp.empty()) return least;
+    const Map& step = *s_.method->step;
+    if (!s_.method->equation || !(step.preconditions || step.iterates) || !s_.method->equation->no_jvp.empty()) return least;
     std::vector<double> u(n_, 1 / std::sqrt(static_cast<double>(n_))), r(n_), b = u;
     Point& factored = s_.here();
     factored.precondition(false, u);

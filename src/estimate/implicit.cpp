@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "estimate/linear.h"
 #include "estimate/state.h"
 #include "onestep/plan.h"
+#include "solve/linear.h"
 
 namespace onestep::detail {
 namespace {
@@ -82,7 +82,7 @@ class ImplicitDifferentiator final : public Differentiator {
       system.precondition = [&](Vector r) { how_.preconditioner(r, transposed); };
     else if (has_factor)
       system.precondition = [&](Vector r) { s.last().precondition(transposed, r); };
-    const LinearResult result = solve_linear(system, b, x);
+    const LinearResult result = linear_.solve(system, b, x);
     s.report.status = result.status;
     s.report.residual = result.residual;
     s.report.products += result.products;
@@ -142,6 +142,7 @@ class ImplicitDifferentiator final : public Differentiator {
 
   Implicit how_;
   std::vector<double> u_, matrix_, residual_;
+  LinearSolver linear_;
   std::optional<Plan> plan_;
   std::optional<Workspace> workspace_;
   bool dense_ready_ = false;

@@ -158,9 +158,12 @@ template <class Work> void run_derivative(SolutionState& state, const char* what
   require_contraction(state, what);
   state.report = {};
   state.report.method = state.differentiator->name();
-  const int factorisations = state.factorisations();
+  const int factorisations = state.factorisations(), products = state.products();
   work();
   state.report.factorisations += state.factorisations() - factorisations;
+  const int inside = state.products() - products;
+  state.report.products += inside;
+  state.report.flops += inside * state.method->step->costs.product;
 }
 void run_vjp(SolutionState& state, ConstVector c, std::span<const Vector> out) {
   run_derivative(state, "vjp", [&] { state.differentiator->vjp(state, c, out); });

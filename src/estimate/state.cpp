@@ -43,7 +43,7 @@ void Differentiator::jvps(SolutionState& s, std::span<const std::vector<Array>> 
 void note_residual(DerivativeReport& report, double residual, double tolerance) {
   constexpr double hopeless = 1e-6;
   report.residual = std::max(report.residual, residual);
-  if (!(residual <= hopeless))
+  if (!(residual <= std::max(hopeless, tolerance)))
     report.status = Status::singular;
   else if (residual > tolerance && report.status == Status::converged)
     report.status = Status::rounding_reached;
@@ -129,6 +129,12 @@ int SolutionState::factorisations() const {
   int total = loop->factorisations();
   for (const Point* p : {here_.get(), equation_.get(), walker_.get()})
     if (p != nullptr) total += p->factorisations();
+  return total;
+}
+int SolutionState::products() const {
+  int total = loop->products();
+  for (const Point* p : {here_.get(), equation_.get(), walker_.get()})
+    if (p != nullptr) total += p->products();
   return total;
 }
 

@@ -60,6 +60,8 @@ struct SolutionState {
 
   /// Factorisations made so far by the loop and by the points above.
   int factorisations() const;
+  /// Products with the matrix of a linear system inside the step, likewise.
+  int products() const;
 
   /// Sum of Bᵀc over what is wanted, with memory for one more of them.
   void add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out);

@@ -34,7 +34,8 @@ class Point {
   virtual void jvp_theta(std::span<const Array> dtheta, Vector out) = 0;   ///< B dθ
   virtual void vjp_theta(ConstVector c, std::span<const Vector> out) = 0;  ///< Bᵀ c, one for each parameter
 
-  /// r = M⁻¹ r, or M⁻ᵀ r, where M is the matrix the last apply factored (Map::preconditions says whether there is one).
+  /// r = M⁻¹ r, or M⁻ᵀ r, where M is the matrix the last apply factored (Map::preconditions says whether there is one), or
+  /// that of the step's linear system (Map::iterates).
   virtual void precondition(bool transposed, Vector r);
   /// What a solver asked to know beside F(x, θ), such as the value of the objective; as it ordered them.
   virtual ConstVector extra(std::size_t) const { return {}; }
@@ -44,6 +45,10 @@ class Point {
   virtual double residual() const { return 0; }
   /// Factorisations so far.
   virtual int factorisations() const { return 0; }
+  /// Products with the matrix of a linear system inside, so far.
+  virtual int products() const { return 0; }
+  /// From now on a linear system inside is solved as exactly as rounding allows: for finding out how exact the others are.
+  virtual void be_precise() {}
 };
 
 /// Steps taken together with their tangents, one after the other: what depends on θ and its direction alone is computed once
@@ -60,6 +65,7 @@ class ForwardPoint {
 /// Multiply-adds of one call of each kind.
 struct Costs {
   double apply = 0, jvp_x = 0, vjp_x = 0, jvp_theta = 0, vjp_theta = 0, precondition = 0;
+  double product = 0;  ///< with the matrix of a linear system inside; the others do not count these
 };
 
 class Map {
@@ -76,6 +82,8 @@ class Map {
   std::vector<Input> parameters;
   std::string no_jvp, no_vjp;  ///< why there is none; empty: there is
   bool preconditions = false;
+  bool iterates = false;             ///< solves its linear systems by an iteration: M⁻¹ is there, but dear
+  double solved_to = 1e-10;          ///< what a linear system inside is solved to, relative
   bool infinite_parameters = false;  ///< bounds may be infinite
   bool symmetric = false;            ///< A = Aᵀ
   bool identity = false;             ///< of an equation: A = I

@@ -67,6 +67,8 @@ class Loop {
   virtual std::string degeneracy() { return ""; }
   /// Factorisations so far.
   virtual int factorisations() const { return 0; }
+  /// Products with the matrix of a linear system inside the step so far.
+  virtual int products() const { return 0; }
 };
 
 /// A solver prepared for the shapes of its state and parameters.
@@ -80,6 +82,7 @@ class Method {
   std::shared_ptr<const Map> start;     ///< x₀(θ), where it depends on θ; else none
   bool users_equation = false;          ///< the equation is one the user gave
   bool superlinear = false;             ///< ∂F/∂x is zero at the solution, unless that is degenerate
+  std::string not_unrolled;             ///< why its iterates cannot be differentiated one by one; empty: they can
   bool starts_itself = false;           ///< takes no start
   std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< parts of the state that are the user's, first
   Constants known;

@@ -45,7 +45,7 @@ Monitor::Monitor(const SolveOptions& options, Run& run)
   run.status = Status::iteration_limit;
   run.about.clear();
   run.statistics.iterations = run.statistics.evaluations = run.statistics.factorisations = 0;
-  run.statistics.shifts = run.statistics.backtracks = 0;
+  run.statistics.shifts = run.statistics.backtracks = run.statistics.products = 0;
   run.statistics.seconds = 0;
   run.statistics.history.clear();
   run.trajectory.clear(run.start.size());

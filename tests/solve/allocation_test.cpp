@@ -72,6 +72,9 @@ TEST(PreparedAllocation, SolvingAndDifferentiatingAgainAllocatesNothing) {
   for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{3}, Unrolled{}}) {  // Implicit's linear solvers allocate
     const auto name = e.kind().index();
     EXPECT_EQ(allocations_of(newton(f), x0, theta, other, e), 0U) << "newton " << name;
+    if (!std::holds_alternative<Unrolled>(e.kind())) {
+      EXPECT_EQ(allocations_of(newton_cg(f), x0, theta, other, e), 0U) << "newton_cg " << name;
+    }
     EXPECT_EQ(allocations_of(newton_root(g), x0, theta, other, e), 0U) << "newton_root " << name;
     EXPECT_EQ(allocations_of(newton(f).from([](Expr w) { return 0.001 * slice(w, 0, 5); }), x0, theta, other, e), 0U)
         << "start " << name;

@@ -1,6 +1,6 @@
 // Conjugate gradients and GMRES. Both are restarted from the true residual until it is small enough: what is reported was
 // computed, not updated along the way.
-#include "estimate/linear.h"
+#include "solve/linear.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,35 +9,10 @@ namespace onestep::detail {
 namespace {
 
 constexpr double good_enough_for_rounding = 1e-6;
+// Curvature smaller than this, relative to the largest seen, is rounding.
+constexpr double flat = 1e-15;
 
-// Both return x with M x ≈ r to `target`, from zero. CG stops early where the matrix turns out not to be positive definite.
-int conjugate_gradients(const LinearSystem& system, ConstVector b, double target, int most, Vector x) {
-  const std::size_t n = b.size();
-  std::vector<double> r(b.begin(), b.end()), z(n), p(n), mp(n);
-  std::ranges::fill(x, 0.0);
-  double rz = 0;
-  int products = 0;
-  while (products < most && norm(r) > target) {
-    z = r;
-    if (system.precondition) system.precondition(z);
-    const double next = dot(r, z);
-    if (!std::isfinite(next) || next == 0) break;
-    const double beta = products == 0 ? 0 : next / rz;
-    rz = next;
-    for (std::size_t i = 0; i < n; ++i) p[i] = z[i] + beta * p[i];
-    system.product(p, mp);
-    ++products;
-    const double curvature = dot(p, mp);
-    if (!std::isfinite(curvature) || curvature == 0) break;
-    const double alpha = rz / curvature;
-    for (std::size_t i = 0; i < n; ++i) {
-      x[i] += alpha * p[i];
-      r[i] -= alpha * mp[i];
-    }
-  }
-  return products;
-}
-
+// x with M x ≈ r to `target`, from zero.
 int gmres(const LinearSystem& system, ConstVector b, double target, int most, Vector x) {
   const std::size_t n = b.size();
   const std::size_t steps = std::min({krylov_restart, n, static_cast<std::size_t>(most)});
@@ -95,13 +70,54 @@ int gmres(const LinearSystem& system, ConstVector b, double target, int most, Ve
 
 }  // namespace
 
-LinearResult solve_linear(const LinearSystem& system, ConstVector b, Vector x) {
+void ConjugateGradients::begin(ConstVector b, Vector x) {
+  r_.assign(b.begin(), b.end());
+  for (std::vector<double>* v : {&z_, &p_, &mp_}) v->resize(b.size());
+  std::ranges::fill(x, 0.0);
+  products_ = 0;
+  steepest_ = 0;
+}
+
+double ConjugateGradients::residual() const { return norm(r_); }
+
+ConjugateGradients::Ended ConjugateGradients::run(const LinearSystem& system, double target, int most, bool through_any,
+                                                  Vector x) {
+  const std::size_t n = r_.size();
+  for (; norm(r_) > target; --most) {
+    if (most <= 0) return Ended::at_the_limit;
+    std::ranges::copy(r_, z_.begin());
+    if (system.precondition) system.precondition(z_);
+    const double next = dot(r_, z_);
+    if (!std::isfinite(next) || next == 0) return Ended::broken;
+    const double beta = products_ == 0 ? 0 : next / rz_;
+    rz_ = next;
+    for (std::size_t i = 0; i < n; ++i) p_[i] = z_[i] + beta * p_[i];
+    system.product(p_, mp_);
+    ++products_;
+    curvature_ = dot(p_, mp_);
+    if (!std::isfinite(curvature_)) return Ended::broken;
+    const double square = dot(p_, p_);
+    steepest_ = std::max(steepest_, std::fabs(curvature_) / square);
+    if (!through_any && !(curvature_ > flat * steepest_ * square)) return Ended::not_positive;
+    if (curvature_ == 0) return Ended::broken;
+    const double alpha = rz_ / curvature_;
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] += alpha * p_[i];
+      r_[i] -= alpha * mp_[i];
+    }
+  }
+  return std::isfinite(norm(r_)) ? Ended::reached : Ended::broken;
+}
+
+LinearResult LinearSolver::solve(const LinearSystem& system, ConstVector b, Vector x) {
   const std::size_t n = b.size();
   std::ranges::fill(x, 0.0);
   LinearResult result;
   const double size = norm(b);
   if (size == 0 || n == 0) return result;
-  std::vector<double> r(b.begin(), b.end()), dx(n), best(n);
+  r_.assign(b.begin(), b.end());
+  dx_.resize(n);
+  best_.assign(n, 0.0);
   double reached = 1;
   int stalls = 0;
   result.residual = 1;
@@ -112,17 +128,22 @@ LinearResult solve_linear(const LinearSystem& system, ConstVector b, Vector x) {
       result.status = Status::iteration_limit;
       break;
     }
-    result.products +=
-        system.symmetric ? conjugate_gradients(system, r, target, left, dx) : gmres(system, r, target, left, dx);
-    for (std::size_t i = 0; i < n; ++i) x[i] += dx[i];
-    system.product(x, r);
+    if (system.symmetric) {
+      cg_.begin(r_, dx_);
+      cg_.run(system, target, left, true, dx_);
+      result.products += cg_.products();
+    } else {
+      result.products += gmres(system, r_, target, left, dx_);
+    }
+    for (std::size_t i = 0; i < n; ++i) x[i] += dx_[i];
+    system.product(x, r_);
     ++result.products;
-    for (std::size_t i = 0; i < n; ++i) r[i] = b[i] - r[i];
-    reached = norm(r) / size;
+    for (std::size_t i = 0; i < n; ++i) r_[i] = b[i] - r_[i];
+    reached = norm(r_) / size;
     if (std::isfinite(reached) && reached < result.residual) {
       stalls = reached > 0.5 * result.residual ? stalls + 1 : 0;
       result.residual = reached;
-      std::ranges::copy(x, best.begin());
+      std::ranges::copy(x, best_.begin());
     } else {
       stalls = 3;
     }
@@ -132,7 +153,7 @@ LinearResult solve_linear(const LinearSystem& system, ConstVector b, Vector x) {
       break;
     }
   }
-  std::ranges::copy(best, x.begin());
+  std::ranges::copy(best_, x.begin());
   return result;
 }
 

@@ -1,0 +1,165 @@
+// Derivatives of what Newton-CG converges to, by systems solved with products alone, and how exact they are.
+#include <gtest/gtest.h>
+
+#include "support/problems.h"
+#include "support/softmax.h"
+
+namespace onestep {
+namespace {
+
+using test::Random;
+using test::Softmax;
+
+// d(validation loss)/dx at x.
+Array validation_gradient(const Softmax& validation, const Array& x) {
+  const auto rows = validation.A.shape()[0];
+  return evaluate(trace([&](Expr at) { return grad(validation.loss(at, ones({rows})), at); }, x.shape()), {x}).front();
+}
+double validation_loss(const Softmax& validation, const Array& x) {
+  const auto rows = validation.A.shape()[0];
+  return evaluate(trace([&](Expr at) { return validation.loss(at, ones({rows})); }, x.shape()), {x}).front().item();
+}
+
+TEST(NewtonCgDerivative, OfAValidationLossByWeightsAndPenaltyIsThatOfDenseNewtonAndOfDifferences) {
+  Random random(1);
+  const Softmax train(random, 50, 4, 3), validation(random, 30, 4, 3);
+  const Parts theta{random.array({50}, 0.5, 1.5), Array(0.4)};
+  const Solution dense = solve(newton(train.objective()), train.start(), theta, Implicit{.how = Implicit::dense});
+  const Array c = validation_gradient(validation, dense.x());
+  const Parts expected = dense.vjp(c);
+  for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{2}, Implicit{}, Implicit{.how = Implicit::matrix_free},
+                                                   Implicit{.how = Implicit::dense}, Auto{}}) {
+    const Solution s = solve(newton_cg(train.objective()), train.start(), theta, e);
+    const Parts found = s.vjp(c);
+    EXPECT_EQ(s.report().status, Status::converged) << e.kind().index();
+    EXPECT_LT(test::relative_error(found[0], expected[0]), 1e-8) << e.kind().index();
+    EXPECT_LT(test::relative_error(found[1], expected[1]), 1e-8) << e.kind().index();
+    // ⟨c, J v⟩ = ⟨Jᵀ c, v⟩
+    const Array v = random.array({50}), dx = s.jvp({v, Array(0.7)});
+    double forward = 0, reverse = 0.7 * found[1].item();
+    for (std::int64_t i = 0; i < 50; ++i) reverse += found[0](i) * v(i);
+    for (std::int64_t i = 0; i < 4; ++i)
+      for (std::int64_t k = 0; k < 3; ++k) forward += c(i, k) * dx(i, k);
+    EXPECT_NEAR(forward, reverse, 1e-8 * std::fabs(reverse)) << e.kind().index();
+  }
+  const Array v = random.array({50});
+  const Array differences = test::differences(
+      [&](double t) {
+        const Solution s = solve(newton_cg(train.objective(), {}, {.tolerance = 1e-13}), train.start(),
+                                 {test::plus(theta[0], test::times(t, v)), Array(0.4 + 0.1 * t)});
+        return Array(validation_loss(validation, s.x()));
+      },
+      1e-2);
+  double along = 0.1 * expected[1].item();
+  for (std::int64_t i = 0; i < 50; ++i) along += expected[0](i) * v(i);
+  EXPECT_NEAR(differences.item(), along, 1e-8 * std::fabs(along));
+}
+
+// The exact Newton step, term for term: not its limit at the solution, for which the last step would have to be zero.
+TEST(NewtonCgDerivative, OneStepIsThatOfTheExactNewtonStepFarFromTheSolutionToo) {
+  Random random(2);
+  const Softmax train(random, 30, 3, 3);
+  const Parts theta{random.array({30}, 0.5, 1.5), Array(0.5)};
+  const Array x0 = random.array({3, 3}, -1, 1), c = random.array({3, 3});
+  const SolveOptions once{.max_iterations = 1};
+  const Solution cg = solve(newton_cg(train.objective(), {.derivative_tolerance = 1e-13}, once), x0, theta),
+                 dense = solve(newton(train.objective(), once), x0, theta);
+  cg.even_if_unconverged();
+  dense.even_if_unconverged();
+  const Parts found = cg.vjp(c), expected = dense.vjp(c);
+  EXPECT_LT(test::relative_error(found[0], expected[0]), 1e-10);
+  EXPECT_LT(test::relative_error(found[1], expected[1]), 1e-10);
+  const Parts v{random.array({30}), Array(1.0)};
+  EXPECT_LT(test::relative_error(cg.jvp(v), dense.jvp(v)), 1e-10);
+}
+
+TEST(NewtonCgDerivative, KStepsAreThoseOfExactNewtonSteps) {
+  Random random(3);
+  const Softmax train(random, 30, 3, 3);
+  const Parts theta{ones({30}), Array(0.5)};
+  const Array c = random.array({3, 3});
+  const Solution s = solve(newton_cg(train.objective(), {}, {.tolerance = 1e-2}), train.start(), theta, KStep{3});
+  const Solution exact = solve(newton(train.objective(), {.tolerance = 1e-13}), train.start(), theta, Implicit{});
+  const Solution one = solve(newton_cg(train.objective(), {}, {.tolerance = 1e-2}), train.start(), theta, OneStep{});
+  const double three_error = test::relative_error(s.vjp(c)[0], exact.vjp(c)[0]),
+               one_error = test::relative_error(one.vjp(c)[0], exact.vjp(c)[0]);
+  EXPECT_LT(three_error, one_error);
+  EXPECT_GT(one_error, 1e-9);
+}
+
+TEST(NewtonCgDerivative, SaysWhatItTookAndReached) {
+  Random random(4);
+  const Softmax train(random, 60, 5, 4);
+  const Parts theta{ones({60}), Array(0.2)};
+  const Array c = random.array({5, 4});
+  const Solution s = solve(newton_cg(train.objective(), {.derivative_tolerance = 1e-5}), train.start(), theta);
+  s.vjp(c);
+  const DerivativeReport loose = s.report();
+  EXPECT_EQ(loose.status, Status::converged);
+  EXPECT_LE(loose.residual, 1e-5);
+  EXPECT_GT(loose.residual, 0);
+  EXPECT_GT(loose.products, 5);
+  EXPECT_GT(loose.flops, 0);
+  const Solution tight = solve(newton_cg(train.objective(), {.derivative_tolerance = 1e-12}), train.start(), theta);
+  tight.vjp(c);
+  EXPECT_LE(tight.report().residual, 1e-12);
+  EXPECT_GT(tight.report().products, loose.products);
+}
+
+TEST(NewtonCgDerivative, ANodeOfAnotherFunctionHasItsGradient) {
+  Random random(5);
+  const Softmax train(random, 30, 3, 3), validation(random, 20, 3, 3);
+  const Solver fit = newton_cg(train.objective()).from(train.start());
+  const Plan plan(
+      trace([&](Expr w, Expr l2) { return grad(validation.loss(fit(w, l2), ones({20})), w); }, Shape{30}, Shape{}));
+  std::vector<double> found(30);
+  Workspace workspace = plan.workspace();
+  plan.run(workspace, {ones({30}), Array(0.3)}, {found});
+  const Solution s = solve(fit, {ones({30}), Array(0.3)}, Implicit{});
+  EXPECT_LT(test::relative_error(Array({30}, found), s.vjp(validation_gradient(validation, s.x()))[0]), 1e-8);
+}
+
+// Ill-conditioned and well-conditioned, solved well and badly, stopped early and late.
+TEST(NewtonCgCertificate, TheBoundIsNeverBelowTheError) {
+  Random random(6);
+  int bounds = 0;
+  for (int k = 0; k < 100; ++k) {
+    const std::int64_t rows = random.integer(10, 60), n = random.integer(2, 6), classes = random.integer(2, 4);
+    const Softmax train(random, rows, n, classes);
+    const Parts theta{random.array({rows}, 0.2, 2.0), Array(std::pow(10.0, random.uniform(-4, 0)))};
+    const SolveOptions options{.tolerance = std::pow(10.0, random.uniform(-10, -3))};
+    const NewtonCgOptions how{.derivative_tolerance = std::pow(10.0, random.uniform(-12, -2))};
+    const Array c = random.array({n, classes});
+    const Solution exact =
+        solve(newton(train.objective(), {.tolerance = 1e-14}), train.start(), theta, Implicit{.how = Implicit::dense});
+    ASSERT_TRUE(is_solution(exact.status()));
+    const Parts expected = exact.vjp(c), v{random.array({rows}), Array(0.1)};
+    const Array expected_jvp = exact.jvp(v);
+    for (const Estimator& e :
+         std::vector<Estimator>{OneStep{}, Implicit{.how = Implicit::matrix_free, .tolerance = how.derivative_tolerance}}) {
+      const Solution s = solve(newton_cg(train.objective(), how, options), train.start(), theta, e);
+      ASSERT_TRUE(is_solution(s.status())) << s.message();
+      const Parts found = s.vjp(c);
+      const double error = std::hypot(test::norm(test::minus(found[0], expected[0])), found[1].item() - expected[1].item());
+      const Certificate certificate = s.certificate(c), of_jvp = s.certificate_jvp(v);
+      EXPECT_GE(certificate.bound, error) << k << " " << certificate << " residual " << s.report().residual;
+      EXPECT_GE(of_jvp.bound, test::norm(test::minus(s.jvp(v), expected_jvp))) << k << " " << of_jvp;
+      EXPECT_NE(certificate.basis, Certificate::Basis::proven);
+      bounds += std::isfinite(certificate.bound) ? 1 : 0;
+    }
+  }
+  EXPECT_GE(bounds, 180);
+}
+
+TEST(NewtonCgCertificate, OfASolveToTheDefaultsIsSharp) {
+  Random random(7);
+  const Softmax train(random, 60, 5, 3);
+  const Parts theta{ones({60}), Array(0.5)};
+  const Solution s = solve(newton_cg(train.objective()), train.start(), theta);
+  const Certificate c = s.certificate(random.array({5, 3}));
+  EXPECT_EQ(c.basis, Certificate::Basis::measured) << c.reason;
+  EXPECT_LT(c.bound, 1e-8 * c.value);
+}
+
+}  // namespace
+}  // namespace onestep
