@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
     app::add_fit(line);
     app::add_influence(line);
     app::add_tune(line);
+    app::add_clean(line);
     return line.run(argc, argv);
   } catch (const app::Misuse& wrong) { return complain(wrong.what(), app::misused); } catch (const Error& wrong) {
     return complain(wrong.what(), app::misused);

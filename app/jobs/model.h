@@ -34,7 +34,7 @@ class Model {
 
   /// Newton's method, or Newton-CG where the Hessian is too large to form, on an objective made of these.
   template <class F> Solver solver(F objective, const SolveOptions& options = {}) const {
-    return newton(std::move(objective), options);
+    return by_products() ? newton_cg(std::move(objective), {}, options) : newton(std::move(objective), options);
   }
   bool by_products() const { return loss_ == Loss::softmax || unknowns() > 3000; }
 

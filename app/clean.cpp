@@ -1,0 +1,229 @@
+// onestep clean FILE: a weight in [0, 1] for each training sample, learned on validation samples, finds mislabelled ones.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "jobs/model.h"
+#include "jobs/report.h"
+#include "jobs/samples.h"
+#include "jobs/search.h"
+#include "verbs.h"
+
+namespace onestep::app {
+
+namespace {
+
+using namespace jobs;
+
+struct CleanOptions : JobOptions {
+  double flip = 0, iterations = 20;
+};
+
+// Gives a share of the samples another label, and says which.
+std::vector<bool> flip_labels(Samples& samples, const JobData& job, double share, std::uint64_t seed) {
+  const auto count = static_cast<std::size_t>(samples.count());
+  std::vector<bool> flipped(count);
+  std::vector<double> y(samples.y.values().begin(), samples.y.values().end());
+  const std::vector<std::size_t> order = shuffled(count, seed + 1);
+  std::mt19937_64 engine(seed + 2);
+  const std::size_t K = job.labels.size();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(std::llround(share * static_cast<double>(count))); ++i) {
+    double& label = y[order[i]];
+    flipped[order[i]] = true;
+    label = job.loss == Loss::logistic ? -label
+                                       : static_cast<double>((static_cast<std::size_t>(label) + 1 + engine() % (K - 1)) % K);
+  }
+  samples.y = Array({samples.count()}, y);
+  if (job.loss == Loss::softmax) {
+    std::vector<double> one_hot(count * K);
+    for (std::size_t i = 0; i < count; ++i) one_hot[i * K + static_cast<std::size_t>(y[i])] = 1;
+    samples.Y = Array({samples.count(), static_cast<std::int64_t>(K)}, std::move(one_hot));
+  }
+  return flipped;
+}
+
+class Clean {
+ public:
+  Clean(const CleanOptions& options, JobData& job) : options_(options), job_(job), model_(job), progress_(options) {
+    if (job.loss == Loss::ridge) throw Misuse("clean looks for wrong labels; ridge has none: try influence");
+    if (options.flip >= 1) throw Misuse(fmt::format("--flip {}: a share below 1", options.flip));
+    true_labels_ = job.train;
+    if (options.flip > 0) flipped_ = flip_labels(job.train, job, options.flip, options.seed);
+  }
+
+  int run() {
+    BilevelOptions how = bilevel_options(options_, job_, progress_, "clean");
+    how.max_iterations = static_cast<int>(options_.iterations);
+    how.tolerance = 1e-4;
+    const auto judge = [this](Expr x) { return model_.mean_loss(*job_.valid, x); };
+    const Inner inner(fit(), model_.start(), judge);
+    outcome_ = minimise({inner}, {Parameter::real(ones({job_.train.count()})).within(0, 1)}, Lbfgs{}, how);
+    const bool found = outcome_.status != Status::cancelled && std::isfinite(outcome_.value);
+    return show(options_, report(found), found ? Status::converged : outcome_.status);
+  }
+
+ private:
+  Solver fit() const {
+    return model_.solver(
+        [this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2); });
+  }
+
+  // A fit with weights 1 on these samples.
+  Array plain_fit(const Samples& samples) const {
+    const Solver plain = model_.solver(
+        [&](Expr x) { return sum(model_.losses(samples, x)) + model_.penalty(x, options_.l2); });
+    return solve(plain, model_.start(), Parts()).x();
+  }
+
+  std::string label(double y) const {
+    return shown(job_.loss == Loss::logistic ? job_.labels[y > 0 ? 1 : 0] : job_.labels[static_cast<std::size_t>(y)]);
+  }
+
+  // ---- what is said ----
+
+  Report report(bool found) const {
+    const Outcome& o = outcome_;
+    Report r{.verb = "clean",
+             .title = fmt::format("Suspicious labels in {}", job_.name),
+             .asked = fmt::format("{}; {} loss, l2 = {}; {} validation samples{}", description_text(job_), name_of(job_.loss),
+                                  shown(options_.l2), job_.valid->count(),
+                                  options_.flip > 0 ? fmt::format("; {:.0f} % of the labels were flipped first", 100 * options_.flip)
+                                                    : "")};
+    r.document = {{"verb", "clean"}};
+    r.document.update(description(job_));
+    r.document.update({{"l2", options_.l2}, {"flip", options_.flip}, {"search", json_of(o)}});
+    if (!found) {
+      r.sentence = fmt::format("{}: {}", to_string(o.status), o.message());
+      return r;
+    }
+    const std::span<const double> w = o.theta[0].values();
+    std::vector<std::size_t> order(w.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    // Of equal weights, those that the hypergradient pushes down harder come first.
+    const std::span<const double> push = o.hypergradient[0].values();
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+      return std::pair{w[a], -push[a]} < std::pair{w[b], -push[b]};
+    });
+    const auto suspects = static_cast<std::size_t>(std::ranges::count_if(w, [](double e) { return e < 0.5; }));
+    r.sentence = fmt::format("{} of {} samples are suspects (weight below ½); validation loss {} instead of {}, in {} iterations, {:.2g} s.",
+                             suspects, w.size(), shown(o.value), shown(o.history.front().value), o.iterations, o.seconds);
+    report_scores(r);
+    if (!flipped_.empty()) report_found(r, order, suspects);
+    report_suspects(r, order, suspects);
+    r.document["sample"] = job_.train.rows;
+    r.document["weights"] = std::vector<double>(w.begin(), w.end());
+    r.accuracy = accuracy_of(o);
+    r.figures = figures();
+    return r;
+  }
+
+  void report_scores(Report& r) const {
+    const Samples& judged = job_.test ? *job_.test : *job_.valid;
+    const char* which = job_.test ? "test" : "validation";
+    paper::Table t{.id = "scores",
+                   .title = fmt::format("Scores on the {} samples", which),
+                   .caption = "",
+                   .columns = {"trained on", "mean loss", model_.score_name()}};
+    Json scores = {{"samples", which}};
+    const auto add = [&](const std::string& name, const char* key, const Array& x) {
+      const Score s = model_.score(judged, x);
+      t.rows.push_back({name, shown(s.loss), fmt::format("{:.4f}", s.score)});
+      scores[key] = {{"loss", s.loss}, {model_.score_name(), s.score}};
+    };
+    add("all samples as they are", "before", plain_fit(job_.train));
+    add("samples with the learned weights", "after", outcome_.x[0][0]);
+    if (!flipped_.empty()) add("all samples with their true labels", "true_labels", plain_fit(true_labels_));
+    r.tables.push_back(t);
+    r.document["scores"] = scores;
+  }
+
+  void report_found(Report& r, const std::vector<std::size_t>& order, std::size_t suspects) const {
+    const auto flips = static_cast<std::size_t>(std::ranges::count(flipped_, true));
+    const auto right = static_cast<std::size_t>(
+        std::count_if(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(suspects), [&](std::size_t i) { return flipped_[i]; }));
+    const double precision = suspects > 0 ? static_cast<double>(right) / static_cast<double>(suspects) : 0,
+                 recall = flips > 0 ? static_cast<double>(right) / static_cast<double>(flips) : 0;
+    r.sentence += fmt::format(" Of {} flipped labels {} are among them: precision {:.3f}, recall {:.3f}.", flips, right, precision, recall);
+    r.document["found"] = {{"flipped", flips}, {"suspects", suspects}, {"right", right}, {"precision", precision}, {"recall", recall}};
+  }
+
+  void report_suspects(Report& r, const std::vector<std::size_t>& order, std::size_t suspects) const {
+    const std::span<const double> w = outcome_.theta[0].values(), y = job_.train.y.values();
+    const std::size_t listed = std::min<std::size_t>(suspects, 20);
+    paper::Table t{.id = "suspects",
+                   .title = listed < suspects ? fmt::format("Suspects, the first {} of {}", listed, suspects) : "Suspects",
+                   .caption = "By weight, then by how hard the hypergradient pushes it down.",
+                   .columns = {"sample", "label", "weight"}};
+    if (!flipped_.empty()) t.columns.emplace_back("flipped");
+    Json all = Json::array();
+    for (std::size_t k = 0; k < suspects; ++k) {
+      const std::size_t i = order[k];
+      all.push_back({{"sample", job_.train.rows[i]}, {"label", Json::parse(label(y[i]))}, {"weight", w[i]}});
+      if (!flipped_.empty()) all.back()["flipped"] = static_cast<bool>(flipped_[i]);
+      if (k >= listed) continue;
+      t.rows.push_back({std::to_string(job_.train.rows[i]), label(y[i]), fmt::format("{:.3f}", w[i])});
+      if (!flipped_.empty()) t.rows.back().emplace_back(flipped_[i] ? "yes" : "no");
+    }
+    if (suspects > 0) r.tables.push_back(t);
+    r.document["suspects"] = all;
+  }
+
+  std::vector<paper::Figure> figures() const {
+    paper::Series loss{.label = "validation loss", .method = "one_step"};
+    for (const OuterIteration& i : outcome_.history) loss.x.push_back(i.number), loss.y.push_back(i.value);
+    std::vector<double> sorted(outcome_.theta[0].values().begin(), outcome_.theta[0].values().end());
+    std::ranges::sort(sorted);
+    paper::Series weights{.label = "weights", .method = "one_step"};
+    for (std::size_t i = 0; i < sorted.size(); ++i)
+      weights.x.push_back(static_cast<double>(i + 1)), weights.y.push_back(sorted[i]);
+    return {{"path", "The search", fmt::format("Validation loss along the {} iterations.", outcome_.iterations),
+             {paper::Panel{.title = "", .x = {"iteration", false}, .y = {"validation loss", false}, .series = {loss}}}},
+            {"weights", "Weights of the samples, in ascending order", "Samples left of where the curve crosses ½ are suspects.",
+             {paper::Panel{.title = "", .x = {"rank", false}, .y = {"weight", false}, .series = {weights}}}}};
+  }
+
+  const CleanOptions& options_;
+  JobData& job_;
+  const Model model_;
+  Progress progress_;
+  Samples true_labels_;
+  std::vector<bool> flipped_;  // empty: none were
+  Outcome outcome_;
+};
+
+}  // namespace
+
+void add_clean(CommandLine& line) {
+  auto options = std::make_shared<CleanOptions>();
+  std::vector<Option> rows = sample_options(*options, true);
+  rows.push_back({.name = "--flip",
+                  .to = &options->flip,
+                  .type = "SHARE",
+                  .help = "corrupt this share of the labels first, and say how many are\nfound",
+                  .takes = Takes::positive});
+  rows.push_back({.name = "--iterations", .to = &options->iterations, .type = "N", .help = "at most (default 20)", .takes = Takes::positive});
+  rows.push_back({.name = "--checkpoint",
+                  .to = &options->checkpoint,
+                  .type = "FILE",
+                  .help = "write the state there, and go on from it when it exists"});
+  line.add({.name = "clean",
+            .job = "Find mislabelled training samples by weights learned on validation samples.",
+            .example = "onestep clean --demo --flip 0.3",
+            .common = *options,
+            .options = std::move(rows),
+            .work =
+                [options] {
+                  JobData job = load(*options, true);
+                  return Clean(*options, job).run();
+                },
+            .out_help = "write clean.json and a page into this folder, which is made if\nneeded"});
+}
+
+}  // namespace onestep::app

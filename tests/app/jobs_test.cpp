@@ -1,0 +1,309 @@
+// The jobs `fit`, `influence`, `tune` and `clean`: their answers against other programs' and closed forms, and what they say
+// when something is wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "app/run_command.h"
+#include "support/random.h"
+
+namespace onestep::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Sixty samples that scikit-learn saw too: numbers of three digits, and a quantity, two labels or three that depend on them.
+std::string samples_text(const std::string& labels) {
+  std::string text;
+  const double truth[] = {1.5, -2, 0.5, 0};
+  const auto three_digits = [](double v) { return std::nearbyint(1000 * v) / 1000; };
+  for (int i = 0; i < 60; ++i) {
+    double target = 0.25 + std::cos(5.0 * i);
+    std::string features;
+    for (int j = 0; j < 4; ++j) {
+      const double a = three_digits(std::sin(1.3 * i + 2.1 * j + 0.7 * i * j));
+      target += truth[j] * a;
+      features += " " + std::to_string(j + 1) + ":" + std::to_string(a);
+    }
+    const double label = labels == "two"     ? (target > 0 ? 1 : 0)
+                         : labels == "three" ? (target < -0.8 ? 0 : target < 0.8 ? 1 : 2)
+                                             : three_digits(target);
+    text += std::to_string(label) + features + "\n";
+  }
+  return text;
+}
+
+// Two classes around two centres, with labels from 1 to 2.
+std::string cloud(std::uint64_t seed, int count, int features = 5, const std::string& separator = "") {
+  Random random(seed);
+  std::string text;
+  if (!separator.empty()) {
+    for (int j = 0; j < features; ++j) text += "f" + std::to_string(j) + separator;
+    text += "label\n";
+  }
+  for (int i = 0; i < count; ++i) {
+    const bool second = random.flip();
+    std::string line = separator.empty() ? (second ? "2" : "1") : "";
+    for (int j = 0; j < features; ++j) {
+      const double a = random.uniform(-2, 2) + (second && j < 2 ? 1.0 : 0.0);
+      line += separator.empty() ? " " + std::to_string(j + 1) + ":" + std::to_string(a) : std::to_string(a) + separator;
+    }
+    text += line + (separator.empty() ? "" : second ? "2" : "1") + "\n";
+  }
+  return text;
+}
+
+class Jobs : public ::testing::Test {
+ protected:
+  nlohmann::json json(std::vector<std::string> arguments) {
+    arguments.emplace_back("--json");
+    const Ended ended = run_command(arguments);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_EQ(ended.err, "");
+    return ended.json();
+  }
+  std::string misuse(const std::vector<std::string>& arguments) {
+    const Ended ended = run_command(arguments);
+    EXPECT_EQ(ended.status, 2) << ended.out << ended.err;
+    EXPECT_EQ(ended.out, "");
+    return ended.err;
+  }
+  TemporaryFolder folder_;
+};
+
+void expect_near(const nlohmann::json& found, const std::vector<double>& wanted, double tolerance) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], tolerance) << i;
+}
+
+// ---- fit ----
+
+TEST_F(Jobs, FitHasTheOptimumOfScikitLearn) {
+  // Version 1.9.1: newton-cholesky with C = 2 and tol = 1e-14, Ridge with alpha = 0.5.
+  const auto logistic = json({"fit", folder_.write("two", samples_text("two")), "--l2", "0.5"});
+  EXPECT_EQ(logistic["loss"], "logistic");
+  expect_near(logistic["coefficients"], {3.10795450812, -2.13794333639, 0.153930681459, 0.408335199773}, 1e-8);
+  EXPECT_NEAR(logistic["intercept"], 0.700589481176, 1e-8);
+  const auto ridge = json({"fit", folder_.write("quantity", samples_text("quantity")), "--l2", "0.5"});
+  EXPECT_EQ(ridge["loss"], "ridge");
+  expect_near(ridge["coefficients"], {1.93631171371, -1.96573139236, 0.46783014917, -0.00153988681662}, 1e-8);
+  EXPECT_NEAR(ridge["intercept"], 0.262132325966, 1e-8);
+  const auto softmax = json({"fit", folder_.write("three", samples_text("three")), "--l2", "0.5"});
+  EXPECT_EQ(softmax["loss"], "softmax");
+  const std::vector<std::vector<double>> classes{{-2.22754961527, 2.62625833603, -0.297540184788, -0.131258076573},
+                                                 {0.207653315921, -0.276857726733, 0.0247167595086, -0.00955586890283},
+                                                 {2.01989629935, -2.3494006093, 0.272823425279, 0.140813945476}};
+  for (std::size_t k = 0; k < 3; ++k)
+    for (std::size_t j = 0; j < 4; ++j) EXPECT_NEAR(softmax["coefficients"][j][k], classes[k][j], 1e-7);
+  expect_near(softmax["intercept"], {-0.781775016762, 0.620495655641, 0.161279361122}, 1e-7);
+}
+
+TEST_F(Jobs, StandardErrorsAreThoseOfTheInverseHessian) {
+  const auto ols = json({"fit", folder_.write("quantity", samples_text("quantity")), "--l2", "0"});
+  expect_near(ols["standard_errors"], {0.120593890069, 0.119900709989, 0.121346146482, 0.119700909146}, 1e-9);
+  EXPECT_NEAR(ols["intercept_standard_error"], 0.0851551038077, 1e-9);
+  const auto logistic = json({"fit", folder_.write("two", samples_text("two")), "--l2", "0.5"});
+  expect_near(logistic["standard_errors"], {0.685047435663, 0.62157888581, 0.532740077063, 0.532671683036}, 1e-8);
+  EXPECT_NEAR(logistic["intercept_standard_error"], 0.402507377706, 1e-8);
+}
+
+TEST_F(Jobs, StandardisedFeaturesAreReportedAsTheyWere) {
+  for (const std::string labels : {"quantity", "two", "three"}) {
+    const std::string file = folder_.write(labels, samples_text(labels));
+    // Without a penalty the scale of the features does not matter (three classes need a little for a unique answer).
+    const std::string l2 = labels == "three" ? "1e-9" : "0";
+    const auto plain = json({"fit", file, "--l2", l2}), scaled = json({"fit", file, "--l2", l2, "--standardise"});
+    EXPECT_NEAR(plain["objective"], scaled["objective"], 1e-6 * plain["objective"].get<double>());
+    if (labels == "three") continue;
+    expect_near(scaled["coefficients"], plain["coefficients"], 1e-7);
+    EXPECT_NEAR(scaled["intercept"], plain["intercept"], 1e-7);
+    expect_near(scaled["standard_errors"], plain["standard_errors"], 1e-7);
+    EXPECT_NEAR(scaled["intercept_standard_error"], plain["intercept_standard_error"], 1e-7);
+  }
+}
+
+TEST_F(Jobs, FitScoresTestSamplesThatHaveMoreFeaturesOrFewer) {
+  const std::string train = folder_.write("train", "1 1:1 2:0.5\n-1 1:-1\n1 1:2 2:1\n-1 1:-2 2:-1\n");
+  for (const char* text : {"1 1:1\n-1 1:-1\n", "1 1:1 7:3\n-1 1:-1\n"}) {
+    const auto found = json({"fit", train, "--test", folder_.write("test", text)});
+    EXPECT_EQ(found["test"]["accuracy"], 1.0);
+  }
+}
+
+// ---- influence ----
+
+TEST_F(Jobs, InfluencePredictsWhatRetrainingFinds) {
+  const auto found = json({"influence", folder_.write("cloud", cloud(1, 120)), "--verify", "20"});
+  EXPECT_GT(found["verify"]["correlation"], 0.95);
+  EXPECT_EQ(found["verify"]["count"], 20);
+  EXPECT_EQ(found["influence"].size(), found["samples"]);
+  EXPECT_LT(found["certificate"]["bound"], 1e-8);
+  EXPECT_GE(found["most_harmful"][0]["influence"], found["most_harmful"][1]["influence"]);
+  EXPECT_LE(found["most_helpful"][0]["influence"], found["most_helpful"][1]["influence"]);
+}
+
+TEST_F(Jobs, InfluenceWorksForEveryLossAndForCsv) {
+  for (const std::string labels : {"quantity", "three"}) {
+    const auto found = json({"influence", folder_.write(labels, samples_text(labels)), "--verify", "10"});
+    EXPECT_GT(found["verify"]["correlation"], 0.9) << labels;
+  }
+  const auto csv = json({"influence", folder_.write("a.csv", cloud(2, 80, 4, ",")), "--target", "label"});
+  EXPECT_EQ(csv["features"], 4);
+  EXPECT_EQ(csv["loss"], "logistic");
+}
+
+// ---- tune ----
+
+TEST_F(Jobs, TuneIsAsGoodAsAGridOfEqualBudget) {
+  const std::string file = folder_.write("cloud", cloud(3, 60, 10)), valid = folder_.write("valid", cloud(4, 200, 10));
+  const auto one = json({"tune", file, "--valid", valid, "--compare", "grid"});
+  EXPECT_EQ(one["search"]["status"], "converged");
+  EXPECT_LE(one["compare"]["ratio"], 1 + 1e-3);
+  EXPECT_EQ(one["hyperparameters"]["values"].size(), 1U);
+  EXPECT_EQ(one["search"]["history"][0]["hyperparameters"].size(), 1U);
+  const auto many = json({"tune", file, "--valid", valid, "--hyper", "l2-per-feature", "--compare", "grid"});
+  EXPECT_LT(many["search"]["loss"], one["search"]["loss"]);
+  EXPECT_LT(many["search"]["loss"], many["best_shared"]["loss"]);
+  EXPECT_LT(many["compare"]["ratio"], 1.0);
+  EXPECT_EQ(many["hyperparameters"]["names"].size(), 10U);
+}
+
+TEST_F(Jobs, TuneByFoldsDoesNotDependOnThreads) {
+  const std::string file = folder_.write("cloud", cloud(5, 100));
+  const auto one = json({"tune", file, "--folds", "5", "--threads", "1"}), two = json({"tune", file, "--folds", "5", "--threads", "2"});
+  EXPECT_EQ(one["search"]["status"], "converged");
+  EXPECT_EQ(one["hyperparameters"], two["hyperparameters"]);
+  EXPECT_EQ(one["search"]["loss"], two["search"]["loss"]);
+}
+
+TEST_F(Jobs, TuneWeighsClassesAndGroups) {
+  const std::string file = folder_.write("cloud", cloud(6, 150)), valid = folder_.write("valid", cloud(7, 150));
+  const auto classes = json({"tune", file, "--valid", valid, "--hyper", "class-weight"});
+  EXPECT_EQ(classes["hyperparameters"]["names"], (std::vector<std::string>{"1", "2"}));
+  EXPECT_LE(classes["search"]["loss"], classes["search"]["history"][0]["loss"]);
+  // The second half has nothing but noise for labels.
+  Random random(8);
+  std::string text = cloud(9, 100), groups;
+  std::string noise = cloud(10, 100);
+  for (std::size_t at = 0; at != std::string::npos; at = noise.find('\n', at)) {
+    if (at > 0 && ++at >= noise.size()) break;
+    noise[at] = random.flip() ? '1' : '2';
+    if (at == 0) ++at;
+  }
+  for (int i = 0; i < 200; ++i) groups += i < 100 ? "0\n" : "1\n";
+  const auto found = json({"tune", folder_.write("mixed", text + noise), "--valid", valid, "--hyper", "sample-group-weight", "--groups",
+                           folder_.write("groups", groups)});
+  EXPECT_GT(found["hyperparameters"]["values"][0], 3 * found["hyperparameters"]["values"][1].get<double>());
+}
+
+TEST_F(Jobs, TuneSaysWhatIsHeldAtABound) {
+  // Labels that say nothing about the features: the penalty grows without limit.
+  std::string text;
+  Random random(11);
+  for (int i = 0; i < 40; ++i) text += (random.flip() ? "1 1:" : "-1 1:") + std::to_string(random.uniform(-1, 1)) + "\n";
+  const auto found = json({"tune", folder_.write("noise", text), "--valid", folder_.write("valid", "1 1:1\n-1 1:1\n1 1:-1\n-1 1:-1\n")});
+  ASSERT_EQ(found["at_bounds"].size(), 1U);
+  EXPECT_THAT(found["at_bounds"][0], HasSubstr("most"));
+}
+
+TEST_F(Jobs, ATerminatedTuneGoesOnFromItsCheckpoint) {
+  const std::string file = folder_.write("cloud", cloud(12, 4000, 60)), checkpoint = (folder_.path() / "c").string();
+  const std::vector<std::string> arguments{"tune", file, "--hyper", "l2-per-feature", "--checkpoint", checkpoint, "--json"};
+  const RunningCommand running(arguments);
+  for (int i = 0; i < 3000 && !std::filesystem::exists(checkpoint); ++i) usleep(10000);
+  kill(running.pid(), SIGTERM);
+  const Ended stopped = running.wait();
+  // It may have been faster than the signal.
+  ASSERT_TRUE(stopped.status == 143 || stopped.status == 0) << stopped.err;
+  if (stopped.status == 143) {
+    EXPECT_EQ(stopped.json()["search"]["status"], "cancelled");
+  }
+  const auto resumed = json({"tune", file, "--hyper", "l2-per-feature", "--checkpoint", checkpoint});
+  const auto straight = json({"tune", file, "--hyper", "l2-per-feature"});
+  EXPECT_TRUE(resumed["search"]["resumed"]);
+  EXPECT_EQ(resumed["hyperparameters"], straight["hyperparameters"]);
+  EXPECT_THAT(misuse({"tune", file, "--hyper", "l2", "--checkpoint", checkpoint}), HasSubstr("another problem"));
+}
+
+// ---- clean ----
+
+TEST_F(Jobs, CleanFindsFlippedLabels) {
+  const auto found = json({"clean", folder_.write("cloud", cloud(13, 200)), "--valid", folder_.write("valid", cloud(14, 200)), "--flip",
+                           "0.2"});
+  EXPECT_EQ(found["found"]["flipped"], 40);
+  EXPECT_GT(found["found"]["precision"], 0.4);  // 0.2 by chance
+  EXPECT_GT(found["found"]["recall"], 0.5);
+  EXPECT_EQ(found["weights"].size(), 200U);
+  EXPECT_LT(found["search"]["loss"], found["search"]["history"][0]["loss"]);
+  EXPECT_LT(found["scores"]["after"]["loss"], found["scores"]["before"]["loss"]);
+}
+
+// ---- all ----
+
+TEST_F(Jobs, DemosWorkWithNoFileAtHand) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"fit", "--demo"}, {"fit", "--demo", "--loss", "ridge"}, {"influence", "--demo"}, {"tune", "--demo"},
+        {"clean", "--demo", "--flip", "0.3", "--iterations", "3"}}) {
+    const Ended ended = run_command(arguments);
+    EXPECT_EQ(ended.status, 0) << arguments[0] << ": " << ended.err;
+    EXPECT_THAT(ended.out, HasSubstr("made data")) << arguments[0];
+  }
+}
+
+TEST_F(Jobs, HelpHasAnExample) {
+  for (const char* verb : {"fit", "influence", "tune", "clean"}) {
+    const Ended ended = run_command({verb, "--help"});
+    EXPECT_EQ(ended.status, 0);
+    EXPECT_THAT(ended.out, HasSubstr(std::string("Example: onestep ") + verb + " --demo"));
+  }
+}
+
+TEST_F(Jobs, BadInputIsOneLineThatSaysWhatAndWhere) {
+  const std::string good = folder_.write("good", cloud(15, 40));
+  EXPECT_THAT(misuse({"fit"}), HasSubstr("--demo"));
+  EXPECT_THAT(misuse({"fit", folder_.write("empty", "")}), HasSubstr("no sample"));
+  EXPECT_THAT(misuse({"fit", "/nowhere"}), HasSubstr("/nowhere"));
+  EXPECT_THAT(misuse({"fit", folder_.write("one", "1 1:1\n1 1:2\n"), "--loss", "logistic"}), HasSubstr("all samples have the label 1"));
+  EXPECT_THAT(misuse({"fit", folder_.write("three", "1 1:1\n2 1:2\n3 1:4\n"), "--loss", "logistic"}), HasSubstr("--loss softmax"));
+  EXPECT_THAT(misuse({"fit", folder_.write("half", "0.5 1:1\n2 1:2\n3 1:4\n"), "--loss", "softmax"}), HasSubstr("0.5"));
+  EXPECT_THAT(misuse({"fit", folder_.write("twice", "1 1:1 1:2\n")}), HasSubstr(":1"));
+  EXPECT_THAT(misuse({"fit", folder_.write("nan", "1 1:nan\n-1 1:2\n")}), HasSubstr("nan"));
+  EXPECT_THAT(misuse({"fit", good, "--memory", "1e-9"}), HasSubstr("memory"));
+  EXPECT_THAT(misuse({"fit", good, "--l2", "-1"}), HasSubstr("-1"));
+  EXPECT_THAT(misuse({"influence", good, "--split", "0.001"}), HasSubstr("--split"));
+  EXPECT_THAT(misuse({"influence", good, "--valid", folder_.write("v", "3 1:1\n")}), HasSubstr("3"));
+  EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "a,b,y\n1,2,0\n2,1,1\n"), "--valid", folder_.write("b.csv", "a,c,y\n1,2,0\n")}),
+              HasSubstr("feature 2 is b"));
+  EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "a,b,y\n1,2,0\n2,1,1\n"), "--valid", folder_.write("b.csv", "a,y\n1,0\n")}),
+              HasSubstr("has 2 features"));
+  EXPECT_THAT(misuse({"tune", good, "--folds", "1"}), HasSubstr("--folds"));
+  EXPECT_THAT(misuse({"tune", good, "--hyper", "sample-group-weight"}), HasSubstr("--groups"));
+  EXPECT_THAT(misuse({"tune", good, "--hyper", "sample-group-weight", "--groups", folder_.write("g", "1\n2\n")}), HasSubstr("2 numbers"));
+  EXPECT_THAT(misuse({"tune", folder_.write("q", samples_text("quantity")), "--hyper", "class-weight"}), HasSubstr("classes"));
+  EXPECT_THAT(misuse({"clean", folder_.write("q", samples_text("quantity"))}), HasSubstr("influence"));
+  EXPECT_THAT(misuse({"clean", good, "--flip", "1.5"}), HasSubstr("--flip"));
+  EXPECT_THAT(misuse({"tune", good, "--checkpoint", good}), HasSubstr("no checkpoint of onestep"));
+}
+
+TEST_F(Jobs, ConstantFeaturesAndMoreFeaturesThanSamplesAreFine) {
+  const auto constant = json({"fit", folder_.write("constant", "1 1:5 2:1\n-1 1:5 2:-1\n1 1:5 2:0.5\n-1 1:5 2:-2\n"), "--standardise"});
+  EXPECT_EQ(constant["status"], "converged");
+  EXPECT_NEAR(constant["coefficients"][0], 0, 1e-12);
+  const auto wide = json({"fit", folder_.write("wide", cloud(16, 8, 30))});
+  EXPECT_EQ(wide["status"], "converged");
+}
+
+TEST_F(Jobs, WithoutAPenaltyAndWithoutAUniqueAnswerTheStatusSaysSo) {
+  // Separable: the coefficients grow without limit.
+  const Ended ended = run_command({"fit", folder_.write("apart", "1 1:1\n-1 1:-1\n1 1:2\n-1 1:-2\n"), "--l2", "0", "--json"});
+  EXPECT_EQ(ended.status, 1) << ended.out;
+  EXPECT_NE(ended.json()["status"], "converged");
+}
+
+}  // namespace
+}  // namespace onestep::test
