@@ -292,6 +292,29 @@ RidgeFloor::RidgeFloor(const Logistic& data, double lambda, double alpha)
 
 void RidgeFloor::step() { ridge_step(H_.data(), b_.data(), alpha_, x_.data(), x_next_.data()); }
 
+NarrowProductsFloor::NarrowProductsFloor(const std::vector<double>& A, std::size_t N, std::size_t n, std::size_t k)
+    : A_(A), N_(N), n_(n), k_(k) {
+  sums_.resize(team().size(), std::vector<double>(n * k));
+  products_.resize(team().size());
+}
+
+void NarrowProductsFloor::run(const std::vector<double>& v) {
+  constexpr std::size_t block_rows = 64;
+  const int n = static_cast<int>(n_), k = static_cast<int>(k_);
+  const double one = 1, zero = 0;
+  for (std::vector<double>& sum : sums_) std::ranges::fill(sum, 0.0);
+  team().run((N_ + block_rows - 1) / block_rows, [&](std::size_t block, std::size_t worker) {
+    const std::size_t begin = block * block_rows;
+    const int rows = static_cast<int>(std::min(block_rows, N_ - begin));
+    const double* const A = A_.data() + begin * n_;
+    std::vector<double>& product = products_[worker];
+    product.resize(block_rows * k_);
+    dgemm_("N", "N", &k, &rows, &n, &one, v.data(), &k, A, &n, &zero, product.data(), &k);
+    dgemm_("N", "T", &k, &n, &rows, &one, product.data(), &k, A, &n, &one, sums_[worker].data(), &k);
+  });
+  for (std::size_t worker = 1; worker < sums_.size(); ++worker) add_to(n_ * k_, sums_[worker].data(), sums_.front().data());
+}
+
 ChainFloor::ChainFloor(double a, double b, const std::vector<double>& x) : a_(a), b_(b), x_(x), result_(x.size()) {}
 
 // Pieces of 8192 entries to whoever is free.

@@ -44,6 +44,20 @@ class RidgeFloor {
   std::vector<double> H_, b_, x_, x_next_;
 };
 
+// Aᵀ(A v) for A of N x n and v of n x k, all row-major: the products of a Hessian of softmax regression with k classes, and
+// nothing else of it. Row blocks on all threads, both products on a block while it is in cache. `A` must outlive it.
+class NarrowProductsFloor {
+ public:
+  NarrowProductsFloor(const std::vector<double>& A, std::size_t N, std::size_t n, std::size_t k);
+  void run(const std::vector<double>& v);
+  const std::vector<double>& result() const { return sums_.front(); }
+
+ private:
+  const std::vector<double>& A_;
+  std::size_t N_, n_, k_;
+  std::vector<std::vector<double>> sums_, products_;  // of each thread
+};
+
 // sqrt(1 + square(tanh(a * x + b))) * exp(x) on every entry. `x` must outlive it.
 class ChainFloor {
  public:

@@ -286,6 +286,73 @@ void ridge_rows(Suite& suite) {
   suite.time(jvp_row, Unit::us, per_iteration([&] { ours.solution().jvp_into(direction, dx); }), std::nullopt, at_most(2.5));
 }
 
+// ---- Newton-CG on softmax regression, a weight for each sample ----
+
+struct SoftmaxSize {
+  std::size_t N, n, classes;
+  bool quick;
+};
+constexpr std::array softmax_sizes{SoftmaxSize{2000, 200, 10, true}, SoftmaxSize{5000, 785, 10, false}};
+
+void softmax_rows(Suite& suite, const SoftmaxSize& size) {
+  const std::string text = fmt::format("({},{},{})", size.N, size.n, size.classes);
+  const std::string product_row = "newton-cg softmax hessian product over its floor " + text,
+                    solve_row = "newton-cg softmax solve to 1e-8 " + text,
+                    one_row = "newton-cg softmax one-step vjp " + text,
+                    implicit_row = "newton-cg softmax implicit vjp " + text;
+  const std::array rows{product_row, solve_row, one_row, implicit_row};
+  if (std::ranges::none_of(rows, [&](const std::string& row) { return suite.wants(row); })) return;
+  if (suite.quick() && suite.all() && !size.quick) return suite.note("--quick leaves out newton-cg " + text);
+  const Logistic data = logistic_data(size.N, size.n);
+  std::vector<double> labels(size.N * size.classes);
+  for (std::size_t i = 0; i < size.N; ++i) {
+    // By the largest of a few linear functions, with noise: classes that overlap.
+    std::size_t best = 0;
+    double most = -1e300;
+    for (std::size_t k = 0; k < size.classes; ++k) {
+      const double score = data.A[i * size.n + k] + gaussian(50 + k, i);
+      if (score > most) most = score, best = k;
+    }
+    labels[i * size.classes + best] = 1;
+  }
+  const Array A = matrix(data.A, size.N, size.n), Y = matrix(labels, size.N, size.classes), w = Array::view(data.w);
+  const auto objective = [A, Y](Expr x, Expr weights, Expr l2) {
+    const Expr s = matmul(A, x);
+    return sum(weights * (log_sum_exp(s, 1) - sum(Y * s, 1))) + 0.5 * l2 * sum(square(x));
+  };
+  const Shape shape{static_cast<std::int64_t>(size.n), static_cast<std::int64_t>(size.classes)};
+  const Array l2(1e-3 * static_cast<double>(size.N)), x0 = zeros(shape);
+
+  if (suite.wants(product_row)) {
+    const Plan plan(
+        trace([&](Expr x, Expr weights, Expr penalty, Expr v) { return hvp(objective(x, weights, penalty), x, v); }, shape,
+              w.shape(), Shape{}, shape),
+        {.levels = {2, 1, 1, 3}});
+    Workspace workspace = plan.workspace();
+    std::vector<double> v(size.n * size.classes), product(v.size());
+    for (std::size_t i = 0; i < v.size(); ++i) v[i] = gaussian(49, i);
+    const std::array inputs{x0, w, l2, matrix(v, size.n, size.classes)};
+    const std::array<std::span<double>, 1> outputs{product};
+    plan.run(workspace, inputs, outputs);
+    NarrowProductsFloor floor(data.A, size.N, size.n, size.classes);
+    suite.time(product_row, Unit::ms, {[&] { plan.run(workspace, inputs, outputs, 3); }}, {{[&] { floor.run(v); }}},
+               at_most_ratio(1.5));
+  }
+  if (!suite.wants(solve_row) && !suite.wants(one_row) && !suite.wants(implicit_row)) return;
+  const Solver solver = newton_cg(objective, {}, {.tolerance = 1e-8});
+  Ours one_step(solver, x0, {w, l2}, OneStep{}), implicit(solver, x0, {w, l2}, Implicit{.tolerance = 1e-10});
+  one_step.vjp();
+  implicit.vjp();
+  must_agree("one step and implicit of newton-cg", one_step.bar(), implicit.bar(), 1e-6);
+  const Statistics& took = one_step.solution().statistics();
+  suite.note(fmt::format("newton-cg {}: {} iterations, {} products; its one-step vjp {} products", text, took.iterations,
+                         took.products, one_step.solution().report().products));
+  suite.time(solve_row, Unit::ms, {[&] { one_step.solve(); }}, std::nullopt, std::nullopt);
+  // The linear system of a cotangent is kept: after a new solve it has to be solved again.
+  suite.time(one_row, Unit::ms, {[&] { one_step.vjp(); }, [&] { one_step.solve(); }}, std::nullopt, std::nullopt);
+  suite.time(implicit_row, Unit::ms, {[&] { implicit.vjp(); }}, std::nullopt, std::nullopt);
+}
+
 // ---- small problems again and again, each with new parameters, from where the last one ended ----
 
 class Repeated {
@@ -408,6 +475,7 @@ void run_solve(Suite& suite) {
   for (const QpSize& size : qp_sizes) qp_rows(suite, size);
   collection_row(suite);
   ridge_rows(suite);
+  for (const SoftmaxSize& size : softmax_sizes) softmax_rows(suite, size);
   repeated_rows(suite);
   memory_rows(suite);
 }

@@ -103,7 +103,27 @@ class Certifier {
       c_.products += 3;
       const double size = detail::norm(other), once = detail::norm(next), twice = detail::norm(again);
       add(other, g, -1);
-      observed_change(detail::norm(other), once, std::max(ratio(once, size), ratio(twice, once)));
+      // The solve of H ẋ = b again, for a b that is known to have ẋ as its solution.
+      const double rounding = rounding_of_solve([&](Point& at, std::vector<double>& r) {
+        s_.equation().jvp_x(g, r);
+        at.precondition(false, r);
+        add(r, g, -1);
+        const double solve_error = detail::norm(r);
+        // H ẋ = -G_θ v, both sides at another x.
+        std::ranges::copy(g, r.begin());
+        at.precondition(false, r);
+        Point& beside = displaced(r);
+        beside.jvp_x(g, r);
+        s_.equation().jvp_x(g, next);
+        add(r, next, -1);
+        beside.jvp_theta(v, next);
+        add(r, next);
+        s_.equation().jvp_theta(v, next);
+        add(r, next, -1);
+        at.precondition(false, r);
+        return solve_error + rounding_of_x(std::max(epsilon, ratio(solve_error, c_.value))) * detail::norm(r);
+      });
+      observed_change(detail::norm(other), once, std::max(ratio(once, size), ratio(twice, once)), rounding);
       return c_;
     }
     Point& p = point();
@@ -204,7 +224,7 @@ class Certifier {
 
   // Superlinear: the derivative at x_k is right up to a second order term, so the change over the last step is the error.
   Certificate superlinear_vjp(ConstVector v, const Parameters& g) {
-    Parameters other = zero(), left_out = zero();
+    Parameters other = zero(), left_out = zero(), left_out_again = zero();
     vjp_theta(reference(), v, other);
     std::vector<double> w(v.begin(), v.end()), next(n_);
     apply_transposed(s_.here(), w, next);
@@ -212,7 +232,29 @@ class Certifier {
     if (once > 0) vjp_theta(s_.here(), w, left_out);
     apply_transposed(s_.here(), w, next);
     add_to(other, g, -1);
-    observed_change(norm(other), norm(left_out), std::max(ratio(once, detail::norm(v)), ratio(detail::norm(w), once)));
+    // What the solve of Hᵀu = v left of v, and what that is to θ.
+    const double rounding = rounding_of_solve([&](Point& at, std::vector<double>& r) {
+      std::ranges::copy(v, next.begin());
+      at.precondition(true, next);
+      s_.method->equation->symmetric ? s_.equation().jvp_x(next, r) : s_.equation().vjp_x(next, r);
+      const std::vector<double> product = r;
+      for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - r[i];
+      vjp_theta(at, r, left_out_again);
+      const double residual = std::max(epsilon, ratio(detail::norm(r), detail::norm(v))), solve_error = norm(left_out_again);
+      // -G_θᵀ u and Hᵀu = v at another x.
+      Point& beside = displaced(next);
+      Parameters moved = zero(), rest = zero();
+      vjp_theta(beside, next, moved);
+      vjp_theta(s_.equation(), next, rest);
+      add_to(moved, rest, -1);
+      s_.method->equation->symmetric ? beside.jvp_x(next, r) : beside.vjp_x(next, r);
+      add(r, product, -1);
+      vjp_theta(at, r, rest);
+      add_to(moved, rest);
+      return solve_error + rounding_of_x(residual) * norm(moved);
+    });
+    observed_change(norm(other), norm(left_out), std::max(ratio(once, detail::norm(v)), ratio(detail::norm(w), once)),
+                    rounding);
     return c_;
   }
   // Another derivative than the one that is certified: that at x_k, or, where the solve itself is one linear system there,
@@ -225,12 +267,12 @@ class Certifier {
     return s_.here();
   }
 
-  // `left_out`: the next Neumann term at x_k; `rate`: by how much the terms shrink, about.
-  void observed_change(double change, double left_out, double rate) {
+  // `left_out`: the next Neumann term at x_k; `rate`: by how much the terms shrink, about; `rounding`: of a solve.
+  void observed_change(double change, double left_out, double rate, double rounding) {
     c_.rho = rate;
     c_.distance = s_.run.last_step;
     c_.estimate = change + left_out;
-    const double floor = (rounding_of_solve() + 10 * s_.report.residual) * c_.value;
+    const double floor = rounding + (32 * epsilon * std::sqrt(static_cast<double>(n_)) + 10 * s_.report.residual) * c_.value;
     c_.L_J = s_.run.last_step > 0 ? change / s_.run.last_step : 0;
     if (!(rate <= superlinear_rate)) {
       refuse(
@@ -239,26 +281,41 @@ class Certifier {
                       rate));
       return;
     }
+    if (s_.report.status == Status::singular || s_.report.status == Status::iteration_limit) {
+      refuse(fmt::format("the linear system of the derivative was solved to {:.1e} only", s_.report.residual));
+      return;
+    }
     c_.bound = 2 * change + left_out / (1 - superlinear_rate) + floor;
     c_.basis = Certificate::Basis::measured;
     c_.reason = "a superlinear method: the change of the derivative over the last step, twice, and rounding";
     if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
   }
-  // How exactly the factorisation, or the iteration, solves: relative error of one solve, where the equation allows it.
-  double rounding_of_solve() {
-    const double least = 32 * epsilon * std::sqrt(static_cast<double>(n_));
+  // How exactly the factorisation, or the iteration, solves, in the norm of what is certified: `error` of one solve at a
+  // point that has the equation, measured where there is one.
+  template <class Error> double rounding_of_solve(const Error& error) {
+    constexpr double rounding_safety = 4;
     const Map& step = *s_.method->step;
-    if (!s_.method->equation || !(step.preconditions || step.iterates) || !s_.method->equation->no_jvp.empty()) return least;
-    std::vector<double> u(n_, 1 / std::sqrt(static_cast<double>(n_))), r(n_), b = u;
-    Point& factored = s_.here();
-    factored.precondition(false, u);
-    s_.equation().jvp_x(u, r);
+    if (!s_.method->equation || !(step.preconditions || step.iterates) || !s_.method->equation->no_jvp.empty()) return 0;
+    std::vector<double> r(n_);
     ++c_.products;
-    for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
-    factored.precondition(false, r);
-    const double size = detail::norm(u);
-    return std::max(least, size > 0 ? 4 * detail::norm(r) / size : 0);
+    return rounding_safety * error(s_.here(), r);
   }
+
+  // x_k itself is known to rounding only, and where the matrix is nearly singular not even that. What an error of x is to
+  // the derivative is seen at a point beside x_k, in a direction in which the inverse is large.
+  static constexpr double displacement = 1e-5;  // relative to x
+  Point& displaced(ConstVector direction) {
+    beside_ = s_.method->equation->point(true);
+    beside_->bind(s_.theta);
+    std::vector<double> x = s_.run.x, y(n_);
+    const double size = detail::norm(direction);
+    if (size > 0) add(x, direction, displacement * detail::norm(s_.run.x) / size);
+    beside_->apply(x, {}, y);
+    c_.products += 4;
+    return *beside_;
+  }
+  // The gradient is a sum of terms larger than what a product with the matrix adds up.
+  static double rounding_of_x(double relative) { return 8 * relative / displacement; }
 
   Certificate unrolled_vjp(ConstVector v, const Parameters& g) {
     // What one more step at x_k would make of it: Bᵀv + Jᵀ Aᵀv.
@@ -426,19 +483,24 @@ class Certifier {
   std::size_t n_;
   Norms norms_;
   Certificate c_;
+  std::unique_ptr<Point> beside_;
 };
 
 }  // namespace
 
 Certificate certify_vjp(SolutionState& s, ConstVector c) {
   const DerivativeReport of_last = s.report;
+  const int products = s.products();
   Certificate certificate = Certifier(s).vjp(c);
+  certificate.products += s.products() - products;
   s.report = of_last;
   return certificate;
 }
 Certificate certify_jvp(SolutionState& s, std::span<const Array> v) {
   const DerivativeReport of_last = s.report;
+  const int products = s.products();
   Certificate certificate = Certifier(s).jvp(v);
+  certificate.products += s.products() - products;
   s.report = of_last;
   return certificate;
 }

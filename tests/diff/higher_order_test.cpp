@@ -43,6 +43,21 @@ TEST(HigherOrder, HessianOfAQuadraticIsItsMatrix) {
   EXPECT_TRUE(near(H, Q));
 }
 
+// Of softmax: diag(p) - p pᵀ, though the largest entry is taken out as a constant.
+TEST(HigherOrder, HessianOfLogSumExpIsThatOfSoftmax) {
+  for (const double far : {0.0, 700.0, -700.0}) {
+    const Array x{far + 0.3, far - 0.4, far + 0.1};
+    const Array H = value_of({x}, [](const Exprs& in) { return hessian(log_sum_exp(in[0], 0), in[0]); });
+    double total = 0;
+    for (std::int64_t i = 0; i < 3; ++i) total += std::exp(x(i) - far);
+    for (std::int64_t i = 0; i < 3; ++i)
+      for (std::int64_t j = 0; j < 3; ++j) {
+        const double p = std::exp(x(i) - far) / total, q = std::exp(x(j) - far) / total;
+        EXPECT_NEAR(H(i, j), (i == j ? p : 0) - p * q, 1e-13);
+      }
+  }
+}
+
 TEST(HigherOrder, JacobianHasARowForEachResultAndAColumnForEachArgument) {
   const Array M{{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}, x{1.0, -1.0, 2.0};
   EXPECT_TRUE(near(value_of({x}, [&](const Exprs& in) { return jacobian(matmul(M, in[0]), in[0]); }), M));

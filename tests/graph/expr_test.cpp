@@ -319,6 +319,17 @@ TEST(Expr, NaNAndInfinityAreCarried) {
   EXPECT_TRUE(near(value_of(0.0 * Expr(a)), Array{0.0, nan, nan}));
 }
 
+TEST(Expr, LogSumExpAddsUpExponentialsOfAnySizeAlongAnAxis) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const Array a{{700.0, 700.0}, {-700.0, -700.0}, {0.0, -inf}, {-inf, -inf}};
+  const Array along_rows{700.0 + std::log(2.0), -700.0 + std::log(2.0), 0.0, -inf};
+  EXPECT_TRUE(near(value_of(log_sum_exp(a, 1)), along_rows, 0.0));
+  EXPECT_TRUE(near(value_of(log_sum_exp(a, -1)), along_rows, 0.0));
+  EXPECT_TRUE(near(value_of(log_sum_exp(a, 0)), Array{700.0, 700.0}, 0.0));
+  EXPECT_TRUE(
+      near(value_of(log_sum_exp(Array{1.0, 2.0, 3.0}, 0)), Array(3.0 + std::log1p(std::exp(-1.0) + std::exp(-2.0)))));
+}
+
 TEST(Expr, SafeFunctionsAreExactFarOut) {
   EXPECT_TRUE(near(value_of(softplus(Array{-700.0})), Array{std::exp(-700.0)}, 1e-15));
   EXPECT_EQ(value_of(softplus(Array{700.0}))(0), 700.0);

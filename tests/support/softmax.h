@@ -21,6 +21,14 @@ struct Softmax {
   }
   Array start() const { return zeros({A.shape()[1], Y.shape()[1]}); }
 
+  /// -H⁻¹ at the minimiser of `objective`, with what multiplies it in derivatives, by Newton's method written out in long
+  /// double: for errors near those of double itself.
+  struct Truth {
+    std::vector<long double> vjp_w, jvp;
+    long double vjp_l2 = 0;
+  };
+  Truth truth(const Array& w, double l2, const Array& c, const Array& dw, double dl2) const;
+
  private:
   static Array labels(Random& random, std::int64_t rows, std::int64_t classes) {
     std::vector<double> y(static_cast<std::size_t>(rows * classes));
