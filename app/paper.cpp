@@ -144,13 +144,13 @@ std::string summary(const PaperOptions& options, const paper::Results& results) 
   for (const paper::Item& item : results.items) width = std::max(width, item.name.size());
   for (const paper::Item& item : results.items) {
     for (const paper::Claim& claim : item.claims)
-      text += fmt::format("{}  {:<3}  {}\n{}       {}\n", padded(item.name, width), claim.holds ? "yes" : "NO", claim.says,
+      text += fmt::format("{}  {:<7}  {}{}\n{}           {}\n", padded(item.name, width),
+                          claim.verdict == "no" ? "NO" : claim.verdict, claim.whose == "ours" ? "ours: " : "", claim.says,
                           std::string(width, ' '), claim.measured);
     if (item.status != "done") text += fmt::format("{}  {}: {}\n", padded(item.name, width), item.status, item.reason);
   }
   const auto page = std::filesystem::absolute(std::filesystem::path(options.out) / "index.html").lexically_normal();
-  const paper::Tally tally = paper::claims_of(results);
-  return text + fmt::format("\n{} of {} claims hold\npage: {}\n", tally.hold, tally.all, page.string());
+  return text + fmt::format("\n{}\npage: {}\n", paper::tally_of(results), page.string());
 }
 
 int show_paper(PaperOptions options) {
