@@ -176,15 +176,13 @@ double matrix_free_memory(std::uint64_t seed, const Size& smaller, const Size& l
 
 struct Sweep {
   const char* variable;
-  std::vector<Size> sizes;
-  std::vector<double> at;
-  std::array<std::vector<double>, 5> flops, seconds, bytes;
+  std::vector<Size> sizes = {};
+  std::vector<double> at = {};
+  std::array<std::vector<double>, 5> flops = {}, seconds = {}, bytes = {};
 
   /// Of memory, between the two largest sizes: a part that is always there hides the growth between small ones.
   double memory_exponent(std::size_t way) const {
-    const std::vector<double>& b = bytes[way];
-    const std::size_t last = b.size() - 1;
-    return std::log(b[last] / b[last - 1]) / std::log(at[last] / at[last - 1]);
+    return fitted_exponent(std::span(at).last(2), std::span(bytes[way]).last(2));
   }
 };
 
@@ -213,7 +211,7 @@ std::string exponent(double value) { return fmt::format("{:.2f}", std::fabs(valu
 /// Memory over many more iterations than the other figures have: what is kept for each shows beside what is always there.
 Sweep memory_over_iterations(std::uint64_t seed, std::int64_t n, const std::vector<std::int64_t>& iterations,
                              const Watch& watch) {
-  Sweep sweep{"k", {}, {}, {}, {}, {}};
+  Sweep sweep{"k"};
   for (const std::int64_t k : iterations) {
     if (watch.cancelled()) break;
     watch.progress(fmt::format("complexity, memory of {} iterations", k));
@@ -242,8 +240,7 @@ void compute_complexity(const ItemOptions& options, const Watch& watch, Item& it
   const std::int64_t middle = choose<std::int64_t>(options, 24, 50, 100);
   const std::vector<std::int64_t> grown =
       choose<std::vector<std::int64_t>>(options, {16, 32, 64}, {16, 32, 64, 128, 256}, {16, 32, 64, 128, 256, 512});
-  std::array<Sweep, 3> sweeps{Sweep{"k", {}, {}, {}, {}, {}}, Sweep{"n", {}, {}, {}, {}, {}},
-                              Sweep{"m", {}, {}, {}, {}, {}}};
+  std::array<Sweep, 3> sweeps{Sweep{"k"}, Sweep{"n"}, Sweep{"m"}};
   double most_of_formula = 0;
   for (const std::int64_t v : grown) {
     sweeps[0].sizes.push_back({v, middle, middle});
@@ -284,10 +281,8 @@ void compute_complexity(const ItemOptions& options, const Watch& watch, Item& it
       "gradient of ‖x_k‖²/2.";
   item.figures.push_back(
       {"complexity", "What a gradient costs: multiply-adds",
-       ran +
-           " Multiply-adds of the derivative alone, and of the algorithm alone, as the library counts "
-           "them from what it runs. n cosines in each step, which its derivatives share, are not counted, nor is Cθ, which "
-           "is computed once for each solve.",
+       ran + " Multiply-adds of the derivative alone, and of the algorithm alone, as the library counts them from what it "
+             "runs, without n cosines in each step, which its derivatives share, and without Cθ, computed once for a solve.",
        flops_panels});
   item.figures.push_back(
       {"complexity_time", "What a gradient costs: time",
@@ -309,10 +304,9 @@ void compute_complexity(const ItemOptions& options, const Watch& watch, Item& it
   table.title = "Complexity: fitted exponents beside the paper's formulas";
   table.caption = fmt::format(
       "{} Exponents by least squares over {} to {}, in brackets the power in the paper's formula. Products with θ are "
-      "computed "
-      "once for each solve and shared by its iterations: so the algorithm alone does not grow with m. Time is that of the "
-      "iterations and the derivative together, and grows with k for every method. Exponents of memory are those between "
-      "the two largest sizes of the figure, where what is always there hides least.",
+      "computed once for each solve and shared by its iterations: so the algorithm alone does not grow with m. Time is that "
+      "of the iterations and the derivative together, and grows with k for every method. Exponents of memory are those "
+      "between the two largest sizes of the figure, where what is always there hides least.",
       ran, grown.front(), grown.back());
   table.columns = {"method", "paper: time",   "multiply-adds: k", "n",
                    "m",      "time: k, n, m", "paper: memory",    "memory: k, n, m"};
