@@ -428,6 +428,12 @@ TEST_F(Paper, BadInputIsOneLine) {
   expect_misuse(run_command({"paper", "--quick", "--from", save(sample())}), "--from");
 }
 
+TEST_F(Paper, ItsHelpSaysHowLongItTakes) {
+  const Ended help = run_command({"paper", "--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char* time : {"5 s (usual: 1 to 3 min)", "4 to 8 min on two cores"}) EXPECT_THAT(help.out, HasSubstr(time));
+}
+
 Json peer_row(const char* problem, double parameters, const char* contender, const char* method, Json gradient) {
   return {{"suite", "peers"},       {"problem", problem}, {"size", {50, 5}}, {"parameters", parameters},
           {"contender", contender}, {"method", method},   {"solve", 1e-3},   {"gradient", std::move(gradient)},
