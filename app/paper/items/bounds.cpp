@@ -310,7 +310,7 @@ void critical_points(const ItemOptions& options, const Watch& watch, Item& item)
       {"critical_points", "Approximate critical points",
        fmt::format(
            "Descent on f(θ) = ‖x(θ) - t‖²/2 along the one-step hypergradient, x the fixed point of Ax + Cθ with ‖A‖ = ρ, "
-           "n = {}, m = {}, step 1/L; ε is the largest error of a step, relative to L, and f* the least value.{} For ρ up "
+           "n = {}, m = {}, step 1/L; ε is the largest error of a step and f* the least value.{} For ρ up "
            "to "
            "0.1 the norm of the gradient that is left grows with the power {:.2f} of ρ. The bound here is L²ε² + "
            "2L(f(x₀) - f*)/(K+1); the paper prints ε² + 2(f(x₀) - f*)/(LK), where the proof loses a factor 1/L². Last: f = "

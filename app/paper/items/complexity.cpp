@@ -206,7 +206,10 @@ Panel panel_of(const Sweep& sweep, const std::array<std::vector<double>, 5>& val
 // Of a fitted exponent above the power it is compared with.
 constexpr double allowance = 0.05;
 
-std::string exponent(double value) { return fmt::format("{:.2f}", std::fabs(value) < 0.005 ? 0 : value); }
+/// Beside the paper's, on one line.
+std::string exponent(double ours, int theirs) {
+  return fmt::format("{:.2f}\u00a0({})", std::fabs(ours) < 0.005 ? 0 : ours, theirs);
+}
 
 /// Memory over many more iterations than the other figures have: what is kept for each shows beside what is always there.
 Sweep memory_over_iterations(std::uint64_t seed, std::int64_t n, const std::vector<std::int64_t>& iterations,
@@ -308,32 +311,30 @@ void compute_complexity(const ItemOptions& options, const Watch& watch, Item& it
       "of the iterations and the derivative together, and grows with k for every method. Exponents of memory are those "
       "between the two largest sizes of the figure, where what is always there hides least.",
       ran, grown.front(), grown.back());
-  table.columns = {"method", "paper: time",   "multiply-adds: k", "n",
-                   "m",      "time: k, n, m", "paper: memory",    "memory: k, n, m"};
+  table.columns = {"method", "paper: time", "multiply-adds: k, n, m", "time: k, n, m", "paper: memory", "memory: k, n, m"};
   int above = 0;
   std::vector<std::size_t> more_memory;
   for (std::size_t w = 0; w < ways.size(); ++w) {
-    std::vector<std::string> row{ways[w].label, ways[w].time};
-    std::string times, memory;
+    std::string work, times, memory;
+    const auto append = [](std::string& to, const std::string& text) { to += (to.empty() ? "" : ", ") + text; };
     for (std::size_t v = 0; v < sweeps.size(); ++v) {
       const Sweep& sweep = sweeps[v];
       const double ours = fitted_exponent(sweep.at, sweep.flops[w]), of_time = fitted_exponent(sweep.at, sweep.seconds[w]);
       const int theirs = ways[w].powers[v];
-      row.push_back(fmt::format("{} ({})", exponent(ours), theirs));
+      append(work, exponent(ours, theirs));
       above += ours > theirs + allowance ? 1 : 0;
-      times += fmt::format("{}{:.1f}", times.empty() ? "" : ", ", of_time);
+      append(times, fmt::format("{:.1f}", of_time));
       item.data["flop_exponents"][ways[w].name][sweep.variable] = {{"measured", ours}, {"paper", theirs}};
       item.data["time_exponents"][ways[w].name][sweep.variable] = of_time;
       if (!memory_known) continue;
       const double of_memory = (v == 0 ? many : sweep).memory_exponent(w);
-      memory += fmt::format("{}{} ({})", memory.empty() ? "" : ", ", exponent(of_memory), ways[w].memory_powers[v]);
+      append(memory, exponent(of_memory, ways[w].memory_powers[v]));
       item.data["memory_exponents"][ways[w].name][sweep.variable] = {{"measured", of_memory},
                                                                      {"paper", ways[w].memory_powers[v]}};
       // The paper does not count the gradient itself, which has m entries.
       if (v < 2 && of_memory > ways[w].memory_powers[v] + allowance) more_memory.push_back(w);
     }
-    row.insert(row.end(), {times, ways[w].memory, memory_known ? memory : "not measured"});
-    table.rows.push_back(std::move(row));
+    table.rows.push_back({ways[w].label, ways[w].time, work, times, ways[w].memory, memory_known ? memory : "not measured"});
   }
   item.tables.push_back(std::move(table));
 

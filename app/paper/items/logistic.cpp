@@ -98,8 +98,8 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
   if (autodiff != nullptr) item.claims.push_back(overhead_claim(timing));
   item.claims.push_back(
       {"One step has a slight advantage over implicit differentiation in time",
-       fmt::format("medians: not above implicit at {} of {} sizes; at {} {:.3f} and {:.3f} times the solve", ahead,
-                   sizes_timed, last.text, last.over(&TimingRow::one_step), last.over(&TimingRow::implicit)),
+       fmt::format("medians: not above implicit at {} of {} sizes; over solving {:.3f} and {:.3f} at {}", ahead, sizes_timed,
+                   last.over(&TimingRow::one_step), last.over(&TimingRow::implicit), last.text),
        yes_if(2 * ahead > sizes_timed)});
 }
 
