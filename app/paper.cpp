@@ -53,7 +53,7 @@ struct Size {
 };
 Size size_of(const PaperOptions& options) {
   return options.quick  ? Size{paper::Scale::quick, "quick", "5 s"}
-         : options.full ? Size{paper::Scale::full, "full", "4 to 8 min"}
+         : options.full ? Size{paper::Scale::full, "full", "5 to 10 min"}
                         : Size{paper::Scale::usual, "usual", "1 to 3 min"};
 }
 
@@ -193,7 +193,7 @@ void add_paper(CommandLine& line) {
                         {.name = "--quick", .to = &options->quick, .help = "small sizes, 5 s (usual: 1 to 3 min)"},
                         {.name = "--full",
                          .to = &options->full,
-                         .help = "the largest sizes, too, 4 to 8 min on two cores",
+                         .help = "the largest sizes, too, 5 to 10 min on two cores",
                          .excludes = {"--quick"}},
                         {.name = "--cpusmall",
                          .to = &options->cpusmall,

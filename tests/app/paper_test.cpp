@@ -431,7 +431,7 @@ TEST_F(Paper, BadInputIsOneLine) {
 TEST_F(Paper, ItsHelpSaysHowLongItTakes) {
   const Ended help = run_command({"paper", "--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* time : {"5 s (usual: 1 to 3 min)", "4 to 8 min on two cores"}) EXPECT_THAT(help.out, HasSubstr(time));
+  for (const char* time : {"5 s (usual: 1 to 3 min)", "5 to 10 min on two cores"}) EXPECT_THAT(help.out, HasSubstr(time));
 }
 
 Json peer_row(const char* problem, double parameters, const char* contender, const char* method, Json gradient) {

@@ -171,7 +171,8 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
           timing.complete = false;
           return timing;
         }
-        if (turn >= (spent.seconds() > overtime * share ? 1 : 3) && spent.seconds() > share) break;
+        // All methods have the same turns: medians of other turns would be of a busier or quieter machine.
+        if (turn >= (spent.seconds() > overtime * share ? 2 : 3) && spent.seconds() > share) break;
         std::array<double, ways> now{};
         for (std::size_t way = 0; way < ways; ++way)
           if (runners[way]) seconds[way].push_back(now[way] = runners[way]->sample());
