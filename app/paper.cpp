@@ -47,31 +47,39 @@ std::vector<paper::ItemKind> wanted_kinds(const PaperOptions& options) {
   return kinds;
 }
 
+struct Size {
+  paper::Scale scale;
+  const char *name, *takes;  ///< measured on two cores, alone and beside other work
+};
+Size size_of(const PaperOptions& options) {
+  return options.quick  ? Size{paper::Scale::quick, "quick", "5 s"}
+         : options.full ? Size{paper::Scale::full, "full", "5 to 10 min"}
+                        : Size{paper::Scale::usual, "usual", "1 to 3 min"};
+}
+
 paper::Results compute(const PaperOptions& options, const std::function<void(const paper::Results&)>& save) {
   const std::vector<paper::ItemKind> kinds = wanted_kinds(options);
   // Before the work, not after half of it.
   if (!options.cpusmall.empty()) (void)read_libsvm(options.cpusmall);
   const auto peers = options.peers.empty() ? std::vector<paper::PeerTime>() : paper::read_peers(options.peers);
 
-  const char* scale = options.quick ? "quick" : options.full ? "full" : "usual";
+  const Size size = size_of(options);
   paper::Results results;
   results.version = ONESTEP_VERSION;
   results.date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
   results.machine = paper::machine();
-  results.options = {{"scale", scale}, {"seed", options.seed}, {"cpusmall", options.cpusmall}, {"peers", options.peers}};
+  results.options = {{"scale", size.name}, {"seed", options.seed}, {"cpusmall", options.cpusmall}, {"peers", options.peers}};
 
   Progress progress(options);
+  const std::string in_all = options.items.empty() ? fmt::format(", {} in all", size.takes) : "";
   const paper::Watch watch{[&](const std::string& what) {
                              progress.show([&] {
                                const std::size_t at = std::min(results.items.size(), kinds.size() - 1);
-                               return fmt::format("{} ({} of {}): {}", kinds[at].name, at + 1, kinds.size(), what);
+                               return fmt::format("{} ({} of {}{}): {}", kinds[at].name, at + 1, kinds.size(), in_all, what);
                              });
                            },
                            [] { return stop_signal() != 0; }};
-  const paper::ItemOptions item_options{options.quick  ? paper::Scale::quick
-                                        : options.full ? paper::Scale::full
-                                                       : paper::Scale::usual,
-                                        options.seed, options.cpusmall, peers};
+  const paper::ItemOptions item_options{size.scale, options.seed, options.cpusmall, peers};
   paper::run_items(kinds, item_options, watch, results, [&] { save(results); });
   return results;
 }
@@ -144,13 +152,13 @@ std::string summary(const PaperOptions& options, const paper::Results& results) 
   for (const paper::Item& item : results.items) width = std::max(width, item.name.size());
   for (const paper::Item& item : results.items) {
     for (const paper::Claim& claim : item.claims)
-      text += fmt::format("{}  {:<3}  {}\n{}       {}\n", padded(item.name, width), claim.holds ? "yes" : "NO", claim.says,
+      text += fmt::format("{}  {:<7}  {}{}\n{}           {}\n", padded(item.name, width),
+                          claim.verdict == "no" ? "NO" : claim.verdict, claim.whose == "ours" ? "ours: " : "", claim.says,
                           std::string(width, ' '), claim.measured);
     if (item.status != "done") text += fmt::format("{}  {}: {}\n", padded(item.name, width), item.status, item.reason);
   }
   const auto page = std::filesystem::absolute(std::filesystem::path(options.out) / "index.html").lexically_normal();
-  const paper::Tally tally = paper::claims_of(results);
-  return text + fmt::format("\n{} of {} claims hold\npage: {}\n", tally.hold, tally.all, page.string());
+  return text + fmt::format("\n{}\npage: {}\n", paper::tally_of(results), page.string());
 }
 
 int show_paper(PaperOptions options) {
@@ -182,8 +190,11 @@ void add_paper(CommandLine& line) {
             .example = "onestep paper newton qp --quick",
             .common = *options,
             .options = {{.name = "ITEM", .to = &options->items, .help = "only these items (default: all)"},
-                        {.name = "--quick", .to = &options->quick, .help = "small sizes, under 20 seconds"},
-                        {.name = "--full", .to = &options->full, .help = "the largest sizes, too", .excludes = {"--quick"}},
+                        {.name = "--quick", .to = &options->quick, .help = "small sizes, 5 s (usual: 1 to 3 min)"},
+                        {.name = "--full",
+                         .to = &options->full,
+                         .help = "the largest sizes, too, 5 to 10 min on two cores",
+                         .excludes = {"--quick"}},
                         {.name = "--cpusmall",
                          .to = &options->cpusmall,
                          .type = "FILE",

@@ -68,8 +68,7 @@ Range range_of(const std::vector<const std::vector<double>*>& values, const Axis
     }
   if (low > high) low = high = 0;
   if (!axis.log && low > 0 && low < 0.4 * high) low = 0;
-  double space = room * (high - low);
-  if (space == 0) space = axis.log ? 0.5 : std::max(std::fabs(low) / 2, 0.5);
+  const double space = high > low ? room * (high - low) : axis.log ? 0.5 : std::max(std::fabs(low) / 2, 0.5);
   const bool from_zero = !axis.log && low == 0 && high > 0;
   low -= from_zero ? 0 : space;
   high += space;

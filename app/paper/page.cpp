@@ -41,8 +41,9 @@ sup { line-height: 0; font-size: .75em; }
 th, td { text-align: left; vertical-align: top; padding: .42rem 1.4rem .42rem 0; border-bottom: 1px solid var(--grid); }
 th { font-weight: 600; border-bottom-color: var(--soft); }
 .number { text-align: right; white-space: nowrap; }
-.yes, .no, .state { font-weight: 600; white-space: nowrap; }
+.yes, .no, .differs, .state { font-weight: 600; white-space: nowrap; }
 .yes { color: var(--estimate-text); }
+.differs { color: var(--unrolled-text); }
 .no, .state { color: var(--one_step-text); }
 .box { border-left: 4px solid var(--one_step); padding: .5rem 0 .5rem .9rem; margin: 1rem 0; }
 ul.claims { list-style: none; padding: 0; margin: .6rem 0 0; max-width: 46rem; }
@@ -236,14 +237,19 @@ std::string inlined(std::string_view svg, const std::string& prefix, const std::
   return result;
 }
 
-std::string verdict(bool holds) { return holds ? "<td class=\"yes\">✓ yes</td>" : "<td class=\"no\">✗ no</td>"; }
+const char* mark_of(const Claim& claim) { return claim.verdict == "yes" ? "✓" : claim.verdict == "no" ? "✗" : "≠"; }
+
+std::string words_of(const Claim& claim) {
+  return (claim.whose == "ours" ? "<span class=\"soft\">ours:</span> " : "") + prose(claim.says);
+}
 
 std::string claims_table(const Results& results) {
   std::string rows;
   for (const Item& item : results.items)
     for (const Claim& claim : item.claims)
-      rows += fmt::format("<tr><td><a href=\"#item-{}\">{}</a></td><td>{}</td><td>{}</td>{}</tr>\n", escaped(item.name),
-                          escaped(item.name), prose(claim.says), prose(claim.measured), verdict(claim.holds));
+      rows += fmt::format(
+          "<tr><td><a href=\"#item-{0}\">{0}</a></td><td>{1}</td><td>{2}</td><td class=\"{3}\">{4} {3}</td></tr>\n",
+          escaped(item.name), words_of(claim), prose(claim.measured), claim.verdict, mark_of(claim));
   if (rows.empty()) return "";
   return "<div class=\"wide\"><table class=\"stacked\">\n<thead><tr><th>item</th><th>what is said</th><th>what was "
          "measured</th>"
@@ -313,8 +319,8 @@ std::string show(const Item& item, const Pictures& pictures) {
   if (!item.claims.empty()) {
     text += "<ul class=\"claims\">\n";
     for (const Claim& claim : item.claims)
-      text += fmt::format("<li><b class=\"{}\">{}</b>{}: <span class=\"soft\">{}</span></li>\n", claim.holds ? "yes" : "no",
-                          claim.holds ? "✓" : "✗", prose(claim.says), prose(claim.measured));
+      text += fmt::format("<li><b class=\"{}\">{}</b>{}: <span class=\"soft\">{}</span></li>\n", claim.verdict,
+                          mark_of(claim), words_of(claim), prose(claim.measured));
     text += "</ul>\n";
   }
   for (const Figure& figure : item.figures) text += show(figure, pictures);
@@ -348,8 +354,7 @@ std::string page_of(const Results& results, const Pictures& pictures) {
   text +=
       "<p class=\"soft\">What the paper “One-step differentiation of iterative algorithms” shows and claims, computed by "
       "<code>onestep paper</code> on this machine.";
-  if (const Tally tally = claims_of(results); tally.all > 0)
-    text += fmt::format(" <b>{} of {} claims hold.</b>", tally.hold, tally.all);
+  if (const std::string tally = tally_of(results); !tally.empty()) text += fmt::format(" <b>{}.</b>", escaped(tally));
   text += "</p>\n";
   if (!pictures.missing.empty())
     text += fmt::format(

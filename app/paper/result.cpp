@@ -27,7 +27,9 @@ template <class M> void members(M& m, Figure& f) {
 template <class M> void members(M& m, Table& t) {
   m("id", t.id)("title", t.title)("caption", t.caption)("columns", t.columns)("rows", t.rows);
 }
-template <class M> void members(M& m, Claim& c) { m("says", c.says)("measured", c.measured)("holds", c.holds); }
+template <class M> void members(M& m, Claim& c) {
+  m("says", c.says)("measured", c.measured)("verdict", c.verdict)("whose", c.whose);
+}
 template <class M> void members(M& m, Item& i) {
   m("name", i.name)("title", i.title)("status", i.status)("reason", i.reason)("seconds", i.seconds);
   m("figures", i.figures)("tables", i.tables)("claims", i.claims)("data", i.data);
@@ -106,6 +108,18 @@ template <class T> void read(const Json& from, const std::string& where, T& to) 
   members(reader, to);
 }
 
+// Files from before there were three verdicts say whether a claim holds.
+void read(const Json& from, const std::string& where, Claim& to) {
+  Json now = from;
+  if (from.is_object() && from.contains("holds") && !from.contains("verdict")) {
+    bool holds = false;
+    read(from["holds"], where + ".holds", holds);
+    now["verdict"] = yes_if(holds);
+    now["whose"] = from.value("says", "").starts_with("Ours: ") ? "ours" : "paper";
+  }
+  read<Claim>(now, where, to);
+}
+
 template <class T> void read(const Json& from, const std::string& where, std::vector<T>& to) {
   if (!from.is_array()) wrong(where, "is not a list");
   to.resize(from.size());
@@ -125,6 +139,12 @@ void check(const Results& results) {
   for (const Item& item : results.items) {
     if (item.status != "done" && item.status != "failed" && item.status != "cancelled")
       wrong(fmt::format("the status of {}", item.name), "is none of done, failed and cancelled");
+    for (const Claim& claim : item.claims) {
+      if (claim.verdict != "yes" && claim.verdict != "no" && claim.verdict != "differs")
+        wrong(fmt::format("the verdict on '{}'", claim.says), "is none of yes, no and differs");
+      if (claim.whose != "paper" && claim.whose != "ours")
+        wrong(fmt::format("whose claim '{}' is", claim.says), "is neither paper nor ours");
+    }
     for (const Figure& figure : item.figures) {
       check_id(figure.id, figures);
       for (const Panel& panel : figure.panels)
@@ -146,14 +166,23 @@ void check(const Results& results) {
 
 }  // namespace
 
-Tally claims_of(const Results& results) {
-  Tally tally;
-  for (const Item& item : results.items)
-    for (const Claim& claim : item.claims) {
-      ++tally.all;
-      tally.hold += claim.holds ? 1U : 0U;
-    }
-  return tally;
+std::string tally_of(const Results& results) {
+  std::string text;
+  for (const auto& [whose, words] : {std::pair{"paper", "the paper's"}, {"ours", "our"}}) {
+    int all = 0, hold = 0, differ = 0;
+    for (const Item& item : results.items)
+      for (const Claim& claim : item.claims)
+        if (claim.whose == whose) {
+          ++all;
+          hold += claim.verdict == "yes" ? 1 : 0;
+          differ += claim.verdict == "differs" ? 1 : 0;
+        }
+    if (all == 0) continue;
+    text += fmt::format("{}{} of {} {} claims hold", text.empty() ? "" : "; ", hold, words, all);
+    if (differ > 0) text += fmt::format(", {} differ{} for the reason given", differ, differ == 1 ? "s" : "");
+    if (const int fail = all - hold - differ; fail > 0) text += fmt::format(", {} do{} not", fail, fail == 1 ? "es" : "");
+  }
+  return text;
 }
 
 Json to_json(const Results& results) { return json_of(results); }

@@ -44,11 +44,16 @@ struct Table {
   std::vector<std::vector<std::string>> rows = {};
 };
 
-/// Something the paper (or we) say, and what was measured.
+/// Something that is said, and what was measured.
 struct Claim {
   std::string says, measured;
-  bool holds = false;
+  std::string verdict = "no";   ///< yes, no, or differs: not what is said, and `measured` explains why
+  std::string whose = "paper";  ///< paper or ours
 };
+/// A claim that is true or not.
+inline std::string yes_if(bool holds) { return holds ? "yes" : "no"; }
+/// One that a difference is known for.
+inline std::string differs_unless(bool holds) { return holds ? "yes" : "differs"; }
 
 struct Item {
   std::string name, title;
@@ -67,11 +72,9 @@ struct Results {
   std::vector<Item> items;
 };
 
-/// How many claims there are, and how many of them hold.
-struct Tally {
-  std::size_t hold = 0, all = 0;
-};
-Tally claims_of(const Results& results);
+/// How the claims came out: `26 of the paper's 30 claims hold, 4 differ for the reason given; 4 of our 4 claims hold`. Empty
+/// without claims.
+std::string tally_of(const Results& results);
 
 Json to_json(const Results& results);
 /// Throws app::Misuse, naming what is missing, when the document is not one of ours.

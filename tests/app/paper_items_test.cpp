@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "app/run_command.h"
 
@@ -40,7 +41,16 @@ void expect_shown(const Json& item) {
     for (const Json& row : table.at("rows")) EXPECT_EQ(row.size(), table.at("columns").size()) << table.at("id");
 }
 
-// The item at the small scale. All it claims, other than about times, holds.
+// What is known to differ from the paper.
+const std::set<std::string> known_to_differ{
+    "In most cases one step has adequate precision",
+    "K = 1/κ, with κ the condition number of the Hessian",
+    "Reverse mode is cheaper than implicit differentiation up to k = n",
+    "In memory no method grows with a higher power of k or n than n(n + m), kn, n, n and n",
+    "On x - F = 0 it costs n⁴",
+    "Descent with errors up to ε finds min ‖∇f‖² ≤ ε² + 2(f(x₀) - f*)/(LK)"};
+
+// The item at the small scale. All it claims, other than about times, holds but for what is known to differ.
 Json computed(const std::string& name, const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments{"paper", name, "--quick", "--json"};
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -55,7 +65,8 @@ Json computed(const std::string& name, const std::vector<std::string>& more = {}
   for (const Json& claim : item.at("claims")) {
     EXPECT_FALSE(claim.at("measured").get<std::string>().empty()) << claim.at("says");
     if (!about_time(claim.at("says"))) {
-      EXPECT_TRUE(claim.at("holds").get<bool>()) << claim.at("says") << ": " << claim.at("measured");
+      EXPECT_EQ(claim.at("verdict"), known_to_differ.contains(claim.at("says")) ? "differs" : "yes")
+          << claim.at("says") << ": " << claim.at("measured");
     }
   }
   expect_shown(item);
@@ -69,13 +80,20 @@ TEST(PaperItems, NewtonConvergesQuadraticallyWithAllItsJacobians) {
     EXPECT_GE(data.at("pairs").at(what), 5) << what;
     EXPECT_LT(data.at("last_error").at(what), 1e-11) << what;
   }
+  EXPECT_GE(data.at("corollary").at("count"), 20);
+  EXPECT_EQ(data.at("corollary").at("held"), data.at("corollary").at("count"));
+  EXPECT_GT(data.at("corollary").at("closest_by_theta"), 0.2);  // the constant is not just large
 }
 
 TEST(PaperItems, OneStepOfAProgramAgreesWithImplicit) {
   const Json data = computed("qp").at("data");
   EXPECT_LE(data.at("largest_difference"), 1e-6);
   EXPECT_GE(data.at("sizes").size(), 5U);
-  for (const Json& size : data.at("sizes")) EXPECT_LE(size.at("iterations"), 30) << size;
+  for (const Json& size : data.at("sizes")) {
+    EXPECT_LE(size.at("iterations"), 30) << size;
+    const Json& seconds = size.at("seconds");
+    EXPECT_EQ(seconds.at("traced") > 0, seconds.at("unrolled") > 0) << size;
+  }
 }
 
 TEST(PaperItems, OneStepOfNewtonAgreesWithImplicit) {
@@ -137,6 +155,14 @@ TEST(PaperItems, NoMethodCostsMoreThanThePapersFormula) {
   EXPECT_LT(flops.at("implicit"), flops.at("reverse"));
   EXPECT_LT(flops.at("reverse"), flops.at("piggyback"));
   EXPECT_LT(flops.at("one_step"), flops.at("forward"));
+  if (!data.contains("memory_exponents")) return;  // the heap of a sanitizer is not known
+  for (const auto& [method, exponents] : data.at("memory_exponents").items())
+    for (const char* variable : {"k", "n"}) {
+      // Implicit differentiation forms its matrix, which the paper does not count.
+      const int power = exponents.at(variable).at("paper").get<int>() + (method == "implicit" && *variable == 'n' ? 1 : 0);
+      EXPECT_LE(exponents.at(variable).at("measured"), power + 0.05) << method << ", " << variable;
+    }
+  EXPECT_LE(data.at("matrix_free_memory"), 1.05);
 }
 
 TEST(PaperItems, BothEquationsOfNewtonCostTheCubeOfN) {
@@ -151,10 +177,22 @@ TEST(PaperItems, BothEquationsOfNewtonCostTheCubeOfN) {
 
 TEST(PaperItems, ErrorsAreBelowThePapersBounds) {
   const Json data = computed("bounds").at("data");
-  for (const char* bound : {"one_step", "implicit", "hypergradient", "critical_points"}) {
-    EXPECT_GT(data.at(bound).at("count"), 10) << bound;
-    EXPECT_EQ(data.at(bound).at("held"), data.at(bound).at("count")) << bound;
+  const auto expect_held = [](const Json& bound) {
+    EXPECT_GT(bound.at("count"), 10);
+    EXPECT_EQ(bound.at("held"), bound.at("count"));
+  };
+  for (const char* bound : {"one_step", "implicit", "critical_points"}) expect_held(data.at(bound));
+  ASSERT_EQ(data.at("hypergradient").size(), 2U);
+  for (const Json& run : data.at("hypergradient")) {
+    expect_held(run);
+    EXPECT_LT(run.at("last"), run.at("first"));
+    // With ρ/(1-ρ) = 1 the bound says nothing, with the small ρ it does.
+    if (run.at("rho") == 0.5)
+      EXPECT_EQ(run.at("vacuous"), run.at("count"));
+    else
+      EXPECT_LT(run.at("vacuous"), run.at("count"));
   }
+  EXPECT_NEAR(data.at("power_of_rho_left"), 1, 0.1);
   EXPECT_NEAR(data.at("power_of_rho"), 1, 0.1);
   const Json& counterexample = data.at("counterexample");
   EXPECT_GT(counterexample.at("least"), counterexample.at("printed"));
@@ -164,7 +202,12 @@ TEST(PaperItems, ErrorsAreBelowThePapersBounds) {
 TEST(PaperItems, CertificatesHoldAndAutoStaysWithinItsTolerance) {
   const Json data = computed("certificate").at("data");
   EXPECT_GE(data.at("bounds").at("count"), 30);
-  EXPECT_EQ(data.at("bounds").at("held"), data.at("bounds").at("count"));
+  const int refused = data.at("bounds").at("refused");
+  EXPECT_LE(refused, 3);  // n above 64 and ρ near 1
+  EXPECT_EQ(data.at("bounds").at("held"), data.at("bounds").at("count").get<int>() - refused);
+  EXPECT_LT(data.at("bounds").at("probability"), 1);
+  EXPECT_GT(data.at("bounds").at("probability"), 0.999);
+  EXPECT_NEAR(data.at("bounds").at("median_estimate"), 1, 0.2);
   EXPECT_LE(data.at("auto").at("worst"), 1);
   EXPECT_LE(data.at("auto").at("dearest"), 2);
   EXPECT_EQ(data.at("auto").at("newton"), "one step");

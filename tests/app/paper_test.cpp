@@ -78,7 +78,10 @@ Results sample() {
   newton.figures = {{"newton", "One panel " + odd_text, "Caption " + odd_text, {panel(odd_text)}},
                     {"four", "Four panels", "Four.", {panel("a"), panel("b"), panel("c"), panel("d")}}};
   newton.tables = {{"newton", "Table " + odd_text, odd_text, {"method", "time"}, {{"one step", "1.5"}, {odd_text, "2"}}}};
-  newton.claims = {{"It converges " + odd_text, "order 2.00", true}, {"It is free", "1.2 times", false}};
+  newton.claims = {{"It converges " + odd_text, "order 2.00", "yes"},
+                   {"It is free", "1.2 times", "no"},
+                   {"It takes 1/κ steps", "a misprint", "differs"},
+                   {"It is certified", "3 of 3", "yes", "ours"}};
   newton.data = {{"order", 2.0}, {"list", {1, 2, 3}}};
   Item bounds;
   bounds.name = "bounds";
@@ -142,7 +145,12 @@ TEST(PaperResults, ThatAreNotOursAreRefusedWithTheirPlace) {
   expect_refused("items is missing", [](Json& d) { d.erase("items"); });
   expect_refused("items[0].figures[1].panels[2].x.log is missing",
                  [](Json& d) { d["items"][0]["figures"][1]["panels"][2]["x"].erase("log"); });
-  expect_refused("items[0].claims[0].holds is neither", [](Json& d) { d["items"][0]["claims"][0]["holds"] = 1; });
+  expect_refused("items[0].claims[0].verdict is not text", [](Json& d) { d["items"][0]["claims"][0]["verdict"] = 1; });
+  expect_refused("is none of yes, no and differs", [](Json& d) { d["items"][0]["claims"][0]["verdict"] = "maybe"; });
+  expect_refused("is neither paper nor ours", [](Json& d) { d["items"][0]["claims"][0]["whose"] = "theirs"; });
+  expect_refused("items[0].claims[0].holds is neither", [](Json& d) {
+    d["items"][0]["claims"][0] = {{"says", "a"}, {"measured", "b"}, {"holds", 1}};
+  });
   expect_refused("items[0].seconds is not a number", [](Json& d) { d["items"][0]["seconds"] = "1"; });
   expect_refused("machine is not an object", [](Json& d) { d["machine"] = 1; });
   expect_refused("items[0].tables is not a list", [](Json& d) { d["items"][0]["tables"] = Json::object(); });
@@ -155,9 +163,21 @@ TEST(PaperResults, ThatAreNotOursAreRefusedWithTheirPlace) {
   expect_refused("none of done, failed and cancelled", [](Json& d) { d["items"][0]["status"] = "odd"; });
 }
 
-void fill(const ItemOptions&, const Watch&, Item& item) { item.claims = {{"it works", "it does", true}}; }
+TEST(PaperResults, OfOlderFilesSayWhetherAClaimHolds) {
+  Json document = to_json(sample());
+  document["items"][0]["claims"] = {{{"says", "a"}, {"measured", "b"}, {"holds", true}},
+                                    {{"says", "Ours: c"}, {"measured", "d"}, {"holds", false}}};
+  const std::vector<Claim> claims = from_json(document).items[0].claims;
+  ASSERT_EQ(claims.size(), 2u);
+  EXPECT_EQ(claims[0].verdict, "yes");
+  EXPECT_EQ(claims[0].whose, "paper");
+  EXPECT_EQ(claims[1].verdict, "no");
+  EXPECT_EQ(claims[1].whose, "ours");
+}
+
+void fill(const ItemOptions&, const Watch&, Item& item) { item.claims = {{"it works", "it does", "yes"}}; }
 void fail(const ItemOptions&, const Watch&, Item& item) {
-  item.claims = {{"it begins", "it did", true}};
+  item.claims = {{"it begins", "it did", "yes"}};
   throw std::runtime_error("the matrix is singular");
 }
 constexpr ItemKind kinds[] = {{"first", "First", fill}, {"second", "Second", fail}, {"third", "Third", fill}};
@@ -233,13 +253,31 @@ TEST(PaperLayout, TicksArePowersOfTenOrRoundNumbers) {
   EXPECT_THAT(ticks(false, -1, 1), ElementsAre("-1", "-0.5", "0", "0.5", "1"));
 }
 
+TEST(PaperLayout, ACurveOfManyPointsFillsItsPanel) {
+  Panel p = with_axes("K", true, "error", true);
+  p.series = {curve("one step", "one_step", 0.9)};
+  for (int k = 12; k < 100; ++k) {
+    p.series[0].x.push_back(k);
+    p.series[0].y.push_back(std::pow(0.9, k));
+  }
+  p.series[0].x.front() = 0.5;
+  const FigureLayout layout = lay_out(p, {480, 345, false});
+  EXPECT_NEAR(layout.panels[0].x.low, 0.5, 1e-9);
+  EXPECT_NEAR(layout.panels[0].x.high, 99, 1e-9);
+}
+
 TEST_F(Paper, DrawsASavedResultWithoutComputing) {
   NEEDS("gnuplot");
   const Ended ended = draw(sample());
   EXPECT_EQ(ended.status, 0);
   EXPECT_EQ(ended.err, "");
-  EXPECT_THAT(ended.out, HasSubstr("newton  yes  It converges"));
-  EXPECT_THAT(ended.out, HasSubstr("newton  NO   It is free\n             1.2 times\n"));
+  EXPECT_THAT(ended.out, HasSubstr("newton  yes      It converges"));
+  EXPECT_THAT(ended.out, HasSubstr("newton  NO       It is free\n                 1.2 times\n"));
+  EXPECT_THAT(ended.out, HasSubstr("newton  differs  It takes 1/κ steps\n"));
+  EXPECT_THAT(ended.out, HasSubstr("newton  yes      ours: It is certified\n"));
+  EXPECT_THAT(ended.out,
+              HasSubstr("\n1 of the paper's 3 claims hold, 1 differs for the reason given, 1 does not; 1 of our 1 "
+                        "claims hold\npage: "));
   EXPECT_THAT(ended.out, HasSubstr("bounds  cancelled: it was not begun\n"));
   EXPECT_THAT(ended.out, HasSubstr("\npage: " + (out() / "index.html").string() + "\n"));
   EXPECT_EQ(contents_of(out() / "results.json"), contents_of(folder_.path() / "saved.json"));
@@ -300,7 +338,7 @@ TEST_F(Paper, AFailedItemOnThePageIsAFailure) {
 
 TEST(PaperPage, WritesPowersOfTenAsPeopleDo) {
   Results results = sample();
-  results.items[0].claims = {{"below 1e-06", "2.5e-13 and 3e+20, not 0x1e5, v1.2e3b, 1e or e-5; at 1.5e-3.", true}};
+  results.items[0].claims = {{"below 1e-06", "2.5e-13 and 3e+20, not 0x1e5, v1.2e3b, 1e or e-5; at 1.5e-3.", "yes"}};
   const std::string text = page_of(results, {});
   EXPECT_THAT(text, HasSubstr("below <span class=\"whole\">10<sup>−6</sup></span>"));
   EXPECT_THAT(text, HasSubstr("<span class=\"whole\">2.5\u202f·\u202f10<sup>−13</sup></span> and <span "
@@ -310,17 +348,26 @@ TEST(PaperPage, WritesPowersOfTenAsPeopleDo) {
 
 TEST(PaperPage, WritesFormulasAsPeopleDo) {
   Results results = sample();
-  results.items[0].claims = {{"x_{k-1} is within ρ^K + L_J of x̄_k", "not one_step, _k, a^ or {b}; 2^10 and x_<", true}};
+  results.items[0].claims = {{"x_{k-1} is within ρ^K + L_J of x̄_k", "not one_step, _k, a^ or {b}; 2^10 and x_<", "yes"}};
   const std::string text = page_of(results, {});
   EXPECT_THAT(text, HasSubstr("x<sub>k-1</sub> is within ρ<sup>K</sup> + L<sub>J</sub> of x̄<sub>k</sub><"));
   EXPECT_THAT(text, HasSubstr("not one_step, _k, a^ or {b}; 2^10 and x_&lt;<"));
 }
 
-TEST(PaperPage, CountsTheClaimsThatHold) {
+TEST(PaperPage, CountsTheClaimsOfThePaperAndOursWithTheirThreeVerdicts) {
   Results results = sample();
-  results.items[0].claims = {{"a", "b", true}, {"c", "d", false}};
-  results.items[1].claims = {{"e", "f", true}};
-  EXPECT_THAT(page_of(results, {}), HasSubstr("2 of 3 claims hold."));
+  results.items[0].claims = {{"a", "b", "yes"}, {"c", "d", "differs"}, {"e", "f", "differs"}};
+  results.items[1].claims = {{"g", "h", "yes"}};
+  EXPECT_EQ(tally_of(results), "2 of the paper's 4 claims hold, 2 differ for the reason given");
+  results.items[1].claims.push_back({"i", "j", "no", "ours"});
+  const std::string text = page_of(results, {});
+  EXPECT_THAT(text,
+              HasSubstr("<b>2 of the paper&#39;s 4 claims hold, 2 differ for the reason given; 0 of our 1 claims hold, 1 "
+                        "does not.</b>"));
+  EXPECT_THAT(text, HasSubstr("<td class=\"yes\">✓ yes</td>"));
+  EXPECT_THAT(text, HasSubstr("<td class=\"differs\">≠ differs</td>"));
+  EXPECT_THAT(text, HasSubstr("<td class=\"no\">✗ no</td>"));
+  EXPECT_THAT(text, HasSubstr("<span class=\"soft\">ours:</span> i"));
 }
 
 // Changes the environment for what is started while it lives.
@@ -379,6 +426,12 @@ TEST_F(Paper, BadInputIsOneLine) {
   expect_misuse(run_command({"paper", "ridge", "--json", "--from", save(sample())}), "it has no item ridge");
   expect_misuse(run_command({"paper", "--quick", "--full"}), "--quick");
   expect_misuse(run_command({"paper", "--quick", "--from", save(sample())}), "--from");
+}
+
+TEST_F(Paper, ItsHelpSaysHowLongItTakes) {
+  const Ended help = run_command({"paper", "--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char* time : {"5 s (usual: 1 to 3 min)", "5 to 10 min on two cores"}) EXPECT_THAT(help.out, HasSubstr(time));
 }
 
 Json peer_row(const char* problem, double parameters, const char* contender, const char* method, Json gradient) {

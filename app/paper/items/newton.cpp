@@ -24,21 +24,59 @@ const std::array<Curve, 3>& curves() {
   return all;
 }
 
-/// Relative errors after k = 1, 2, … steps: of the iterate, then of each Jacobian.
-using Errors = std::array<std::vector<double>, 4>;
+/// After k = 1, 2, … steps.
+struct Errors {
+  std::array<std::vector<double>, 4> relative;  ///< of the iterate, then of each Jacobian
+  std::vector<double> before, one_step;         ///< ‖x_{k-1} - x̄‖, and the spectral norm of the one-step error
+};
 
 Errors errors_from(const Solver& fit, const Array& x0, const Array& w, const Array& x_bar, const Array& J_bar, int steps,
                    const Watch& watch) {
   Errors errors;
+  Array x = x0;
   for (int k = 1; k <= steps && !watch.cancelled(); ++k) {
     const Solver stopped = fit.with(SolveOptions{.tolerance = 0, .max_iterations = k});
+    errors.before.push_back(norm(minus(x, x_bar)));
     for (std::size_t i = 0; i < curves().size(); ++i) {
       const Solution s = solve(stopped, x0, w, curves()[i].estimator);
-      errors[i + 1].push_back(relative_error(s.even_if_unconverged().jacobian(), J_bar));
-      if (i == 0) errors[0].push_back(relative_error(s.x(), x_bar));
+      const Array J = s.even_if_unconverged().jacobian();
+      errors.relative[i + 1].push_back(relative_error(J, J_bar));
+      if (curves()[i].method == std::string_view("one_step")) errors.one_step.push_back(spectral_norm(minus(J, J_bar)));
+      x = s.x();
     }
+    errors.relative[0].push_back(relative_error(x, x_bar));
   }
   return errors;
+}
+
+struct Change {
+  double by_both = 0, by_theta = 0;
+};
+/// The corollary's L_J from below: how fast the derivative of the Newton step by x and θ together changes, in the spectral
+/// norm, between random points not farther than `radius` from x̄ and from each other. The proof needs that by θ only.
+Change largest_change(const Samples& data, Random& random, const Array& x_bar, double radius, int pairs,
+                      const Watch& watch) {
+  const std::int64_t N = data.A.shape()[0], n = data.A.shape()[1];
+  const Function derivative = trace(
+      [&](Expr x, Expr w) {
+        const Expr f = logistic_loss(data, x, w), next = x - solve(cholesky(hessian(f, x)), grad(f, x));
+        const Expr by_theta = jacobian(next, w);
+        return std::pair{concat({jacobian(next, x), by_theta}, 1), by_theta};
+      },
+      Shape{n}, Shape{N});
+  const auto away = [&](const Array& from) {
+    const Array direction = random.vector(n);
+    return plus(from, times(radius * std::pow(10.0, random.uniform(-3, 0)) / norm(direction), direction));
+  };
+  Change most;
+  for (int i = 0; i < pairs && !watch.cancelled(); ++i) {
+    const Array from = i % 2 == 0 ? x_bar : away(x_bar), to = away(from), w = ones(N);
+    const std::vector<Array> here = evaluate(derivative, {from, w}), there = evaluate(derivative, {to, w});
+    const double distance = norm(minus(to, from));
+    most.by_both = std::max(most.by_both, spectral_norm(minus(there[0], here[0])) / distance);
+    most.by_theta = std::max(most.by_theta, spectral_norm(minus(there[1], here[1])) / distance);
+  }
+  return most;
 }
 
 // Errors between these say with which power one follows from the one before: below is rounding, above is not yet the end.
@@ -75,14 +113,25 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
   const Errors shown = errors_from(fit, x0, w, x_bar, J_bar, steps, watch);
 
   std::array<Pairs, 4> pairs;
+  std::vector<double> before, one_step;
   for (int start = 0; start < starts && !watch.cancelled(); ++start) {
     watch.progress(fmt::format("newton, start {} of {}", start + 1, starts));
     const double radius = std::pow(10.0, random.uniform(-1, 0)) * norm(x_bar);
     const Array direction = random.vector(n);
     const Errors errors =
         errors_from(fit, plus(x_bar, times(radius / norm(direction), direction)), w, x_bar, J_bar, 5, watch);
-    for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i].add(errors[i]);
+    for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i].add(errors.relative[i]);
+    for (std::size_t k = 0; k < errors.before.size() && errors.before[k] > noise_floor * norm(x_bar); ++k) {
+      before.push_back(errors.before[k]);
+      one_step.push_back(errors.one_step[k]);
+    }
   }
+  watch.progress("newton, the constant of the corollary");
+  const int points = choose(options, 100, 200, 200);
+  const Change L_J = largest_change(data, random, x_bar, norm(x_bar), points, watch);
+  Checked corollary;
+  for (std::size_t i = 0; i < before.size(); ++i) corollary.add(one_step[i], L_J.by_both * before[i]);
+  const double closest_by_theta = corollary.closest * L_J.by_both / L_J.by_theta;
 
   const std::array<std::string, 4> names{"iterates", "unrolled", "implicit", "one_step"};
   std::array<double, 4> orders{};
@@ -97,8 +146,8 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
       add_point(series, static_cast<double>(k + 1), std::max(errors[k], 1e-17));
     panel.series.push_back(std::move(series));
   };
-  draw(shown[0], line("iterates", "iterates", "dotted"));
-  for (std::size_t i = 0; i < curves().size(); ++i) draw(shown[i + 1], line(curves()[i].label, curves()[i].method));
+  draw(shown.relative[0], line("iterates", "iterates", "dotted"));
+  for (std::size_t i = 0; i < curves().size(); ++i) draw(shown.relative[i + 1], line(curves()[i].label, curves()[i].method));
   item.figures.push_back(
       {"newton",
        "Newton's method: the derivative converges as fast as the iterates",
@@ -115,15 +164,21 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
   for (std::size_t i = 0; i < names.size(); ++i) {
     item.data["orders"][names[i]] = orders[i];
     item.data["pairs"][names[i]] = pairs[i].before.size();
-    item.data["last_error"][names[i]] = shown[i].back();
+    item.data["last_error"][names[i]] = shown.relative[i].back();
   }
+  item.data["corollary"] = corollary.data();
+  item.data["corollary"]["closest_by_theta"] = closest_by_theta;
   const auto quadratic = [](double order) { return std::fabs(order - 2) <= 0.2; };
-  item.claims.push_back(
-      {"Newton's iterates converge quadratically", fmt::format("order {:.2f}", orders[0]), quadratic(orders[0])});
-  item.claims.push_back(
+  item.claims = {
+      {"Newton's iterates converge quadratically", fmt::format("order {:.2f}", orders[0]), yes_if(quadratic(orders[0]))},
       {"The Jacobians of the iterates by unrolled, implicit and one-step differentiation converge quadratically too",
        fmt::format("orders {:.2f}, {:.2f} and {:.2f}", orders[1], orders[2], orders[3]),
-       quadratic(orders[1]) && quadratic(orders[2]) && quadratic(orders[3])});
+       yes_if(quadratic(orders[1]) && quadratic(orders[2]) && quadratic(orders[3]))},
+      {"The one-step Jacobian of x_k is within L_J‖x_{k-1} - x̄‖ of that of the solution",
+       fmt::format("along {} runs {}, or {:.2f} where L_J is that of ∂F/∂θ alone; L_J = {} is the largest change of the "
+                   "derivative of the Newton step between {} pairs of random points around the solution",
+                   starts, corollary.text(), closest_by_theta, number(L_J.by_both), points),
+       yes_if(corollary.all())}};
 }
 
 }  // namespace onestep::app::paper

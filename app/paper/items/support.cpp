@@ -94,12 +94,13 @@ Samples two_classes(Random& random, std::int64_t N, std::int64_t n) {
   return {Array({N, n}, std::move(a)), Array({N}, std::move(y))};
 }
 
+Expr logistic_loss(const Samples& samples, const Expr& x, const Expr& weights) {
+  return sum(weights * softplus(-samples.y * matmul(samples.A, x))) +
+         logistic_lambda * sum(square(slice(x, 1, samples.A.shape()[1])));
+}
+
 Solver logistic_regression(const Samples& samples, const SolveOptions& options) {
-  return newton(
-      [samples, n = samples.A.shape()[1]](Expr x, Expr w) {
-        return sum(w * softplus(-samples.y * matmul(samples.A, x))) + logistic_lambda * sum(square(slice(x, 1, n)));
-      },
-      options);
+  return newton([samples](Expr x, Expr w) { return logistic_loss(samples, x, w); }, options);
 }
 
 Array minus(const Array& a, const Array& b) {
@@ -197,6 +198,17 @@ double fitted_exponent(std::span<const double> x, std::span<const double> y) {
     xy += dx * (std::log(y[i]) - mean_y);
   }
   return xy / xx;
+}
+
+void Checked::add(double error, double bound) {
+  constexpr double slack = 1 + 1e-10;  // both sides are computed in double precision
+  ++count;
+  held += error <= bound * slack ? 1 : 0;
+  closest = std::max(closest, error / bound);
+}
+
+std::string Checked::text() const {
+  return fmt::format("below the bound {} of {} times, at most {:.2f} of it", held, count, closest);
 }
 
 std::size_t heap_bytes() {

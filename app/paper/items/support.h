@@ -44,6 +44,7 @@ struct Samples {
 };
 Samples two_classes(Random& random, std::int64_t N, std::int64_t n);
 /// The paper's objective, with the weights of the samples as parameter and an intercept that is not penalised.
+Expr logistic_loss(const Samples& samples, const Expr& x, const Expr& weights);
 Solver logistic_regression(const Samples& samples, const SolveOptions& options = {});
 constexpr double logistic_lambda = 0.1;
 
@@ -72,6 +73,16 @@ Quartiles quartiles(std::vector<double> values);
 
 /// The p of y ≈ c xᵖ by least squares on logarithms; NaN with fewer than two points.
 double fitted_exponent(std::span<const double> x, std::span<const double> y);
+
+/// Errors beside their bounds.
+struct Checked {
+  int count = 0, held = 0;
+  double closest = 0;  ///< the largest error as a share of its bound
+  void add(double error, double bound);
+  bool all() const { return held == count; }
+  std::string text() const;
+  Json data() const { return {{"count", count}, {"held", held}, {"closest", closest}}; }
+};
 
 // ---- running ----
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -17,10 +16,12 @@
 namespace onestep::app::paper {
 namespace {
 
-enum Way : std::size_t { none, unrolled, implicit, one_step, ways };
+enum Way : std::size_t { none, unrolled, implicit, one_step, traced, ways };
 
 // Samples shorter than this are made of several runs.
 constexpr double shortest_sample = 5e-5;
+// So many times the time that was meant for it, and a size gets fewer turns and instances.
+constexpr double overtime = 4;
 
 /// A prepared solver with memory for its gradient.
 class Runner {
@@ -44,13 +45,16 @@ class Runner {
     const std::span<const double> x = std::span<const double>(solution_->internals().run.x).first(first_part());
     solution_->vjp_into({&x, 1}, outputs_);
   }
-  /// Runs once more than asked for when that is the first time.
+  /// Runs more often than asked for when that is the first time.
   double sample() {
     if (batch_ == 0) {
+      Stopwatch once;
       run();
       if (!is_solution(solution_->status())) throw std::runtime_error(solution_->message());
-      const Stopwatch once;
-      run();
+      if (once.seconds() < 1000 * shortest_sample) {  // the first run is no measure of short ones
+        once = {};
+        run();
+      }
       batch_ = static_cast<int>(std::clamp(std::ceil(shortest_sample / std::max(once.seconds(), 1e-9)), 1.0, 1000.0));
     }
     const Stopwatch watch;
@@ -117,9 +121,20 @@ TimingOptions timing_options(const ItemOptions& options, std::string item, doubl
   how.item = std::move(item);
   how.instances = choose(options, 2, 3, 3);
   how.seconds_a_size = choose(options, 0.1, seconds_a_size, 4.0);
-  how.autodiff_limit = choose(options, 0.5, 2.0, 30.0);
+  how.autodiff_limit = choose(options, 0.5, 2.0, 5.0);
   how.autodiff_growth = autodiff_growth;
   return how;
+}
+
+double Timing::most_over(Quartiles TimingRow::*method) const {
+  double most = 0;
+  for (const TimingRow& row : rows) most = std::max(most, row.over(method));
+  return most;
+}
+
+int Timing::one_step_ahead() const {
+  return static_cast<int>(
+      std::ranges::count_if(rows, [](const TimingRow& row) { return row.one_step.median <= row.implicit.median; }));
 }
 
 const TimingRow* Timing::last_with_autodiff() const {
@@ -134,12 +149,14 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
     watch.progress(fmt::format("{}, {}", options.item, size.text));
     const bool with_unrolled = budget.allows(size, timing.notes);
     std::array<std::vector<double>, ways> seconds, over;
-    std::array<double, ways> best{};
+    const Stopwatch at_this_size;
     TimingRow row;
     row.text = size.text;
     row.parameters = size.parameters;
     double most_bytes = 0;
+    const double share = options.seconds_a_size / options.instances;
     for (int instance = 0; instance < options.instances; ++instance) {
+      if (instance > 0 && at_this_size.seconds() > overtime * options.seconds_a_size) break;
       const TimedProblem problem = size.make(instance);
       std::array<std::unique_ptr<Runner>, ways> runners;
       runners[none] = std::make_unique<Runner>(problem, OneStep{}, false);
@@ -147,26 +164,22 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
       runners[one_step] = std::make_unique<Runner>(problem, OneStep{}, true);
       const auto before = static_cast<double>(heap_bytes());
       if (with_unrolled) runners[unrolled] = std::make_unique<Runner>(problem, Unrolled{}, true);
-      std::array<double, ways> fastest;
-      fastest.fill(std::numeric_limits<double>::infinity());
+      if (with_unrolled && options.traced_solve) runners[traced] = std::make_unique<Runner>(problem, Unrolled{}, false);
       const Stopwatch spent;
       for (int turn = 0; turn < 1000; ++turn) {
         if (watch.cancelled()) {
           timing.complete = false;
           return timing;
         }
-        if (turn >= 3 && spent.seconds() > options.seconds_a_size / options.instances) break;
+        // All methods have the same turns: medians of other turns would be of a busier or quieter machine.
+        if (turn >= (spent.seconds() > overtime * share ? 2 : 3) && spent.seconds() > share) break;
         std::array<double, ways> now{};
         for (std::size_t way = 0; way < ways; ++way)
           if (runners[way]) seconds[way].push_back(now[way] = runners[way]->sample());
         for (std::size_t way = 0; way < ways; ++way)
-          if (runners[way]) {
-            over[way].push_back(now[way] / now[none]);
-            fastest[way] = std::min(fastest[way], now[way]);
-          }
+          if (runners[way]) over[way].push_back(now[way] / now[none]);
       }
-      for (std::size_t way = 0; way < ways; ++way)
-        if (runners[way]) best[way] += fastest[way];
+      row.instances = instance + 1;
       row.iterations = std::max(row.iterations, runners[none]->solution().statistics().iterations);
       row.difference =
           std::max(row.difference, largest_difference(runners[one_step]->gradient(), runners[implicit]->gradient()));
@@ -183,13 +196,36 @@ Timing time_methods(std::span<const TimedSize> sizes, const TimingOptions& optio
     row.unrolled_over = quartiles(over[unrolled]);
     row.implicit_over = quartiles(over[implicit]);
     row.one_step_over = quartiles(over[one_step]);
-    row.unrolled_at_best = best[unrolled] / best[none];
-    row.implicit_at_best = best[implicit] / best[none];
-    row.one_step_at_best = best[one_step] / best[none];
+    row.traced = quartiles(seconds[traced]);
     if (with_unrolled) budget.took(size, row.unrolled.median, most_bytes);
     timing.rows.push_back(std::move(row));
   }
   return timing;
+}
+
+Claim overhead_claim(const Timing& timing) {
+  const TimingRow &last = timing.rows.back(), &with_autodiff = *timing.last_with_autodiff();
+  const double one = last.over(&TimingRow::one_step), by_implicit = last.over(&TimingRow::implicit),
+               autodiff = with_autodiff.over(&TimingRow::unrolled);
+  // Not what another version of the solver costs, where autodiff goes over one.
+  const double own =
+      with_autodiff.traced.median > 0 ? with_autodiff.unrolled.median / with_autodiff.traced.median : autodiff;
+  std::string measured = fmt::format(
+      "medians over solving: one step {:.2f}, implicit {:.2f} at {} (over all sizes at most {:.2f} and {:.2f}); autodiff "
+      "{:.2f} "
+      "at {}",
+      one, by_implicit, last.text, timing.most_over(&TimingRow::one_step), timing.most_over(&TimingRow::implicit), autodiff,
+      with_autodiff.text);
+  if (own != autodiff) measured += fmt::format(", and {:.2f} over its own solve, of a traced version", own);
+  return {"One-step and implicit differentiation have a marginal overhead, automatic differentiation has not", measured,
+          yes_if(one < 1.5 && by_implicit < 1.5 && own > 1.5)};
+}
+
+std::string instances_text(const Timing& timing) {
+  const int most = timing.rows.front().instances;
+  const auto fewer = std::ranges::find_if(timing.rows, [&](const TimingRow& row) { return row.instances < most; });
+  return fewer == timing.rows.end() ? fmt::format("{} of each size", most)
+                                    : fmt::format("{} of each size, fewer from {} on", most, fewer->text);
 }
 
 Panel timing_panel(const Timing& timing) {
@@ -215,10 +251,12 @@ Json timing_data(const Timing& timing) {
     rows.push_back({{"size", row.text},
                     {"parameters", row.parameters},
                     {"iterations", row.iterations},
+                    {"instances", row.instances},
                     {"difference", row.difference},
                     {"unrolled_difference", row.unrolled_difference},
                     {"seconds",
                      {{"none", row.none.median},
+                      {"traced", row.traced.median},
                       {"unrolled", row.unrolled.median},
                       {"implicit", row.implicit.median},
                       {"one_step", row.one_step.median}}}});
