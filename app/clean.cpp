@@ -56,6 +56,7 @@ class Clean {
     if (options.flip >= 1) throw Misuse(fmt::format("--flip {}: a share below 1", options.flip));
     true_labels_ = job.train;
     if (options.flip > 0) flipped_ = flip_labels(job.train, job, options.flip, options.seed);
+    model_.get_ready(job.train, options.l2);
   }
 
   int run() {
@@ -77,8 +78,8 @@ class Clean {
 
   // A fit with weights 1 on these samples.
   Array plain_fit(const Samples& samples) const {
-    const Solver plain = model_.solver(
-        [&](Expr x) { return sum(model_.losses(samples, x)) + model_.penalty(x, options_.l2); });
+    const Solver plain =
+        model_.solver([&](Expr x) { return sum(model_.losses(samples, x)) + model_.penalty(x, options_.l2); });
     return solve(plain, model_.start(), Parts()).x();
   }
 
@@ -92,10 +93,10 @@ class Clean {
     const Outcome& o = outcome_;
     Report r{.verb = "clean",
              .title = fmt::format("Suspicious labels in {}", job_.name),
-             .asked = fmt::format("{}; {} loss, l2 = {}; {} validation samples{}", description_text(job_), name_of(job_.loss),
-                                  shown(options_.l2), job_.valid->count(),
-                                  options_.flip > 0 ? fmt::format("; {:.0f} % of the labels were flipped first", 100 * options_.flip)
-                                                    : "")};
+             .asked = fmt::format(
+                 "{}; {} loss, l2 = {}; {} validation samples{}", description_text(job_), name_of(job_.loss),
+                 shown(options_.l2), job_.valid->count(),
+                 options_.flip > 0 ? fmt::format("; {:.0f} % of the labels were flipped first", 100 * options_.flip) : "")};
     r.document = {{"verb", "clean"}};
     r.document.update(description(job_));
     r.document.update({{"l2", options_.l2}, {"flip", options_.flip}, {"search", json_of(o)}});
@@ -112,8 +113,9 @@ class Clean {
       return std::pair{w[a], -push[a]} < std::pair{w[b], -push[b]};
     });
     const auto suspects = static_cast<std::size_t>(std::ranges::count_if(w, [](double e) { return e < 0.5; }));
-    r.sentence = fmt::format("{} of {} samples are suspects (weight below ½); validation loss {} instead of {}, in {} iterations, {:.2g} s.",
-                             suspects, w.size(), shown(o.value), shown(o.history.front().value), o.iterations, o.seconds);
+    r.sentence = fmt::format(
+        "{} of {} samples are suspects (weight below ½); validation loss {} instead of {}, in {} iterations, {:.2g} s.",
+        suspects, w.size(), shown(o.value), shown(o.history.front().value), o.iterations, o.seconds);
     report_scores(r);
     if (!flipped_.empty()) report_found(r, order, suspects);
     report_suspects(r, order, suspects);
@@ -146,12 +148,14 @@ class Clean {
 
   void report_found(Report& r, const std::vector<std::size_t>& order, std::size_t suspects) const {
     const auto flips = static_cast<std::size_t>(std::ranges::count(flipped_, true));
-    const auto right = static_cast<std::size_t>(
-        std::count_if(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(suspects), [&](std::size_t i) { return flipped_[i]; }));
+    const auto right = static_cast<std::size_t>(std::count_if(
+        order.begin(), order.begin() + static_cast<std::ptrdiff_t>(suspects), [&](std::size_t i) { return flipped_[i]; }));
     const double precision = suspects > 0 ? static_cast<double>(right) / static_cast<double>(suspects) : 0,
                  recall = flips > 0 ? static_cast<double>(right) / static_cast<double>(flips) : 0;
-    r.sentence += fmt::format(" Of {} flipped labels {} are among them: precision {:.3f}, recall {:.3f}.", flips, right, precision, recall);
-    r.document["found"] = {{"flipped", flips}, {"suspects", suspects}, {"right", right}, {"precision", precision}, {"recall", recall}};
+    r.sentence += fmt::format(" Of {} flipped labels {} are among them: precision {:.3f}, recall {:.3f}.", flips, right,
+                              precision, recall);
+    r.document["found"] = {
+        {"flipped", flips}, {"suspects", suspects}, {"right", right}, {"precision", precision}, {"recall", recall}};
   }
 
   void report_suspects(Report& r, const std::vector<std::size_t>& order, std::size_t suspects) const {
@@ -183,15 +187,19 @@ class Clean {
     paper::Series weights{.label = "weights", .method = "one_step"};
     for (std::size_t i = 0; i < sorted.size(); ++i)
       weights.x.push_back(static_cast<double>(i + 1)), weights.y.push_back(sorted[i]);
-    return {{"path", "The search", fmt::format("Validation loss along the {} iterations.", outcome_.iterations),
+    return {{"path",
+             "The search",
+             fmt::format("Validation loss along the {} iterations.", outcome_.iterations),
              {paper::Panel{.title = "", .x = {"iteration", false}, .y = {"validation loss", false}, .series = {loss}}}},
-            {"weights", "Weights of the samples, in ascending order", "Samples left of where the curve crosses ½ are suspects.",
+            {"weights",
+             "Weights of the samples, in ascending order",
+             "Samples left of where the curve crosses ½ are suspects.",
              {paper::Panel{.title = "", .x = {"rank", false}, .y = {"weight", false}, .series = {weights}}}}};
   }
 
   const CleanOptions& options_;
   JobData& job_;
-  const Model model_;
+  Model model_;
   Progress progress_;
   Samples true_labels_;
   std::vector<bool> flipped_;  // empty: none were
@@ -208,7 +216,11 @@ void add_clean(CommandLine& line) {
                   .type = "SHARE",
                   .help = "corrupt this share of the labels first, and say how many are\nfound",
                   .takes = Takes::positive});
-  rows.push_back({.name = "--iterations", .to = &options->iterations, .type = "N", .help = "at most (default 20)", .takes = Takes::positive});
+  rows.push_back({.name = "--iterations",
+                  .to = &options->iterations,
+                  .type = "N",
+                  .help = "at most (default 20)",
+                  .takes = Takes::positive});
   rows.push_back({.name = "--checkpoint",
                   .to = &options->checkpoint,
                   .type = "FILE",

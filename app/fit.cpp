@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -34,18 +35,28 @@ Expr objective(const Model& model, const JobData& job, double l2, const Expr& x)
   return sum(model.losses(job.train, x)) + model.penalty(x, l2);
 }
 
-Fitted fit(const JobOptions& options, const JobData& job, const Model& model) {
+Fitted fit(const JobOptions& options, const JobData& job, Model& model) {
+  const auto begin = std::chrono::steady_clock::now();
+  model.get_ready(job.train, options.l2);
   Progress progress(options);
   SolveOptions how;
   how.callback = [&](const Iteration& i) {
-    progress.show([&] { return fmt::format("fit: iteration {}, step {:.1e}, objective {}", i.number, i.step, shown(i.value)); });
+    progress.show(
+        [&] { return fmt::format("fit: iteration {}, step {:.1e}, objective {}", i.number, i.step, shown(i.value)); });
     return stop_signal() == 0;
   };
   const auto f = [&](Expr x) { return objective(model, job, options.l2, x); };
   const Solution s = solve(model.solver(f, how), model.start(), Parts());
-  const std::vector<Array> at =
-      evaluate(trace([&](Expr x) { return std::pair{f(x), grad(f(x), x)}; }, model.shape()), {s.x()});
-  return {s.x(), at[1], at[0].item(), s.status(), s.message(), s.statistics()};
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::vector<Array> at = evaluate(trace(
+                                             [&](Expr x) {
+                                               return std::pair{f(x), grad(f(x), x)};
+                                             },
+                                             model.shape()),
+                                         {s.x()});
+  Fitted fitted{s.x(), at[1], at[0].item(), s.status(), s.message(), s.statistics()};
+  fitted.statistics.seconds = seconds;
+  return fitted;
 }
 
 // ---- standard errors ----
@@ -114,7 +125,9 @@ LinearModel raw(const JobData& job, const Model& model, const Array& x) {
       last(entries.begin() + static_cast<std::ptrdiff_t>(count), entries.end());
   LinearModel result{K > 0 ? Array({n, K}, first) : Array({n}, first), K > 0 ? Array({K}, last) : Array(last[0])};
   if (!job.scaling) return result;
-  const auto first_n = [n](const Array& a) { return evaluate(trace([n](Expr v) { return slice(v, 0, n); }, a.shape()), {a})[0]; };
+  const auto first_n = [n](const Array& a) {
+    return evaluate(trace([n](Expr v) { return slice(v, 0, n); }, a.shape()), {a})[0];
+  };
   return unscaled(result, {first_n(job.scaling->mean), first_n(job.scaling->scale)});
 }
 
@@ -161,7 +174,7 @@ paper::Table coefficient_table(const JobData& job, const LinearModel& m, const s
 
 int run_fit(const JobOptions& options) {
   const JobData job = load(options, false);
-  const Model model(job);
+  Model model(job);
   const Fitted fitted = fit(options, job, model);
   const auto errors = is_solution(fitted.status) ? standard_errors(model, job, options.l2, fitted) : std::nullopt;
   const LinearModel m = raw(job, model, fitted.x);
@@ -174,6 +187,7 @@ int run_fit(const JobOptions& options) {
   document.update({{"l2", options.l2},
                    {"status", to_string(fitted.status)},
                    {"iterations", fitted.statistics.iterations},
+                   {"hessian_products", fitted.statistics.products},
                    {"seconds", fitted.statistics.seconds},
                    {"objective", fitted.objective},
                    {"gradient", gradient},
@@ -185,19 +199,17 @@ int run_fit(const JobOptions& options) {
   if (errors) {
     const auto split = errors->size() - static_cast<std::size_t>(std::max<std::int64_t>(1, K));
     document["standard_errors"] = rows_to_json(std::span(*errors).first(split), K);
-    document["intercept_standard_error"] =
-        K > 0 ? rows_to_json(std::span(*errors).subspan(split), 0) : Json(errors->back());
+    document["intercept_standard_error"] = K > 0 ? rows_to_json(std::span(*errors).subspan(split), 0) : Json(errors->back());
   }
 
   const Score train = model.score(job.train, fitted.x);
   Report report{.verb = "fit",
                 .title = fmt::format("A {} model of {}", name_of(job.loss), job.name),
                 .asked = fmt::format("{}; {} loss, l2 = {}", description_text(job), name_of(job.loss), shown(options.l2))};
-  report.sentence = fmt::format("{} in {} iterations, {:.3g} s: objective {:.10g}, training {} {:.4f}{}.", to_string(fitted.status),
-                                fitted.statistics.iterations, fitted.statistics.seconds, fitted.objective, model.score_name(),
-                                train.score,
-                                job.test ? fmt::format(", test {} {:.4f}", model.score_name(), model.score(*job.test, fitted.x).score)
-                                         : "");
+  report.sentence = fmt::format(
+      "{} in {} iterations, {:.3g} s: objective {:.10g}, training {} {:.4f}{}.", to_string(fitted.status),
+      fitted.statistics.iterations, fitted.statistics.seconds, fitted.objective, model.score_name(), train.score,
+      job.test ? fmt::format(", test {} {:.4f}", model.score_name(), model.score(*job.test, fitted.x).score) : "");
   if (!is_solution(fitted.status)) report.sentence += fmt::format(" {}", fitted.message);
   report.tables.push_back(coefficient_table(job, m, errors));
   report.accuracy.push_back(fmt::format("Largest entry of the gradient: {:.2g}.", gradient));

@@ -41,15 +41,28 @@ double correlation(const std::vector<Retrained>& all) {
   return pp > 0 && aa > 0 ? pa / std::sqrt(pp * aa) : std::numeric_limits<double>::quiet_NaN();
 }
 
+Model ready(const InfluenceOptions& options, const JobData& job) {
+  Model model(job);
+  model.get_ready(job.train, options.l2);
+  return model;
+}
+
 class Influence {
  public:
   Influence(const InfluenceOptions& options, const JobData& job)
-      : options_(options), job_(job), model_(job), progress_(options),
-        fit_(model_.solver([this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2); },
-                           {.callback = [](const Iteration&) { return stop_signal() == 0; }})),
+      : options_(options),
+        job_(job),
+        model_(ready(options, job)),
+        progress_(options),
+        fit_(model_.solver(
+            [this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2); },
+            {.callback = [](const Iteration&) { return stop_signal() == 0; }})),
         prepared_(fit_, model_.start(), ones({job.train.count()}), OneStep{}),
-        judge_(trace([this](Expr x) { return std::pair{model_.mean_loss(*job_.valid, x), grad(model_.mean_loss(*job_.valid, x), x)}; },
-                     model_.shape())) {}
+        judge_(trace(
+            [this](Expr x) {
+              return std::pair{model_.mean_loss(*job_.valid, x), grad(model_.mean_loss(*job_.valid, x), x)};
+            },
+            model_.shape())) {}
 
   int run() {
     progress_.show([] { return "influence: fitting"; });
@@ -83,9 +96,8 @@ class Influence {
   // Those with the largest influence of either sign, each left out in turn.
   void verify() {
     std::vector<std::size_t> largest = order_;
-    std::ranges::stable_sort(largest, [&](std::size_t a, std::size_t b) {
-      return std::fabs(influence_[a]) > std::fabs(influence_[b]);
-    });
+    std::ranges::stable_sort(
+        largest, [&](std::size_t a, std::size_t b) { return std::fabs(influence_[a]) > std::fabs(influence_[b]); });
     largest.resize(std::min(largest.size(), static_cast<std::size_t>(options_.verify)));
     for (const std::size_t i : largest) {
       progress_.show([&] { return fmt::format("influence: retraining, {} of {}", retrained_.size() + 1, largest.size()); });
@@ -112,12 +124,13 @@ class Influence {
     const Array each = evaluate(trace([&](Expr x) { return model_.losses(job_.train, x); }, model_.shape()), {x_})[0];
     paper::Table result{.id = id,
                         .title = title,
-                        .caption = "Influence: the derivative of the validation loss by the sample's weight; without the sample "
-                                   "the loss changes by about the opposite.",
+                        .caption =
+                            "Influence: the derivative of the validation loss by the sample's weight; without the sample "
+                            "the loss changes by about the opposite.",
                         .columns = {"sample", "label", "influence", "its own loss"}};
     for (const std::size_t i : places)
-      result.rows.push_back({std::to_string(job_.train.rows[i]), label(i), fmt::format("{:+.3e}", influence_[i]),
-                             shown(each.values()[i])});
+      result.rows.push_back(
+          {std::to_string(job_.train.rows[i]), label(i), fmt::format("{:+.3e}", influence_[i]), shown(each.values()[i])});
     return result;
   }
 
@@ -168,12 +181,12 @@ class Influence {
     for (const Retrained& one : retrained_)
       samples.push_back({{"sample", job_.train.rows[one.sample]}, {"predicted", one.predicted}, {"actual", one.actual}});
     const double c = correlation(retrained_);
-    r.document["verify"] = {{"count", retrained_.size()},
-                            {"correlation", std::isfinite(c) ? Json(c) : Json()},
-                            {"samples", samples}};
-    r.accuracy.push_back(fmt::format("Retrained without each of the {} most influential samples: predicted and actual change of the "
-                                     "validation loss correlate by {:.4f}.{}",
-                                     retrained_.size(), c, not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
+    r.document["verify"] = {
+        {"count", retrained_.size()}, {"correlation", std::isfinite(c) ? Json(c) : Json()}, {"samples", samples}};
+    r.accuracy.push_back(
+        fmt::format("Retrained without each of the {} most influential samples: predicted and actual change of the "
+                    "validation loss correlate by {:.4f}.{}",
+                    retrained_.size(), c, not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
   }
 
   std::vector<paper::Figure> figures() const {
@@ -189,7 +202,8 @@ class Influence {
                      order_.size()),
          {paper::Panel{.title = "", .x = {"rank", false}, .y = {"influence", false}, .series = {ranking}}}}};
     if (retrained_.size() < 2) return all;
-    paper::Series points{.label = "samples", .method = "one_step", .mark = "points"}, line{.label = "equal", .method = "exact"};
+    paper::Series points{.label = "samples", .method = "one_step", .mark = "points"},
+        line{.label = "equal", .method = "exact"};
     double low = 0, high = 0;
     for (const Retrained& one : retrained_) {
       points.x.push_back(one.predicted);
@@ -197,14 +211,13 @@ class Influence {
       low = std::min(low, one.predicted), high = std::max(high, one.predicted);
     }
     line.x = line.y = {low, high};
-    all.push_back({"verify",
-                   "Predicted and actual change of the validation loss",
-                   fmt::format("Each point: the fit made again without one of the {} most influential samples. Correlation {:.4f}.",
-                               retrained_.size(), correlation(retrained_)),
-                   {paper::Panel{.title = "",
-                                 .x = {"predicted change", false},
-                                 .y = {"actual change", false},
-                                 .series = {line, points}}}});
+    all.push_back(
+        {"verify",
+         "Predicted and actual change of the validation loss",
+         fmt::format("Each point: the fit made again without one of the {} most influential samples. Correlation {:.4f}.",
+                     retrained_.size(), correlation(retrained_)),
+         {paper::Panel{
+             .title = "", .x = {"predicted change", false}, .y = {"actual change", false}, .series = {line, points}}}});
     return all;
   }
 

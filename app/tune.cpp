@@ -65,15 +65,18 @@ Array membership(const std::vector<std::size_t>& of, std::size_t count) {
 class Hyper {
  public:
   Hyper(const TuneOptions& options, const JobData& job, const Model& model) : options_(options), job_(job), model_(model) {
-    if (options.hyper == "class-weight" && job.loss == Loss::ridge) throw Misuse("--hyper class-weight needs classes, not ridge");
+    if (options.hyper == "class-weight" && job.loss == Loss::ridge)
+      throw Misuse("--hyper class-weight needs classes, not ridge");
     if (options.hyper == "sample-group-weight") {
-      if (options.groups.empty()) throw Misuse("--hyper sample-group-weight needs --groups FILE, a number for each sample of FILE");
+      if (options.groups.empty())
+        throw Misuse("--hyper sample-group-weight needs --groups FILE, a number for each sample of FILE");
       groups_ = read_groups(options.groups);
       std::size_t last = 0;
       for (const Samples* s : {&job.train, job.valid ? &*job.valid : nullptr})
         if (s != nullptr) last = std::max(last, *std::ranges::max_element(s->rows));
       if (options.valid.empty() ? groups_.of.size() != last : groups_.of.size() < last)
-        throw Misuse(fmt::format("--groups {}: {} numbers, but {} has {} samples", options.groups, groups_.of.size(), job.name, last));
+        throw Misuse(fmt::format("--groups {}: {} numbers, but {} has {} samples", options.groups, groups_.of.size(),
+                                 job.name, last));
     }
   }
 
@@ -104,7 +107,8 @@ class Hyper {
 
   Solver solver(const Samples& train) const {
     if (is_penalty())
-      return model_.solver([&model = model_, train](Expr x, Expr l2) { return sum(model.losses(train, x)) + model.penalty(x, l2); });
+      return model_.solver(
+          [&model = model_, train](Expr x, Expr l2) { return sum(model.losses(train, x)) + model.penalty(x, l2); });
     const Array member = options_.hyper == "class-weight" ? classes(train) : groups(train);
     return model_.solver([&model = model_, train, member, l2 = options_.l2](Expr x, Expr weight) {
       return sum(matmul(member, weight) * model.losses(train, x)) + model.penalty(x, l2);
@@ -150,6 +154,7 @@ class Tune {
  public:
   Tune(const TuneOptions& options, JobData& job)
       : options_(options), job_(job), model_(job), progress_(options), hyper_(options, job, model_) {
+    model_.get_ready(job.train, options.l2);
     const auto count = static_cast<std::size_t>(options.folds);
     if (count > 0)
       folds_ = folds_of(job.train, count, options.seed);
@@ -157,7 +162,8 @@ class Tune {
       folds_ = {{job.train, *job.valid}};
     double judged = 0;
     for (const Fold& f : folds_) judged += static_cast<double>(f.valid.count());
-    for (const Fold& f : folds_) inner_.push_back(hyper_.inner(f.train, f.valid, static_cast<double>(f.valid.count()) / judged));
+    for (const Fold& f : folds_)
+      inner_.push_back(hyper_.inner(f.train, f.valid, static_cast<double>(f.valid.count()) / judged));
   }
 
   int run() {
@@ -220,7 +226,8 @@ class Tune {
     std::uniform_real_distribution<double> uniform;
     const double low = std::log(hyper_.is_penalty() ? 1e-3 : 1e-2), high = std::log(hyper_.is_penalty() ? 1e5 : 1e2);
     for (int i = 0; i < budget && stop_signal() == 0; ++i) {
-      progress_.show([&] { return fmt::format("tune: {} {} of {}", p.start.size() > 1 ? "random point" : "grid", i + 1, budget); });
+      progress_.show(
+          [&] { return fmt::format("tune: {} {} of {}", p.start.size() > 1 ? "random point" : "grid", i + 1, budget); });
       std::vector<double> values(static_cast<std::size_t>(p.start.size()));
       for (double& v : values) {
         const double at = values.size() > 1 ? uniform(engine) : static_cast<double>(i) / (budget - 1);
@@ -270,8 +277,8 @@ class Tune {
     const double first = o.history.front().value;
     r.sentence = fmt::format("{} in {} iterations, {} solves, {:.2g} s: validation loss {} (from {}).", to_string(o.status),
                              o.iterations, o.evaluations, o.seconds, shown(o.value), shown(first));
-    r.document["hyperparameters"] = {{"names", hyper_.names()},
-                                     {"values", std::vector<double>(o.theta[0].values().begin(), o.theta[0].values().end())}};
+    r.document["hyperparameters"] = {
+        {"names", hyper_.names()}, {"values", std::vector<double>(o.theta[0].values().begin(), o.theta[0].values().end())}};
     if (hyper_.is_penalty() && options_.hyper != "l2") r.document["best_shared"] = {{"loss", best_shared_}};
     const std::vector<std::string> bounds = at_bounds();
     r.document["at_bounds"] = bounds;
@@ -283,16 +290,20 @@ class Tune {
     if (!compared_.empty()) report_comparison(r);
     r.accuracy = accuracy_of(o);
     if (!bounds.empty())
-      r.accuracy.push_back(fmt::format("Held at a bound, [{:g}, {:g}]: {}{}.", hyper_.is_penalty() ? least_l2 : least_weight,
-                                       hyper_.is_penalty() ? most_l2 : most_weight,
-                                       fmt::join(bounds.begin(), bounds.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(5, bounds.size())), ", "),
-                                       bounds.size() > 5 ? fmt::format(" and {} more", bounds.size() - 5) : ""));
+      r.accuracy.push_back(
+          fmt::format("Held at a bound, [{:g}, {:g}]: {}{}.", hyper_.is_penalty() ? least_l2 : least_weight,
+                      hyper_.is_penalty() ? most_l2 : most_weight,
+                      fmt::join(bounds.begin(),
+                                bounds.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(5, bounds.size())), ", "),
+                      bounds.size() > 5 ? fmt::format(" and {} more", bounds.size() - 5) : ""));
     r.figures = figures();
     return r;
   }
 
   void report_scores(Report& r, const Array& x) const {
-    paper::Table t{.id = "scores", .title = "Scores", .caption = "Of the model with these hyperparameters.",
+    paper::Table t{.id = "scores",
+                   .title = "Scores",
+                   .caption = "Of the model with these hyperparameters.",
                    .columns = {"samples", "count", "mean loss", model_.score_name()}};
     const auto add = [&](const std::string& name, const Samples& s) {
       const Score score = model_.score(s, x);
@@ -327,7 +338,10 @@ class Tune {
                              {"loss", best_compared_},
                              {"values", best_compared_at_},
                              {"ratio", outcome_.value / best_compared_}};
-    paper::Table t{.id = "compare", .title = "Beside a search of equal budget", .caption = "", .columns = {"search", "solves", "validation loss"}};
+    paper::Table t{.id = "compare",
+                   .title = "Beside a search of equal budget",
+                   .caption = "",
+                   .columns = {"search", "solves", "validation loss"}};
     const auto solves = outcome_.evaluations + static_cast<int>(probes_.size());
     t.rows.push_back({"hypergradient", std::to_string(solves), fmt::format("{:.8g}", outcome_.value)});
     if (hyper_.is_penalty() && !one) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", best_shared_)});
@@ -342,8 +356,11 @@ class Tune {
       loss.x.push_back(i.number);
       loss.y.push_back(i.value);
     }
-    all.push_back({"path", "The search", fmt::format("Validation loss along the {} iterations.", outcome_.iterations),
-                   {paper::Panel{.title = "", .x = {"iteration", false}, .y = {"validation loss", false}, .series = {loss}}}});
+    all.push_back(
+        {"path",
+         "The search",
+         fmt::format("Validation loss along the {} iterations.", outcome_.iterations),
+         {paper::Panel{.title = "", .x = {"iteration", false}, .y = {"validation loss", false}, .series = {loss}}}});
     if (outcome_.theta[0].size() > 1 || (compared_.empty() && probes_.empty())) return all;
     paper::Series curve{.label = "tried", .method = "none", .mark = "line"},
         path{.label = "hypergradient", .method = "one_step", .mark = "points"};
@@ -353,16 +370,19 @@ class Tune {
     for (const auto& [l2, value] : tried)
       if (std::isfinite(value)) curve.x.push_back(l2), curve.y.push_back(value);
     for (const OuterIteration& i : outcome_.history) path.x.push_back(i.theta[0]), path.y.push_back(i.value);
-    all.push_back({"curve", "Validation loss against the hyperparameter",
-                   fmt::format("The line joins what was tried beforehand{}; points are the search, which ends at {}.",
-                               compared_.empty() ? "" : " and by the grid", shown(outcome_.theta[0].item())),
-                   {paper::Panel{.title = "", .x = {options_.hyper, true}, .y = {"validation loss", false}, .series = {curve, path}}}});
+    all.push_back(
+        {"curve",
+         "Validation loss against the hyperparameter",
+         fmt::format("The line joins what was tried beforehand{}; points are the search, which ends at {}.",
+                     compared_.empty() ? "" : " and by the grid", shown(outcome_.theta[0].item())),
+         {paper::Panel{
+             .title = "", .x = {options_.hyper, true}, .y = {"validation loss", false}, .series = {curve, path}}}});
     return all;
   }
 
   const TuneOptions& options_;
   JobData& job_;
-  const Model model_;
+  Model model_;
   Progress progress_;
   Hyper hyper_;
   std::vector<Fold> folds_;
@@ -382,7 +402,8 @@ void add_tune(CommandLine& line) {
       {.name = "--hyper",
        .to = &options->hyper,
        .type = "WHAT",
-       .help = "l2 (default), l2-per-feature, class-weight (each class then counts\nthe same in validation) or sample-group-weight",
+       .help = "l2 (default), l2-per-feature, class-weight (each class then counts\nthe same in validation) or "
+               "sample-group-weight",
        .one_of = {"l2", "l2-per-feature", "class-weight", "sample-group-weight"}},
       {.name = "--folds",
        .to = &options->folds,
@@ -390,13 +411,20 @@ void add_tune(CommandLine& line) {
        .help = "judge by cross-validation with K folds",
        .takes = Takes::positive,
        .excludes = {"--valid", "--split"}},
-      {.name = "--groups", .to = &options->groups, .type = "FILE", .help = "for sample-group-weight: a number for each sample, its group"},
+      {.name = "--groups",
+       .to = &options->groups,
+       .type = "FILE",
+       .help = "for sample-group-weight: a number for each sample, its group"},
       {.name = "--compare",
        .to = &options->compare,
        .type = "SEARCH",
        .help = "also search a grid (random points for several\nhyperparameters) with as many solves",
        .one_of = {"grid"}},
-      {.name = "--iterations", .to = &options->iterations, .type = "N", .help = "at most (default 100)", .takes = Takes::positive},
+      {.name = "--iterations",
+       .to = &options->iterations,
+       .type = "N",
+       .help = "at most (default 100)",
+       .takes = Takes::positive},
       {.name = "--checkpoint",
        .to = &options->checkpoint,
        .type = "FILE",

@@ -26,9 +26,9 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation);
 
 /// Samples in the form that models take.
 struct Samples {
-  Array A;  ///< (N, n + 1): the features, and a column of ones behind them
-  Array y;  ///< (N): signs for logistic, targets for ridge, classes counted from 0 for softmax
-  Array Y;  ///< (N, K) for softmax: one 1 in each row
+  Array A;                        ///< (N, n + 1): the features, and a column of ones behind them
+  Array y;                        ///< (N): signs for logistic, targets for ridge, classes counted from 0 for softmax
+  Array Y;                        ///< (N, K) for softmax: one 1 in each row
   std::vector<std::size_t> rows;  ///< which sample of its file each is, from 1
 
   std::int64_t count() const { return A.shape()[0]; }
