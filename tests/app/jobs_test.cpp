@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <fstream>
@@ -230,6 +231,22 @@ TEST_F(Jobs, ATerminatedTuneGoesOnFromItsCheckpoint) {
   EXPECT_TRUE(resumed["search"]["resumed"]);
   EXPECT_EQ(resumed["hyperparameters"], straight["hyperparameters"]);
   EXPECT_THAT(misuse({"tune", file, "--hyper", "l2", "--checkpoint", checkpoint}), HasSubstr("another problem"));
+}
+
+TEST_F(Jobs, AFullDiskAtACheckpointIsAFailureThatKeepsTheLastOne) {
+  const std::string file = folder_.write("cloud", cloud(17, 100, 40)), checkpoint = (folder_.path() / "c").string();
+  (void)json({"tune", file, "--hyper", "l2-per-feature", "--iterations", "1", "--checkpoint", checkpoint});
+  const std::string good = contents_of(checkpoint);
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{500, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const Ended ended = run_command({"tune", file, "--hyper", "l2-per-feature", "--checkpoint", checkpoint});
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, HasSubstr("the last one is kept"));
+  EXPECT_EQ(contents_of(checkpoint), good);
 }
 
 // ---- clean ----
