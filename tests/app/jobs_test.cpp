@@ -214,7 +214,7 @@ TEST_F(Jobs, TuneKeepsAPenaltyThatWantsToBeInfiniteWithinBounds) {
       json({"tune", folder_.write("noise", text), "--valid", folder_.write("valid", "1 1:1\n-1 1:1\n1 1:-1\n-1 1:-1\n")});
   // It ends where more of it changes nothing any more, or at the bound, which is said.
   const double l2 = found["hyperparameters"]["values"][0];
-  EXPECT_GE(l2, 1e3);
+  EXPECT_GE(l2, 10);
   EXPECT_LE(l2, 1e7);
   EXPECT_EQ(found["at_bounds"].size(), l2 == 1e7 ? 1U : 0U);
 }
