@@ -301,6 +301,7 @@ class Minimiser {
     file_->write(writer.take());
     written_ = now();
     write_took_ = written_ - begin;
+    writing_ += write_took_;
   }
   bool write_is_due() const { return now() - written_ >= write_took_ * (1 / options_.checkpoint_share - 1); }
 
@@ -340,6 +341,7 @@ class Minimiser {
     o.inner_factorisations = work.factorisations;
     o.inner_seconds = work.solving;
     o.hypergradient_seconds = work.differentiating;
+    o.checkpoint_seconds = writing_;
     o.seconds = elapsed();
     return o;
   }
@@ -366,7 +368,7 @@ class Minimiser {
   Status inner_status_ = Status::converged;
   std::string about_;
   bool resumed_ = false;
-  double begin_ = now(), earlier_ = 0, written_ = 0, write_took_ = 0;
+  double begin_ = now(), earlier_ = 0, written_ = 0, write_took_ = 0, writing_ = 0;
 };
 
 }  // namespace
