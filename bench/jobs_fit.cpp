@@ -39,9 +39,9 @@ void fit_row(Suite& suite, const Set& set, const std::string& loss) {
   const auto fit = [&] { return solve(newton(objective), zeros({n}), Parts()); };
   const Solution s = fit();
   if (!is_solution(s.status())) throw std::runtime_error(s.message());
+  const Array g = evaluate(trace([&](Expr x) { return grad(objective(x), x); }, Shape{n}), {s.x()})[0];
   double norm = 0;
-  for (const double g : evaluate(trace([&](Expr x) { return grad(objective(x), x); }, Shape{n}), {s.x()})[0].values())
-    norm = std::hypot(norm, g);
+  for (const double e : g.values()) norm = std::hypot(norm, e);
   const Statistics& took = s.statistics();
   suite.note(fmt::format("{}: {} iterations, {} backtracks, gradient {:.1e}", row, took.iterations, took.backtracks, norm));
 

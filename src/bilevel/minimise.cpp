@@ -299,11 +299,12 @@ class Minimiser {
     writer(state_);
     outer_->save(writer);
     file_->write(writer.take());
-    written_ = now();
-    write_took_ = written_ - begin;
-    writing_ += write_took_;
+    const double took = now() - begin;
+    longest_write_ = std::max(longest_write_, took);
+    writing_ += took;
   }
-  bool write_is_due() const { return now() - written_ >= write_took_ * (1 / options_.checkpoint_share - 1); }
+  // All that was written in this run, this write and the last one, which is made whatever it costs, keep to the share.
+  bool write_is_due() const { return writing_ + 2 * longest_write_ <= options_.checkpoint_share * (now() - begin_); }
 
   // ---- what came out ----
 
@@ -368,7 +369,7 @@ class Minimiser {
   Status inner_status_ = Status::converged;
   std::string about_;
   bool resumed_ = false;
-  double begin_ = now(), earlier_ = 0, written_ = 0, write_took_ = 0, writing_ = 0;
+  double begin_ = now(), earlier_ = 0, longest_write_ = 0, writing_ = 0;
 };
 
 }  // namespace
