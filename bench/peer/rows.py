@@ -80,7 +80,7 @@ def job_of(entry, target):
     if entry.kind == "penalties":
         return jax_penalties(entry.way)
     if entry.kind == "weights":
-        return jax_weights(entry.way, target)
+        return jax_weights(entry.way)
     return sklearn_fit(entry.way, *entry.kind.split(), target)
 
 
@@ -144,13 +144,13 @@ def run_row(python, index, entry, options, known):
     ours, theirs, start, peer = [], [], time.perf_counter(), None
     try:
         # Ours goes first: a peer may have to get as far.
-        target = our_turn(entry)[1] if BENCH.exists() and entry.suite == "jobs" else None
+        first, target = our_turn(entry) if BENCH.exists() else (None, None)
         peer = Worker([python, SCRIPT, "--worker", "rows", str(index), *([] if target is None else [str(target)])],
                       options.limit)
         reached = [float(word) for word in peer.ready.split()[1:]]
         while len(theirs) < (1 if options.quick else 5):
             if BENCH.exists():
-                ours.append(our_turn(entry)[0])
+                ours.append(our_turn(entry)[0] if theirs else first)
             theirs.append(float(peer.turn()) * (1e6 if entry.unit == "us" else 1e3))
             if len(theirs) >= 3 and time.perf_counter() - start > 60:
                 break
