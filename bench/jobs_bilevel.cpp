@@ -99,10 +99,9 @@ Expr mean_loss(const Samples& samples, const Expr& x) { return sum(losses(sample
 Inner penalties(const TrainAndValid& data) {
   const Samples &train = data.train, &valid = data.valid;
   const auto n = static_cast<std::int64_t>(train.n);
-  return {newton([&train, n](Expr x, Expr l2) {
-            return sum(losses(train, x)) + 0.5 * sum(l2 * square(slice(x, 0, n - 1)));
-          }),
-          zeros({n}), [&valid](Expr x) { return mean_loss(valid, x); }};
+  return {
+      newton([&train, n](Expr x, Expr l2) { return sum(losses(train, x)) + 0.5 * sum(l2 * square(slice(x, 0, n - 1))); }),
+      zeros({n}), [&valid](Expr x) { return mean_loss(valid, x); }};
 }
 
 void hypergradient_rows(Suite& suite) {
@@ -202,13 +201,11 @@ void clean_row(Suite& suite) {
   };
   // As `onestep clean` has it, with l2 = 1: intercepts are free, but for their sum, which changes nothing.
   const auto objective = [&](Expr x, Expr w) {
-    return sum(w * mass(data.train, train_hot, x)) +
-           0.5 * (sum(square(slice(x, 0, n))) + square(sum(slice(x, n, n + 1))));
+    return sum(w * mass(data.train, train_hot, x)) + 0.5 * (sum(square(slice(x, 0, n))) + square(sum(slice(x, n, n + 1))));
   };
   // The most that `minimise` asks for when it is to stop at 1e-4, as it is there.
-  const Inner inner(newton_cg(objective, {.derivative_tolerance = 1e-6}, {.tolerance = 1e-6}), zeros({n + 1, K}), [&](Expr x) {
-    return sum(mass(data.valid, valid_hot, x)) / static_cast<double>(data.valid.N);
-  });
+  const Inner inner(newton_cg(objective, {.derivative_tolerance = 1e-6}, {.tolerance = 1e-6}), zeros({n + 1, K}),
+                    [&](Expr x) { return sum(mass(data.valid, valid_hot, x)) / static_cast<double>(data.valid.N); });
   std::vector<double> w(data.train.N);
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = 1 - 0.5 * uniform(61, i);
   OuterStep step(inner, ones(shape_of(w.size())), Array(shape_of(w.size()), w));

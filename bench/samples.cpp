@@ -92,8 +92,8 @@ Samples samples_called(const std::string& which) {
 TrainAndValid image_samples() {
   Samples all;
   if (is_there("Fashion-MNIST")) {
-    const Dataset d = read_idx(image_file("t10k-images-idx3-ubyte.gz").string(),
-                               image_file("t10k-labels-idx1-ubyte.gz").string());
+    const Dataset d =
+        read_idx(image_file("t10k-images-idx3-ubyte.gz").string(), image_file("t10k-labels-idx1-ubyte.gz").string());
     all = with_ones(d.A, d.y, 1 / 255.0);
   } else {
     const Logistic data = logistic_data(10000, 784);
