@@ -85,8 +85,8 @@ def job_of(entry, target):
 
 
 def worker(index, target=None):
-    """Makes ready, and then takes a turn for each line it reads: the median of some measurements. `target` is the norm of the
-    gradient where ours ends."""
+    """Makes ready, and then takes a turn for each line it reads: the median of some measurements. `target` is the norm of
+    the gradient where ours ends."""
     entry, reached = list(entries())[int(index)], None
     if entry.suite == "jobs":
         work, reached = job_of(entry, float(target) if target else None)

@@ -179,10 +179,12 @@ def sklearn_fit(way, loss, which, target):
         fitted = model(tol).fit(X, y)
         return np.linalg.norm(fit_gradient(loss, A, y, np.append(np.ravel(fitted.coef_), fitted.intercept_)))
 
-    tried = {}
+    tried, stalls = {}, 0
     for tol in [1e-4] if loss == "ridge" or by_default else 10.0 ** -np.arange(4, 17):
+        before = min(tried.values(), default=np.inf)
         tried[tol] = reached(tol)
-        if target is None or tried[tol] <= target:
+        stalls = 0 if tried[tol] < before / 2 else stalls + 1
+        if target is None or tried[tol] <= target or stalls == 2:
             break
     best = min(tried.values())
     tol = max(tol for tol, norm in tried.items() if norm <= max(10 * best, target or 0))

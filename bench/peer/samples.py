@@ -1,5 +1,5 @@
-"""The data of the suite jobs, as bench/samples.cpp has it bit for bit: real sets where their files are, else made ones of the
-same shape. Samples have a column of ones behind their features."""
+"""The data of the suite jobs, as bench/samples.cpp has it bit for bit: real sets where their files are, else made ones of
+the same shape. Samples have a column of ones behind their features."""
 import bz2
 import gzip
 
