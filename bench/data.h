@@ -34,7 +34,8 @@ inline double gaussian(std::uint64_t stream, std::uint64_t index) {
 }
 
 // The logistic problem f(x, w) = sum(w * softplus(-y * (A x))) + 0.1 * sum(square(x)) at a point x, with a direction v for
-// the reverse derivative of the Newton step. Of x, the entries before the first penalised one are left out of the last sum.
+// the reverse derivative of the Newton step. Of x, the entries before the first penalised one are left out of the last sum;
+// where there are penalties l2, it is sum(l2 * square(x)) / 2 instead.
 struct Logistic {
   std::size_t N, n;
   std::vector<double> A;  // N x n, row-major
@@ -42,6 +43,9 @@ struct Logistic {
   std::vector<double> w;  // in [0.5, 1.5)
   std::vector<double> x, v;
   std::size_t first_penalised = 0;
+  std::vector<double> l2 = {};
+
+  double penalty(std::size_t j) const { return !l2.empty() ? l2[j] : j < first_penalised ? 0.0 : 0.2; }
 };
 
 inline Logistic logistic_data(std::size_t N, std::size_t n) {

@@ -168,10 +168,11 @@ class LargeFloor final : public NewtonFloor {
     Share& sum = add_up();
     const double* const x = data_.x.data();
     value_ = sum.value;
-    for (std::size_t j = data_.first_penalised; j < data_.n; ++j) {
-      sum.H[j * data_.n + j] += 0.2;
-      sum.g[j] += 0.2 * x[j];
-      value_ += 0.1 * x[j] * x[j];
+    for (std::size_t j = 0; j < data_.n; ++j) {
+      const double l2 = data_.penalty(j);
+      sum.H[j * data_.n + j] += l2;
+      sum.g[j] += l2 * x[j];
+      value_ += 0.5 * l2 * x[j] * x[j];
     }
     cholesky(n_, sum.H.data());
     const int one = 1;
@@ -277,8 +278,16 @@ void prepare_blas() {
 }
 
 std::unique_ptr<NewtonFloor> newton_floor(const Logistic& data) {
-  if (data.n == 5 || data.n == 10) return std::make_unique<SmallFloor>(data);
+  if ((data.n == 5 || data.n == 10) && data.l2.empty()) return std::make_unique<SmallFloor>(data);
   return std::make_unique<LargeFloor>(data);
+}
+
+void FloorNewton::run() {
+  data_.x = start_;
+  for (int i = 0; i < iterations_; ++i) {
+    if (i > 0) data_.x = floor_->x_next();
+    floor_->step();
+  }
 }
 
 RidgeFloor::RidgeFloor(const Logistic& data, double lambda, double alpha)

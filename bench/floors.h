@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "data.h"
@@ -31,6 +32,21 @@ class NewtonFloor {
 
 // BLAS on row blocks, or a kernel for the size where n is 5 or 10. `data` must outlive it.
 std::unique_ptr<NewtonFloor> newton_floor(const Logistic& data);
+
+// Newton's method by these steps: so many full ones from a start. Leaves x_{k-1} in the data.
+class FloorNewton {
+ public:
+  FloorNewton(Logistic& data, std::vector<double> start, int iterations)
+      : data_(data), start_(std::move(start)), floor_(newton_floor(data)), iterations_(iterations) {}
+  void run();
+  const std::vector<double>& x() const { return floor_->x_next(); }
+
+ private:
+  Logistic& data_;
+  std::vector<double> start_;
+  std::unique_ptr<NewtonFloor> floor_;
+  int iterations_;
+};
 
 // A gradient step of ridge regression, x - alpha (H x - b) with H = AᵀA + lambda I and b = Aᵀy made beforehand, n = 12.
 class RidgeFloor {

@@ -142,7 +142,7 @@ void Suite::time(const std::string& row, Unit unit, const Contender& ours, const
     floor_seconds.push_back(floor_time);
     ratios.push_back(speed_up ? floor_time / ours_time : ours_time / floor_time);
   }
-  Row result{row, unit, in_unit(median(ours_seconds), unit), std::nullopt, std::nullopt, bar};
+  Row result{row, unit, in_unit(median(ours_seconds), unit), std::nullopt, std::nullopt, bar, std::nullopt};
   if (floor) {
     result.floor = in_unit(median(floor_seconds), unit);
     result.ratio = median(ratios);
@@ -153,7 +153,12 @@ void Suite::time(const std::string& row, Unit unit, const Contender& ours, const
 
 void Suite::amount(const std::string& row, Unit unit, double ours, std::optional<Bar> bar, std::optional<double> floor) {
   if (!wants(row)) return;
-  rows_.push_back({row, unit, ours, floor, floor ? std::optional(ours / *floor) : std::nullopt, bar});
+  rows_.push_back({row, unit, ours, floor, floor ? std::optional(ours / *floor) : std::nullopt, bar, std::nullopt});
+}
+
+void Suite::ended_at(const std::string& row, double gradient) {
+  for (Row& one : rows_)
+    if (one.name == row) one.gradient = gradient;
 }
 
 void Suite::note(std::string text) {
@@ -190,6 +195,7 @@ void write_json(const std::string& file, const std::vector<Suite>& suites) {
       entry["ratio"] = row.ratio ? nlohmann::ordered_json(*row.ratio) : nlohmann::ordered_json();
       if (row.bar && is_amount(*row.bar)) entry["limit"] = row.bar->value;
       if (row.bar) entry["holds"] = row.holds();
+      if (row.gradient) entry["gradient"] = *row.gradient;
       entry["unit"] = text(row.unit);
       list.push_back(std::move(entry));
     }

@@ -34,7 +34,8 @@ struct Row {
   Unit unit;
   double ours;
   std::optional<double> floor, ratio;
-  std::optional<Bar> bar;  // none: the row only reports
+  std::optional<Bar> bar;          // none: the row only reports
+  std::optional<double> gradient;  // its norm where a solve ended: a peer has to get there too
 
   bool holds() const;
 };
@@ -64,6 +65,8 @@ class Suite {
   // A row that is not a time of this suite's own taking: an amount of memory, or a second bar on a row already timed.
   void amount(const std::string& row, Unit unit, double ours, std::optional<Bar> bar,
               std::optional<double> floor = std::nullopt);
+  // Where the solve of a row ended: the norm of the gradient, which the JSON has.
+  void ended_at(const std::string& row, double gradient);
   // A line to be printed below the table, once.
   void note(std::string text);
 

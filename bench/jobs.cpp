@@ -90,7 +90,7 @@ void reader_row(Suite& suite, const std::string& row, const std::function<std::s
 
 }  // namespace
 
-void run_jobs(Suite& suite) {
+void reader_rows(Suite& suite) {
   const auto libsvm = [](const std::string& path) { read_libsvm(path); };
   const auto csv = [](const std::string& path) { read_csv(path); };
   constexpr Bar fast = at_least(150);
@@ -102,6 +102,12 @@ void run_jobs(Suite& suite) {
   reader_row(suite, "read_csv, all digits", dense(Format::csv, true), csv, fast);
   reader_row(
       suite, "read_idx", images, [](const std::string& path) { read_idx(path); }, std::nullopt);
+}
+
+void run_jobs(Suite& suite) {
+  reader_rows(suite);
+  bilevel_rows(suite);
+  fit_rows(suite);
 }
 
 }  // namespace onestep::bench

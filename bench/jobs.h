@@ -7,4 +7,9 @@ namespace onestep::bench {
 
 void run_jobs(Suite& suite);
 
+// Its parts: files read; hypergradients, what they add to a solve, checkpoints; whole fits.
+void reader_rows(Suite& suite);
+void bilevel_rows(Suite& suite);
+void fit_rows(Suite& suite);
+
 }  // namespace onestep::bench

@@ -43,7 +43,7 @@ Vector solve(const Logistic& data, const Vector& h, const Vector& b) {
     Vector t = times_A(data, p);
     for (std::size_t i = 0; i < data.N; ++i) t[i] *= h[i];
     Vector Hp = times_At(data, t);
-    for (std::size_t j = data.first_penalised; j < data.n; ++j) Hp[j] += 0.2 * p[j];
+    for (std::size_t j = 0; j < data.n; ++j) Hp[j] += data.penalty(j) * p[j];
     const double step = rr / dot(p, Hp), before = rr;
     for (std::size_t j = 0; j < data.n; ++j) u[j] += step * p[j], r[j] -= step * Hp[j];
     rr = dot(r, r);
@@ -140,7 +140,7 @@ NewtonReference newton_reference(const Logistic& data) {
   const Vector t = times_A(data, data.x);
   Vector slope(data.N), r(data.N), h(data.N), curvature(data.N);
   double value = 0;
-  for (std::size_t j = data.first_penalised; j < data.n; ++j) value += 0.1 * data.x[j] * data.x[j];
+  for (std::size_t j = 0; j < data.n; ++j) value += 0.5 * data.penalty(j) * data.x[j] * data.x[j];
   for (std::size_t i = 0; i < data.N; ++i) {
     const double z = -data.y[i] * t[i];
     const double sigmoid = 1 / (1 + std::exp(-z));
@@ -151,7 +151,7 @@ NewtonReference newton_reference(const Logistic& data) {
     h[i] = data.w[i] * curvature[i];
   }
   Vector g = times_At(data, r);
-  for (std::size_t j = data.first_penalised; j < data.n; ++j) g[j] += 0.2 * data.x[j];
+  for (std::size_t j = 0; j < data.n; ++j) g[j] += data.penalty(j) * data.x[j];
   const Vector s = solve(data, h, g), u = solve(data, h, data.v);
 
   // d(x - H⁻¹g)/dwᵢ = -H⁻¹(slopeᵢ aᵢ - curvatureᵢ aᵢ aᵢᵀ s)

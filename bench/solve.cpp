@@ -21,16 +21,12 @@
 #include "floors.h"
 #include "onestep/onestep.h"
 #include "reference.h"
+#include "samples.h"
 #include "solve/interior_point.h"
 #include "solve/program_data.h"
 
 namespace onestep::bench {
 namespace {
-
-Array matrix(const std::vector<double>& values, std::size_t rows, std::size_t columns) {
-  const auto width = static_cast<std::int64_t>(columns);
-  return Array::view(MatrixView{values.data(), static_cast<std::int64_t>(rows), width, width, 1});
-}
 
 Shape vector_shape(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
 
@@ -94,25 +90,6 @@ Solver logistic_newton(const Logistic& data) {
       {.tolerance = 1e-10});
 }
 
-// The same method by the engine's floor: as many full steps as ours took. Leaves x_{k-1} and x_k.
-class FloorSolve {
- public:
-  FloorSolve(Logistic& data, int iterations) : data_(data), floor_(newton_floor(data)), iterations_(iterations) {}
-  void run() {
-    std::ranges::fill(data_.x, 0.0);
-    for (int i = 0; i < iterations_; ++i) {
-      if (i > 0) data_.x = floor_->x_next();
-      floor_->step();
-    }
-  }
-  const std::vector<double>& x() const { return floor_->x_next(); }
-
- private:
-  Logistic& data_;
-  std::unique_ptr<NewtonFloor> floor_;
-  int iterations_;
-};
-
 void newton_rows(Suite& suite, const LogisticSize& size) {
   const std::string text = fmt::format("({},{})", size.N, size.n);
   const std::string solve_row = "newton solve " + text, one_row = "newton solve + one-step over solve " + text,
@@ -127,7 +104,7 @@ void newton_rows(Suite& suite, const LogisticSize& size) {
 
   Ours one_step(solver, x0, w, OneStep{});
   const int iterations = one_step.solution().statistics().iterations;
-  FloorSolve floor(data, iterations);
+  FloorNewton floor(data, std::vector<double>(size.n), iterations);
   floor.run();
   must_agree("our solution", one_step.x(), floor.x());
   // The floor leaves x_{k-1} in the data, where the derivative is taken.

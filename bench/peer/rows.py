@@ -1,4 +1,4 @@
-"""Rows of the suites engine and solve of `onestep_bench`, and peers that do the same: the table of `bench/peers`."""
+"""Rows of the suites of `onestep_bench`, and peers that do the same: the table of `bench/peers`."""
 import dataclasses
 import json
 import pathlib
@@ -8,12 +8,12 @@ import sys
 import tempfile
 import time
 
-from peer.environment import BUILD, SCRIPT, make_environment, progress
-from peer.turns import Worker, median_seconds, seconds_of_calls
+from peer.environment import BUILD, SCRIPT, make_environment, name_of, progress
+from peer.turns import Worker, median_seconds, seconds_of_call, seconds_of_calls
 
 BENCH = BUILD / "onestep_bench"
-PACKAGES = ["numpy", "jax", "casadi", "piqp", "proxsuite"]
-PEERS = ["jax", "casadi", "piqp", "proxqp"]
+PACKAGES = ["numpy", "jax", "casadi", "piqp", "proxsuite", "jaxopt", "scikit-learn"]
+PEERS = ["jax", "casadi", "piqp", "proxqp", "jaxopt", "scikit-learn"]
 SIZES = [(200, 5), (1000, 10), (10000, 100), (10000, 300), (20000, 1000)]
 CHAIN = 1000000
 
@@ -58,17 +58,46 @@ def entries():
             yield Entry("solve", f"qp {estimator} backward by all data {text}", "proxqp", "", "backward", (n, m, p), unit,
                         1 / 5 if n >= 50 else None)
     yield Entry("solve", "qp Maros-Meszaros, geometric mean", "piqp", "", "collection", (), "ms", 1.0)
+    step = "hypergradient step over its inner solve"
+    for peer, way in (("jax", "custom_vjp"), ("jaxopt", "custom_root")):
+        yield Entry("jobs", f"{step} {name_of('a9a')} (32561,123), 123 hyperparameters", peer, way, "penalties", (), "ms",
+                    1 / 4)
+    for peer, way in (("jax", "newton-cg"), ("jax", "newton-cg, Jacobi"), ("jaxopt", "LBFGS")):
+        row = f"hypergradient step of clean over its inner solve {name_of('Fashion-MNIST')} (5000,785,10)"
+        yield Entry("jobs", row, peer, way, "weights", (), "ms", 1 / 3)
+    for which, size in (("a9a", (32561, 123)), ("ijcnn1", (49990, 22)), ("made", (10000, 100))):
+        for loss, ways in (("logistic", ("newton-cholesky", "lbfgs", "lbfgs, tol and max_iter by default")),
+                           ("ridge", ("Ridge",))):
+            for way in ways:
+                row = f"fit {loss} {name_of(which)} ({size[0]},{size[1]})"
+                yield Entry("jobs", row, "scikit-learn", way, f"{loss} {which}", size, "ms", None if "," in way else 1.0)
 
 
-def worker(index):
-    """Makes ready, and then takes a turn for each line it reads: the median of some measurements."""
-    entry = list(entries())[int(index)]
-    if entry.suite == "solve" and entry.peer in ("piqp", "proxqp"):
+def job_of(entry, target):
+    """Work of the suite jobs, and the norm of the gradient where it ends, if that is compared."""
+    from peer.rows_jobs import jax_penalties, jax_weights, sklearn_fit
+
+    if entry.kind == "penalties":
+        return jax_penalties(entry.way)
+    if entry.kind == "weights":
+        return jax_weights(entry.way)
+    return sklearn_fit(entry.way, *entry.kind.split(), target)
+
+
+def worker(index, target=None):
+    """Makes ready, and then takes a turn for each line it reads: the median of some measurements. `target` is the norm of
+    the gradient where ours ends."""
+    entry, reached = list(entries())[int(index)], None
+    if entry.suite == "jobs":
+        work, reached = job_of(entry, float(target) if target else None)
+    elif entry.suite == "solve" and entry.peer in ("piqp", "proxqp"):
         from peer.rows_qp import piqp_collection, piqp_seconds, proxqp_seconds
     else:
         from peer.rows_newton import casadi_work, jax_solve, jax_work
 
-    if entry.kind == "collection":
+    if entry.suite == "jobs":
+        measure = seconds_of_call(work) if entry.kind == "weights" else seconds_of_calls(work)
+    elif entry.kind == "collection":
         measure = piqp_collection()
     elif entry.peer == "piqp":
         measure = piqp_seconds(entry.kind, *entry.size)
@@ -79,44 +108,64 @@ def worker(index):
     else:
         N, n = entry.size if len(entry.size) == 2 else (*entry.size, 0)
         measure = seconds_of_calls({"jax": jax_work, "casadi": casadi_work}[entry.peer](entry.kind, N, n))
-    print("ready", flush=True)
+    print("ready", "" if reached is None else reached, flush=True)
     for _ in sys.stdin:
         print(json.dumps(median_seconds(measure)), flush=True)
 
 
 def our_turn(entry):
-    """What onestep_bench measures for the row just now, in the row's unit."""
+    """What onestep_bench measures for the row just now, in the row's unit, and the norm of the gradient where it ends."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         done = subprocess.run([BENCH, entry.suite, "--filter", entry.row, "--quick", "--json", file.name],
                               capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"onestep_bench: {done.stderr.strip()[:100]}")
         rows = json.loads(pathlib.Path(file.name).read_text())
-    return next((row["ours"] for row in rows if row["row"] == entry.row), None)
+    return next(((row["ours"], row.get("gradient")) for row in rows if row["row"] == entry.row), (None, None))
+
+
+@dataclasses.dataclass
+class Measured:
+    """Medians over the turns, in the unit of the row, and the norms of the gradients where solves ended; or why there are
+    none."""
+
+    ours: float | None
+    theirs: float | None = None
+    ratio: float | None = None
+    gradients: tuple = (None, None)
+    reason: str = ""
+
+    def remark(self):
+        ours, theirs = self.gradients
+        return self.reason or ("" if None in self.gradients else f"gradient {ours:.1e}, theirs {theirs:.1e}")
 
 
 def run_row(python, index, entry, options, known):
-    """Ours, theirs and the ratio, medians over the turns, in the unit of the row; or why there are none."""
     ours, theirs, start, peer = [], [], time.perf_counter(), None
     try:
-        peer = Worker([python, SCRIPT, "--worker", "rows", str(index)], options.limit)
+        # Ours goes first: a peer may have to get as far.
+        first, target = our_turn(entry) if BENCH.exists() else (None, None)
+        peer = Worker([python, SCRIPT, "--worker", "rows", str(index), *([] if target is None else [str(target)])],
+                      options.limit)
+        reached = [float(word) for word in peer.ready.split()[1:]]
         while len(theirs) < (1 if options.quick else 5):
             if BENCH.exists():
-                ours.append(our_turn(entry))
+                ours.append(our_turn(entry)[0] if theirs else first)
             theirs.append(float(peer.turn()) * (1e6 if entry.unit == "us" else 1e3))
             if len(theirs) >= 3 and time.perf_counter() - start > 60:
                 break
     except RuntimeError as problem:
-        return known, None, None, str(problem)
+        return Measured(known, reason=str(problem))
     finally:
         if peer:
             peer.close()
+    gradients = (target, reached[0] if reached else None)
     if None in ours or not ours:
         ours = [known] * len(theirs)
     if None in ours:
-        return None, statistics.median(theirs), None, ""
-    return (statistics.median(ours), statistics.median(theirs),
-            statistics.median(mine / other for mine, other in zip(ours, theirs)), "")
+        return Measured(None, statistics.median(theirs), gradients=gradients)
+    return Measured(statistics.median(ours), statistics.median(theirs),
+                    statistics.median(mine / other for mine, other in zip(ours, theirs)), gradients)
 
 
 def read_rows(file):
@@ -144,12 +193,14 @@ def run(options):
             continue
         name = f"{entry.peer} ({entry.way})" if entry.way else entry.peer
         progress(f"{entry.row}, {name}")
-        mine, theirs, ratio, reason = run_row(python, index, entry, options, known.get(entry.row))
-        held = None if entry.bar is None else ratio is not None and ratio <= entry.bar
-        lines.append((entry, name, mine, theirs, ratio, held, reason))
-        if theirs is not None:
-            row = {"suite": entry.suite, "row": entry.row, "peer": name, "ours": mine, "floor": theirs, "ratio": ratio,
-                   "unit": entry.unit} | ({} if held is None else {"holds": held})
+        found = run_row(python, index, entry, options, known.get(entry.row))
+        held = None if entry.bar is None else found.ratio is not None and found.ratio <= entry.bar
+        lines.append((entry, name, found, held))
+        if found.theirs is not None:
+            row = {"suite": entry.suite, "row": entry.row, "peer": name, "ours": found.ours, "floor": found.theirs,
+                   "ratio": found.ratio, "unit": entry.unit} | ({} if held is None else {"holds": held})
+            if None not in found.gradients:
+                row |= dict(zip(("gradient", "peer_gradient"), found.gradients))
             rows = [old for old in rows if (old["row"], old.get("peer")) != (entry.row, name)] + [row]
         progress("")
     if not lines:
@@ -158,13 +209,13 @@ def run(options):
     width, peer_width = max(len(line[0].row) for line in lines), max(len(line[1]) for line in lines)
     for suite in dict.fromkeys(line[0].suite for line in lines):
         print(f"{suite:<{width}}  {'peer':<{peer_width}}  {'ours':>9}  {'theirs':>9}  {'ratio':>7}  {'bar':>8}        unit")
-        for entry, name, mine, theirs, ratio, held, reason in lines:
+        for entry, name, found, held in lines:
             if entry.suite == suite:
                 bar = "-" if entry.bar is None else f"<= {entry.bar:g}"
                 word = "" if held is None else "pass" if held else "FAIL"
-                print(f"{entry.row:<{width}}  {name:<{peer_width}}  {number(mine):>9}  {number(theirs):>9}  "
-                      f"{number(ratio):>7}  {bar:>8}  {word:<4}  {entry.unit}  {reason}".rstrip())
-    bars = [line[5] for line in lines if line[5] is not None]
+                print(f"{entry.row:<{width}}  {name:<{peer_width}}  {number(found.ours):>9}  {number(found.theirs):>9}  "
+                      f"{number(found.ratio):>7}  {bar:>8}  {word:<4}  {entry.unit}  {found.remark()}".rstrip())
+    bars = [line[3] for line in lines if line[3] is not None]
     print(f"{sum(bars)} of {len(bars)} bars hold")
     versions = subprocess.run([python, "-m", "pip", "list", "--format=json"], capture_output=True, text=True).stdout
     print(", ".join(f"{p['name']} {p['version']}" for p in json.loads(versions or "[]") if p["name"] in PACKAGES))

@@ -1,13 +1,11 @@
 """The rows of quadratic programs, in PIQP and ProxQP. Each function returns one that returns seconds: by the solvers' own
 timers, or by a clock around a single call."""
-import os
-import pathlib
 import statistics
 import time
 
 import numpy as np
 from peer.data import check, qp_data
-from peer.environment import ROOT
+from peer.environment import DATA
 
 
 def check_program(n, m, p, x, y, z):
@@ -102,7 +100,7 @@ def piqp_collection():
     """The geometric mean over the problems of the medians of PIQP's own times, to 1e-9 absolute."""
     import piqp
 
-    folder = pathlib.Path(os.environ.get("ONESTEP_DATA", ROOT / ".." / "shared" / "data")) / "maros_meszaros"
+    folder = DATA / "maros_meszaros"
     problems = [read_qps(path) for path in sorted(folder.glob("*.QPS"))]
     if not problems:
         raise SystemExit(f"no problems in {folder.name}; ONESTEP_DATA says where the data is")

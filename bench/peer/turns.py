@@ -43,6 +43,17 @@ class Worker:
         self.log.close()
 
 
+def seconds_of_call(work):
+    """One call of work that takes long and has been done before."""
+
+    def seconds():
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    return seconds
+
+
 def seconds_of_calls(work):
     """One call of `work`, by calling it often enough for the clock."""
 

@@ -147,6 +147,7 @@ struct Outcome {
   int hypergradients = 0;
   int inner_iterations = 0, inner_factorisations = 0;
   double seconds = 0, inner_seconds = 0, hypergradient_seconds = 0;  ///< all; in inner solves; in derivatives
+  double checkpoint_seconds = 0;  ///< in writing checkpoints, since the start or the last resume
   bool resumed = false;
   std::vector<OuterIteration> history;
 

@@ -299,10 +299,12 @@ class Minimiser {
     writer(state_);
     outer_->save(writer);
     file_->write(writer.take());
-    written_ = now();
-    write_took_ = written_ - begin;
+    const double took = now() - begin;
+    longest_write_ = std::max(longest_write_, took);
+    writing_ += took;
   }
-  bool write_is_due() const { return now() - written_ >= write_took_ * (1 / options_.checkpoint_share - 1); }
+  // All that was written in this run, this write and the last one, which is made whatever it costs, keep to the share.
+  bool write_is_due() const { return writing_ + 2 * longest_write_ <= options_.checkpoint_share * (now() - begin_); }
 
   // ---- what came out ----
 
@@ -340,6 +342,7 @@ class Minimiser {
     o.inner_factorisations = work.factorisations;
     o.inner_seconds = work.solving;
     o.hypergradient_seconds = work.differentiating;
+    o.checkpoint_seconds = writing_;
     o.seconds = elapsed();
     return o;
   }
@@ -366,7 +369,7 @@ class Minimiser {
   Status inner_status_ = Status::converged;
   std::string about_;
   bool resumed_ = false;
-  double begin_ = now(), earlier_ = 0, written_ = 0, write_took_ = 0;
+  double begin_ = now(), earlier_ = 0, longest_write_ = 0, writing_ = 0;
 };
 
 }  // namespace

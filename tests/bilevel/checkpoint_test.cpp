@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -138,6 +139,26 @@ TEST(Checkpoint, WhatIsCancelledBeforeItsFirstHypergradientLeavesNone) {
   options.cancelled = [] { return true; };
   EXPECT_EQ(tuned(Lbfgs{}, options).status, Status::cancelled);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "c"));
+}
+
+TEST(Checkpoint, WritesKeepToTheirShareAndTheirTimeIsTold) {
+  EXPECT_EQ(tuned(Lbfgs{}, with_checkpoint("")).checkpoint_seconds, 0);
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "c";
+  BilevelOptions options = with_checkpoint(file.string());
+  // So small a share that one write uses it up: the first, which is made to know what one costs.
+  options.checkpoint_share = 1e-9;
+  std::set<std::filesystem::file_time_type> seen;
+  options.callback = [&](const OuterIteration&) {
+    if (std::filesystem::exists(file)) seen.insert(std::filesystem::last_write_time(file));
+    return true;
+  };
+  const Outcome o = tuned(Lbfgs{}, options);
+  EXPECT_GT(o.iterations, 3);
+  EXPECT_EQ(seen.size(), 1U);
+  EXPECT_FALSE(seen.contains(std::filesystem::last_write_time(file))) << "the end is written too";
+  EXPECT_GT(o.checkpoint_seconds, 0);
+  EXPECT_LT(o.checkpoint_seconds, o.seconds);
 }
 
 TEST(Checkpoint, MoreIterationsMayBeAllowedOnResuming) {
