@@ -92,7 +92,7 @@ class Clean {
              .title = fmt::format("Suspicious labels in {}", job_.name),
              .asked = fmt::format("{}; {} loss, l2 = {}; {} validation samples{}", description_text(job_), name_of(job_.loss),
                                   shown(options_.l2), job_.valid->count(),
-                                  options_.flip > 0 ? fmt::format("; {:.0f} % of the labels were flipped first", 100 * options_.flip)
+                                  options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip)
                                                     : "")};
     r.document = {{"verb", "clean"}};
     r.document.update(description(job_));
@@ -208,8 +208,8 @@ class Clean {
       panel.series = {curve("", "one_step", [](std::size_t) { return true; })};
     else
       panel.series = {curve("flipped", "one_step", [&](std::size_t i) { return flipped_[i]; }),
-                      curve("not flipped", "implicit", [&](std::size_t i) { return !flipped_[i]; })};
-    panel.series.push_back({.label = "", .method = "none", .mark = "dashed", .x = {0, 1}, .y = {0.5, 0.5}});
+                      curve("not flipped", "bound", [&](std::size_t i) { return !flipped_[i]; })};
+    panel.series.push_back({.label = "", .method = "none", .mark = "rule", .x = {0, 1}, .y = {0.5, 0.5}});
     return {"weights", "Weights of the samples, in ascending order", "Samples below the dashed line are suspects.", {panel}};
   }
 
@@ -218,9 +218,9 @@ class Clean {
     const auto flips = static_cast<double>(std::ranges::count(flipped_, true)), all = static_cast<double>(order.size());
     page::Series precision{.label = "", .method = "one_step"}, hits{.label = "found", .method = "one_step"},
         threshold{.label = "weight ½", .method = "iterates", .mark = "points"},
-        chance{.label = "by chance", .method = "none", .mark = "dashed", .x = {0, 1}, .y = {flips / all, flips / all}},
-        ideal{.label = "at best", .method = "estimate", .mark = "dashed", .x = {0, flips, all}, .y = {0, flips, flips}},
-        drawn{.label = "by chance", .method = "none", .mark = "dashed", .x = {0, all}, .y = {0, flips}};
+        chance{.label = "by chance", .method = "none", .mark = "rule", .x = {0, 1}, .y = {flips / all, flips / all}},
+        ideal{.label = "at best", .method = "estimate", .mark = "rule", .x = {0, flips, all}, .y = {0, flips, flips}},
+        drawn{.label = "by chance", .method = "none", .mark = "rule", .x = {0, all}, .y = {0, flips}};
     page::Series threshold_hits = threshold;
     double right = 0;
     for (std::size_t k = 1; k <= order.size(); ++k) {

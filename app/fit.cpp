@@ -178,7 +178,7 @@ page::Figure coefficient_figure(const JobData& job, const LinearModel& m, const 
   const std::size_t K = classes_of(m);
   std::vector<std::size_t> order = clearest(m, errors);
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return m.x.values()[i]; });
-  page::Series bars{.label = "", .method = "one_step", .mark = "bars"}, zero{.label = "", .method = "none"};
+  page::Series bars{.label = "", .method = "one_step", .mark = "bars"}, zero{.label = "", .method = "none", .mark = "rule"};
   page::Panel panel{.title = "", .x = {"coefficient"}, .y = {""}};
   for (const std::size_t i : order) {
     const double value = m.x.values()[i], error = errors ? 2 * (*errors)[i] : 0;
@@ -224,7 +224,7 @@ page::Figure calibration(const JobData& job, const Array& x) {
   std::vector<std::size_t> order(z.values().size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return z.values()[i]; });
-  page::Series groups{.label = "", .method = "one_step"}, right{.label = "", .method = "none", .mark = "dashed"};
+  page::Series groups{.label = "", .method = "one_step"}, right{.label = "", .method = "none", .mark = "rule"};
   const std::size_t count = std::min(most, order.size());
   for (std::size_t g = 0; g < count; ++g) {
     const std::size_t begin = g * order.size() / count, end = (g + 1) * order.size() / count;

@@ -191,7 +191,7 @@ class Influence {
 
   // All of them, and both ends where they can be told apart.
   page::Figure ranking() const {
-    page::Series harmful{.label = "harmful", .method = "one_step"}, helpful{.label = "helpful", .method = "implicit"};
+    page::Series harmful{.label = "harmful", .method = "one_step"}, helpful{.label = "helpful", .method = "bound"};
     page::Series most_harmful = harmful, most_helpful = helpful;
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const double value = influence_[order_[i]];
@@ -217,8 +217,8 @@ class Influence {
 
   page::Figure verification() const {
     page::Series harmful{.label = "harmful", .method = "one_step", .mark = "points"},
-        helpful{.label = "helpful", .method = "implicit", .mark = "points"},
-        line{.label = "as predicted", .method = "none", .mark = "dashed"};
+        helpful{.label = "helpful", .method = "bound", .mark = "points"},
+        line{.label = "as predicted", .method = "none", .mark = "rule"};
     double low = 0, high = 0;
     for (const Retrained& one : retrained_) {
       page::Series& side = one.predicted < 0 ? harmful : helpful;

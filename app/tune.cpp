@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -347,24 +348,31 @@ class Tune {
     r.tables.push_back(t);
   }
 
-  // Validation loss against the only hyperparameter: what was tried, and where the search went.
-  page::Figure curve() const {
-    page::Series tried{.label = "tried", .method = "none", .mark = "line"}, grid{.label = "grid", .method = "implicit", .mark = "points"},
-        path{.label = "search", .method = "one_step", .mark = "points"};
+  // Validation loss against the only hyperparameter, from one value of it to another: what was tried, and where the search
+  // went.
+  page::Panel curve(const std::string& title, double low, double high) const {
+    page::Series tried{.label = "tried", .method = "none", .mark = "rule"},
+        grid{.label = "grid", .method = "bound", .mark = "points"}, path{.label = "search", .method = "one_step", .mark = "points"};
     std::vector<std::pair<double, double>> all = compared_;
     all.insert(all.end(), probes_.begin(), probes_.end());
-    for (const OuterIteration& i : outcome_.history) {
-      all.emplace_back(i.theta[0], i.value);
-      path.x.push_back(i.theta[0]), path.y.push_back(i.value);
-    }
+    for (const OuterIteration& i : outcome_.history) all.emplace_back(i.theta[0], i.value);
     std::ranges::sort(all);
-    for (const auto& [at, value] : all) tried.x.push_back(at), tried.y.push_back(value);
-    for (const auto& [at, value] : compared_) grid.x.push_back(at), grid.y.push_back(value);
+    const auto add = [&](page::Series& to, double at, double value) {
+      if (at >= low && at <= high) to.x.push_back(at), to.y.push_back(value);
+    };
+    for (const auto& [at, value] : all) add(tried, at, value);
+    for (const auto& [at, value] : compared_) add(grid, at, value);
+    for (const OuterIteration& i : outcome_.history) add(path, i.theta[0], i.value);
+    return {.title = title, .x = {options_.hyper, true}, .y = {"validation loss"}, .series = {tried, grid, path}};
+  }
+
+  page::Figure curves() const {
+    const double end = outcome_.theta[0].item();
     return {"curve", "Validation loss against the hyperparameter",
             fmt::format("The line joins all that was tried{}. The search ends at {}.",
-                        compared_.empty() ? "" : fmt::format(", the grid's {} points among it", compared_.size()),
-                        shown(outcome_.theta[0].item())),
-            {page::Panel{.title = "", .x = {options_.hyper, true}, .y = {"validation loss"}, .series = {tried, grid, path}}}};
+                        compared_.empty() ? "" : fmt::format(", the grid's {} points among it", compared_.size()), shown(end)),
+            {curve("All that was tried", 0, std::numeric_limits<double>::infinity()),
+             curve("Near the end of the search", end / 20, end * 20)}};
   }
 
   // Many of them: by name while there is room, else only their sizes.
@@ -377,7 +385,7 @@ class Tune {
     std::ranges::stable_sort(order, {}, [&](std::size_t i) { return found[i]; });
     const double start = outcome_.history.front().theta[0];
     page::Series values{.label = "", .method = "one_step", .mark = "points"},
-        begun{.label = "start", .method = "none", .mark = "dashed"};
+        begun{.label = "start", .method = "none", .mark = "rule"};
     const auto count = static_cast<double>(found.size());
     for (const std::size_t i : order) {
       values.x.push_back(found[i]);
@@ -400,7 +408,7 @@ class Tune {
   }
 
   std::vector<page::Figure> figures() const {
-    return {outcome_.theta[0].size() == 1 ? curve() : values(), path_figure(outcome_)};
+    return {outcome_.theta[0].size() == 1 ? curves() : values(), path_figure(outcome_)};
   }
 
   const TuneOptions& options_;

@@ -113,7 +113,7 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
 
 page::Figure path_figure(const Outcome& o) {
   page::Panel loss{.title = "Validation loss", .x = {"iteration"}, .y = {""}},
-      critical{.title = "How far from critical", .x = {"iteration"}, .y = {"share of the loss that one step could gain", true}};
+      critical{.title = "How far from critical", .x = {"iteration"}, .y = {"criticality, as a share of the loss", true}};
   page::Series losses{.label = "", .method = "one_step"}, criticals = losses;
   for (const OuterIteration& i : o.history) {
     losses.x.push_back(i.number), losses.y.push_back(i.value);

@@ -154,10 +154,10 @@ class Script {
       }
       if (!s.low.empty())
         bands.push_back(fmt::format("$d{} using 1:3:4 with filledcurves fc rgb {} title {}", i, faint(colour, 0.2), name));
-      const bool dots = s.mark == "points", few = s.x.size() <= most_points;
-      const char* dashes = s.mark == "dotted" ? "(0.1,6)" : s.mark == "dashed" ? "(7,5)" : "solid";
+      const bool dots = s.mark == "points", rule = s.mark == "rule", few = s.x.size() <= most_points && !rule;
+      const char* dashes = s.mark == "dotted" ? "(0.1,6)" : s.mark == "dashed" || rule ? "(7,5)" : "solid";
       // Dots as wide as the line lie on a dotted curve whatever its method.
-      const double width = s.mark == "line" ? pen.width : std::min(pen.width, 2.4);
+      const double width = s.mark == "line" ? pen.width : std::min(pen.width, rule ? 1.3 : 2.4);
       curves.emplace_back(width, fmt::format("$d{} using 1:2 with {} lw {} dt {} pt {} ps {} lc rgb '{}' title {}", i,
                                              dots  ? "points"
                                              : few ? "linespoints"

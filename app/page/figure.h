@@ -15,7 +15,8 @@ using Json = nlohmann::ordered_json;
 /// bound, estimate, auto, exact, or a peer's name.
 struct Series {
   std::string label, method;
-  std::string mark = "line";  ///< line, dotted, dashed, points, or bars: points with a bar along x
+  /// line, dotted, dashed, points, bars (points with a bar along x), or rule: thin, to compare with.
+  std::string mark = "line";
   std::vector<double> x = {}, y = {};
   std::vector<double> low = {}, high = {};  ///< a band around y, or the ends of bars along x; empty: none
 };

@@ -59,6 +59,9 @@ ul.claims li > b { display: inline-block; width: 1.6rem; text-indent: 0; }
 .gallery span { display: block; }
 .gallery span:first-of-type { color: var(--ink); font-weight: 600; }
 .answer { font-size: 1.15rem; max-width: 52rem; }
+.answer::first-letter { text-transform: uppercase; }
+.tables { display: flex; flex-wrap: wrap; gap: 0 4rem; }
+.tables .table { max-width: min(100%, 31rem); }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--grid); border-radius: 4px; padding: .7rem .9rem;
   font-size: .92rem; }
 footer { font-size: .88rem; margin-top: 3.2rem; padding-bottom: 2.5rem; }
