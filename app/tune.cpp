@@ -372,7 +372,7 @@ class Tune {
             fmt::format("The line joins all that was tried{}. The search ends at {}.",
                         compared_.empty() ? "" : fmt::format(", the grid's {} points among it", compared_.size()), shown(end)),
             {curve("All that was tried", 0, std::numeric_limits<double>::infinity()),
-             curve("Near the end of the search", end / 20, end * 20)}};
+             curve("Near the end of the search", end / 6, end * 6)}};
   }
 
   // Many of them: by name while there is room, else only their sizes.

@@ -7,6 +7,7 @@
 #include "page/inline_svg.h"
 #include "page/palette.h"
 #include "page/png.h"
+#include "page/text.h"
 
 namespace onestep::app::page {
 
@@ -51,7 +52,7 @@ ul.claims li { padding-left: 1.6rem; text-indent: -1.6rem; margin: .25rem 0; }
 ul.claims li > b { display: inline-block; width: 1.6rem; text-indent: 0; }
 .gallery { margin-top: 1.8rem; }
 .gallery ul { list-style: none; padding: 0; margin: .9rem 0 0; display: grid; gap: 1rem .9rem;
-  grid-template-columns: repeat(auto-fill, minmax(104px, 1fr)); }
+  grid-template-columns: repeat(auto-fill, minmax(90px, 1fr)); }
 .gallery li { font-size: .82rem; line-height: 1.35; color: var(--soft); }
 .gallery img { display: block; width: 100%; aspect-ratio: 1; image-rendering: pixelated; margin-bottom: .3rem;
   border-bottom: 4px solid var(--grid); }
@@ -76,11 +77,11 @@ footer dd { margin: 0; min-width: 0; }
   body { font-size: 16px; }
   main, footer { padding: 0 14px; }
   th, td { padding-right: .9rem; }
-  .table thead { display: none; }
-  .table tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--grid); }
-  .table td { display: block; border: 0; padding: .05rem 0; text-align: left; white-space: normal; }
-  .table td:first-child { font-weight: 600; }
-  .table td + td::before { content: attr(data-column) ": "; color: var(--soft); }
+  .table:not(.slim) thead { display: none; }
+  .table:not(.slim) tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--grid); }
+  .table:not(.slim) td { display: block; border: 0; padding: .05rem 0; text-align: left; white-space: normal; }
+  .table:not(.slim) td:first-child { font-weight: 600; }
+  .table:not(.slim) td + td::before { content: attr(data-column) ": "; color: var(--soft); }
   table.stacked thead { display: none; }
   table.stacked, table.stacked tbody { display: block; }
   table.stacked tr { display: grid; grid-template-columns: 1fr auto; padding: .6rem 0; border-bottom: 1px solid var(--grid); }
@@ -226,10 +227,18 @@ std::string html_of(const Table& table) {
                           i < table.columns.size() ? escaped(table.columns[i]) : "", prose(row[i]));
     return text + "</tr>\n";
   };
+  // Few and short columns fit a telephone as they are; others become a list there.
+  std::size_t letters = 0;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    std::size_t widest = columns_of(table.columns[i]);
+    for (const auto& row : table.rows)
+      if (i < row.size()) widest = std::max(widest, columns_of(row[i]));
+    letters += widest;
+  }
   std::string text = fmt::format(
-      "<div class=\"table\" id=\"table-{}\">\n<h3>{}</h3>\n<p class=\"soft\">{}</p>\n<div class=\"wide\"><table>\n"
+      "<div class=\"table{}\" id=\"table-{}\">\n<h3>{}</h3>\n<p class=\"soft\">{}</p>\n<div class=\"wide\"><table>\n"
       "<thead>{}</thead>\n<tbody>\n",
-      escaped(table.id), escaped(table.title), prose(table.caption), cells(table.columns, "th"));
+      letters <= 36 ? " slim" : "", escaped(table.id), escaped(table.title), prose(table.caption), cells(table.columns, "th"));
   for (const auto& row : table.rows) text += cells(row, "td");
   return text + "</tbody>\n</table></div>\n</div>\n";
 }
@@ -240,7 +249,7 @@ std::string html_of(const Gallery& gallery) {
   for (const Picture& picture : gallery.pictures) {
     text += fmt::format("<li{}><img alt=\"{}\" src=\"data:image/png;base64,{}\">", picture.marked ? " class=\"marked\"" : "",
                         escaped(fmt::format("{}", fmt::join(picture.lines, ", "))), base64(png_of(picture.pixels)));
-    for (const std::string& line : picture.lines) text += fmt::format("<span>{}</span>", escaped(line));
+    for (const std::string& line : picture.lines) text += fmt::format("<span>{}</span>", prose(line));
     text += "</li>\n";
   }
   return text + "</ul>\n</div>\n";
