@@ -79,8 +79,8 @@ class Clean {
 
   // A fit with weights 1 on these samples.
   Array plain_fit(const Samples& samples) const {
-    const Solver plain = model_.solver(
-        [&](Expr x) { return sum(model_.losses(samples, x)) + model_.penalty(x, options_.l2); });
+    const Solver plain =
+        model_.solver([&](Expr x) { return sum(model_.losses(samples, x)) + model_.penalty(x, options_.l2); });
     return solve(plain, model_.start(), Parts()).x();
   }
 
@@ -90,10 +90,10 @@ class Clean {
     const Outcome& o = outcome_;
     Report r{.verb = "clean",
              .title = fmt::format("Suspicious labels in {}", job_.name),
-             .asked = fmt::format("{}; {} loss, l2 = {}; {} validation samples{}", description_text(job_), name_of(job_.loss),
-                                  shown(options_.l2), job_.valid->count(),
-                                  options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip)
-                                                    : "")};
+             .asked = fmt::format(
+                 "{}; {} loss, l2 = {}; {} validation samples{}", description_text(job_), name_of(job_.loss),
+                 shown(options_.l2), job_.valid->count(),
+                 options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip) : "")};
     r.document = {{"verb", "clean"}};
     r.document.update(description(job_));
     r.document.update({{"l2", options_.l2}, {"flip", options_.flip}, {"search", json_of(o)}});
@@ -110,8 +110,9 @@ class Clean {
       return std::pair{w[a], -push[a]} < std::pair{w[b], -push[b]};
     });
     const auto suspects = static_cast<std::size_t>(std::ranges::count_if(w, [](double e) { return e < 0.5; }));
-    r.sentence = fmt::format("{} of {} samples are suspects (weight below ½); validation loss {} instead of {}, in {} iterations, {:.2g} s.",
-                             suspects, w.size(), shown(o.value), shown(o.history.front().value), o.iterations, o.seconds);
+    r.sentence = fmt::format(
+        "{} of {} samples are suspects (weight below ½); validation loss {} instead of {}, in {} iterations, {:.2g} s.",
+        suspects, w.size(), shown(o.value), shown(o.history.front().value), o.iterations, o.seconds);
     progress_.begin("clean: fits to compare with");
     report_scores(r);
     if (!flipped_.empty()) report_found(r, order, suspects);
@@ -129,9 +130,9 @@ class Clean {
     const Samples& judged = job_.test ? *job_.test : *job_.valid;
     const char* which = job_.test ? "test" : "validation";
     page::Table t{.id = "scores",
-                   .title = fmt::format("Scores on the {} samples", which),
-                   .caption = "",
-                   .columns = {"trained on", "mean loss", model_.score_name()}};
+                  .title = fmt::format("Scores on the {} samples", which),
+                  .caption = "",
+                  .columns = {"trained on", "mean loss", model_.score_name()}};
     Json scores = {{"samples", which}};
     const auto add = [&](const std::string& name, const char* key, const Array& x) {
       const Score s = model_.score(judged, x);
@@ -147,21 +148,23 @@ class Clean {
 
   void report_found(Report& r, const std::vector<std::size_t>& order, std::size_t suspects) const {
     const auto flips = static_cast<std::size_t>(std::ranges::count(flipped_, true));
-    const auto right = static_cast<std::size_t>(
-        std::count_if(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(suspects), [&](std::size_t i) { return flipped_[i]; }));
+    const auto right = static_cast<std::size_t>(std::count_if(
+        order.begin(), order.begin() + static_cast<std::ptrdiff_t>(suspects), [&](std::size_t i) { return flipped_[i]; }));
     const double precision = suspects > 0 ? static_cast<double>(right) / static_cast<double>(suspects) : 0,
                  recall = flips > 0 ? static_cast<double>(right) / static_cast<double>(flips) : 0;
-    r.sentence += fmt::format(" Of {} flipped labels {} are among them: precision {:.3f}, recall {:.3f}.", flips, right, precision, recall);
-    r.document["found"] = {{"flipped", flips}, {"suspects", suspects}, {"right", right}, {"precision", precision}, {"recall", recall}};
+    r.sentence += fmt::format(" Of {} flipped labels {} are among them: precision {:.3f}, recall {:.3f}.", flips, right,
+                              precision, recall);
+    r.document["found"] = {
+        {"flipped", flips}, {"suspects", suspects}, {"right", right}, {"precision", precision}, {"recall", recall}};
   }
 
   void report_suspects(Report& r, const std::vector<std::size_t>& order, std::size_t suspects) const {
     const std::span<const double> w = outcome_.theta[0].values(), y = job_.train.y.values();
     const std::size_t listed = std::min<std::size_t>(suspects, 20);
     page::Table t{.id = "suspects",
-                   .title = listed < suspects ? fmt::format("Suspects, the first {} of {}", listed, suspects) : "Suspects",
-                   .caption = "By weight, then by how hard the hypergradient pushes it down.",
-                   .columns = {"sample", "label", "weight"}};
+                  .title = listed < suspects ? fmt::format("Suspects, the first {} of {}", listed, suspects) : "Suspects",
+                  .caption = "By weight, then by how hard the hypergradient pushes it down.",
+                  .columns = {"sample", "label", "weight"}};
     if (!flipped_.empty()) t.columns.emplace_back("flipped");
     Json all = Json::array();
     for (std::size_t k = 0; k < suspects; ++k) {
@@ -200,7 +203,8 @@ class Clean {
       for (std::size_t i = 0; i < outcome_.theta[0].values().size(); ++i)
         if (counts(i)) s.y.push_back(outcome_.theta[0].values()[i]);
       std::ranges::sort(s.y);
-      for (std::size_t i = 0; i < s.y.size(); ++i) s.x.push_back((static_cast<double>(i) + 0.5) / static_cast<double>(s.y.size()));
+      for (std::size_t i = 0; i < s.y.size(); ++i)
+        s.x.push_back((static_cast<double>(i) + 0.5) / static_cast<double>(s.y.size()));
       return s;
     };
     page::Panel panel{.title = "", .x = {"share of the samples"}, .y = {"weight"}};
@@ -233,15 +237,19 @@ class Clean {
         threshold_hits.x = {looked_at}, threshold_hits.y = {right};
       }
     }
-    return {"found", "How well flipped labels are found",
-            fmt::format("Samples in the order of suspicion: weight, then how hard the hypergradient pushes it down. {} of {} labels were "
-                        "flipped.",
-                        flips, order.size()),
-            {page::Panel{.title = "Precision and recall", .x = {"recall"}, .y = {"precision"}, .series = {chance, precision, threshold}},
-             page::Panel{.title = "Flipped labels among the first suspects",
-                         .x = {"samples looked at"},
-                         .y = {"flipped ones among them"},
-                         .series = {ideal, drawn, hits, threshold_hits}}}};
+    return {
+        "found",
+        "How well flipped labels are found",
+        fmt::format("Samples in the order of suspicion: weight, then how hard the hypergradient pushes it down. {} of {} "
+                    "labels were "
+                    "flipped.",
+                    flips, order.size()),
+        {page::Panel{
+             .title = "Precision and recall", .x = {"recall"}, .y = {"precision"}, .series = {chance, precision, threshold}},
+         page::Panel{.title = "Flipped labels among the first suspects",
+                     .x = {"samples looked at"},
+                     .y = {"flipped ones among them"},
+                     .series = {ideal, drawn, hits, threshold_hits}}}};
   }
 
   const CleanOptions& options_;
@@ -263,7 +271,11 @@ void add_clean(CommandLine& line) {
                   .type = "SHARE",
                   .help = "corrupt this share of the labels first, and say how many are\nfound",
                   .takes = Takes::positive});
-  rows.push_back({.name = "--iterations", .to = &options->iterations, .type = "N", .help = "at most (default 20)", .takes = Takes::positive});
+  rows.push_back({.name = "--iterations",
+                  .to = &options->iterations,
+                  .type = "N",
+                  .help = "at most (default 20)",
+                  .takes = Takes::positive});
   rows.push_back({.name = "--checkpoint",
                   .to = &options->checkpoint,
                   .type = "FILE",

@@ -46,8 +46,9 @@ std::string negative(const std::string& text) {
 std::string typed(std::span<char*> words) {
   std::string line = "onestep";
   for (const std::string_view word : words.subspan(1)) {
-    const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                               "0123456789-_./=,:+@%") == word.npos;
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789-_./=,:+@%") == word.npos;
     std::string quoted;
     for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
     line += plain ? fmt::format(" {}", word) : fmt::format(" '{}'", quoted);

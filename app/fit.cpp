@@ -38,13 +38,18 @@ Fitted fit(const JobOptions& options, const JobData& job, const Model& model, Pr
   progress.begin("fit: first iteration");
   SolveOptions how;
   how.callback = [&](const Iteration& i) {
-    progress.show([&] { return fmt::format("fit: iteration {}, step {:.1e}, objective {}", i.number, i.step, shown(i.value)); });
+    progress.show(
+        [&] { return fmt::format("fit: iteration {}, step {:.1e}, objective {}", i.number, i.step, shown(i.value)); });
     return stop_signal() == 0;
   };
   const auto f = [&](Expr x) { return objective(model, job, options.l2, x); };
   const Solution s = solve(model.solver(f, how), model.start(), Parts());
-  const std::vector<Array> at =
-      evaluate(trace([&](Expr x) { return std::pair{f(x), grad(f(x), x)}; }, model.shape()), {s.x()});
+  const std::vector<Array> at = evaluate(trace(
+                                             [&](Expr x) {
+                                               return std::pair{f(x), grad(f(x), x)};
+                                             },
+                                             model.shape()),
+                                         {s.x()});
   return {s.x(), at[1], at[0].item(), s.status(), s.message(), s.statistics()};
 }
 
@@ -114,7 +119,9 @@ LinearModel raw(const JobData& job, const Model& model, const Array& x) {
       last(entries.begin() + static_cast<std::ptrdiff_t>(count), entries.end());
   LinearModel result{K > 0 ? Array({n, K}, first) : Array({n}, first), K > 0 ? Array({K}, last) : Array(last[0])};
   if (!job.scaling) return result;
-  const auto first_n = [n](const Array& a) { return evaluate(trace([n](Expr v) { return slice(v, 0, n); }, a.shape()), {a})[0]; };
+  const auto first_n = [n](const Array& a) {
+    return evaluate(trace([n](Expr v) { return slice(v, 0, n); }, a.shape()), {a})[0];
+  };
   return unscaled(result, {first_n(job.scaling->mean), first_n(job.scaling->scale)});
 }
 
@@ -146,15 +153,18 @@ std::size_t classes_of(const LinearModel& m) {
 
 std::string title_of(const LinearModel& m, std::size_t listed, bool errors) {
   const std::size_t all = m.x.values().size();
-  return listed == all ? "Coefficients" : fmt::format("Coefficients, the {} {} of {}", listed, errors ? "clearest" : "largest", all);
+  return listed == all ? "Coefficients"
+                       : fmt::format("Coefficients, the {} {} of {}", listed, errors ? "clearest" : "largest", all);
 }
 
 page::Table coefficient_table(const JobData& job, const LinearModel& m, const std::optional<std::vector<double>>& errors) {
   const std::size_t K = classes_of(m);
   const std::vector<std::size_t> order = clearest(m, errors);
-  page::Table table{.id = "coefficients",
-                    .title = title_of(m, order.size(), errors.has_value()),
-                    .caption = errors ? "Standard errors from the Hessian; the ratio says how many of them the coefficient is from 0." : ""};
+  page::Table table{
+      .id = "coefficients",
+      .title = title_of(m, order.size(), errors.has_value()),
+      .caption =
+          errors ? "Standard errors from the Hessian; the ratio says how many of them the coefficient is from 0." : ""};
   table.columns = K > 1 ? std::vector<std::string>{"feature", "class", "coefficient"}
                         : std::vector<std::string>{"feature", "coefficient"};
   if (errors) table.columns.insert(table.columns.end(), {"standard error", "ratio"});
@@ -192,7 +202,8 @@ page::Figure coefficient_figure(const JobData& job, const LinearModel& m, const 
   zero.x = {0, 0};
   zero.y = {0.3, static_cast<double>(order.size()) + 0.7};
   panel.series = {zero, bars};
-  return {"coefficients", title_of(m, order.size(), errors.has_value()),
+  return {"coefficients",
+          title_of(m, order.size(), errors.has_value()),
           errors ? "Bars reach two standard errors to each side: those that cross zero may well be zero."
                  : "Without standard errors.",
           {panel}};
@@ -201,8 +212,9 @@ page::Figure coefficient_figure(const JobData& job, const LinearModel& m, const 
 // A picture for each class: what speaks for it is white, what speaks against it black.
 page::Gallery coefficient_gallery(const JobData& job, const LinearModel& m) {
   const std::size_t K = classes_of(m), n = m.x.values().size() / K;
-  page::Gallery gallery{"classes", "What the model looks for",
-                        "The coefficients of each class as a picture: light pixels speak for the class, dark ones against it."};
+  page::Gallery gallery{
+      "classes", "What the model looks for",
+      "The coefficients of each class as a picture: light pixels speak for the class, dark ones against it."};
   for (std::size_t k = 0; k < K; ++k) {
     double largest = 0;
     for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(m.x.values()[i * K + k]));
@@ -237,14 +249,17 @@ page::Figure calibration(const JobData& job, const Array& x) {
     groups.y.push_back(true_ones / static_cast<double>(end - begin));
   }
   right.x = right.y = {0, 1};
-  return {"calibration", "Whether probabilities mean what they say",
-          fmt::format("The {} {} samples in {} groups by the predicted probability of the label {}. On the dashed line as many have it "
-                      "as was predicted.",
-                      order.size(), job.test ? "test" : "training", count, shown(job.labels[1])),
-          {page::Panel{.title = "",
-                       .x = {fmt::format("predicted probability of {}", shown(job.labels[1]))},
-                       .y = {"share that has it"},
-                       .series = {right, groups}}}};
+  return {
+      "calibration",
+      "Whether probabilities mean what they say",
+      fmt::format(
+          "The {} {} samples in {} groups by the predicted probability of the label {}. On the dashed line as many have it "
+          "as was predicted.",
+          order.size(), job.test ? "test" : "training", count, shown(job.labels[1])),
+      {page::Panel{.title = "",
+                   .x = {fmt::format("predicted probability of {}", shown(job.labels[1]))},
+                   .y = {"share that has it"},
+                   .series = {right, groups}}}};
 }
 
 int run_fit(const JobOptions& options) {
@@ -275,19 +290,17 @@ int run_fit(const JobOptions& options) {
   if (errors) {
     const auto split = errors->size() - static_cast<std::size_t>(std::max<std::int64_t>(1, K));
     document["standard_errors"] = rows_to_json(std::span(*errors).first(split), K);
-    document["intercept_standard_error"] =
-        K > 0 ? rows_to_json(std::span(*errors).subspan(split), 0) : Json(errors->back());
+    document["intercept_standard_error"] = K > 0 ? rows_to_json(std::span(*errors).subspan(split), 0) : Json(errors->back());
   }
 
   const Score train = model.score(job.train, fitted.x);
   Report report{.verb = "fit",
                 .title = fmt::format("A {} model of {}", name_of(job.loss), job.name),
                 .asked = fmt::format("{}; {} loss, l2 = {}", description_text(job), name_of(job.loss), shown(options.l2))};
-  report.sentence = fmt::format("{} in {} iterations, {:.3g} s: objective {:.10g}, training {} {:.4f}{}.", to_string(fitted.status),
-                                fitted.statistics.iterations, fitted.statistics.seconds, fitted.objective, model.score_name(),
-                                train.score,
-                                job.test ? fmt::format(", test {} {:.4f}", model.score_name(), model.score(*job.test, fitted.x).score)
-                                         : "");
+  report.sentence = fmt::format(
+      "{} in {} iterations, {:.3g} s: objective {:.10g}, training {} {:.4f}{}.", to_string(fitted.status),
+      fitted.statistics.iterations, fitted.statistics.seconds, fitted.objective, model.score_name(), train.score,
+      job.test ? fmt::format(", test {} {:.4f}", model.score_name(), model.score(*job.test, fitted.x).score) : "");
   if (!is_solution(fitted.status)) report.sentence += fmt::format(" {}", fitted.message);
   report.tables.push_back(coefficient_table(job, m, errors));
   if (job.image_side > 0 && K > 0)

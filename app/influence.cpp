@@ -44,12 +44,19 @@ double correlation(const std::vector<Retrained>& all) {
 class Influence {
  public:
   Influence(const InfluenceOptions& options, const JobData& job, Progress& progress)
-      : options_(options), job_(job), model_(job), progress_(progress),
-        fit_(model_.solver([this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2); },
-                           {.callback = [this](const Iteration& i) { return tell(i); }})),
+      : options_(options),
+        job_(job),
+        model_(job),
+        progress_(progress),
+        fit_(model_.solver(
+            [this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2); },
+            {.callback = [this](const Iteration& i) { return tell(i); }})),
         prepared_(fit_, model_.start(), ones({job.train.count()}), OneStep{}),
-        judge_(trace([this](Expr x) { return std::pair{model_.mean_loss(*job_.valid, x), grad(model_.mean_loss(*job_.valid, x), x)}; },
-                     model_.shape())) {}
+        judge_(trace(
+            [this](Expr x) {
+              return std::pair{model_.mean_loss(*job_.valid, x), grad(model_.mean_loss(*job_.valid, x), x)};
+            },
+            model_.shape())) {}
 
   int run() {
     doing_ = "fitting";
@@ -89,9 +96,8 @@ class Influence {
   // Those with the largest influence of either sign, each left out in turn.
   void verify() {
     std::vector<std::size_t> largest = order_;
-    std::ranges::stable_sort(largest, [&](std::size_t a, std::size_t b) {
-      return std::fabs(influence_[a]) > std::fabs(influence_[b]);
-    });
+    std::ranges::stable_sort(
+        largest, [&](std::size_t a, std::size_t b) { return std::fabs(influence_[a]) > std::fabs(influence_[b]); });
     largest.resize(std::min(largest.size(), static_cast<std::size_t>(options_.verify)));
     for (const std::size_t i : largest) {
       doing_ = fmt::format("retraining, {} of {}", retrained_.size() + 1, largest.size());
@@ -111,20 +117,22 @@ class Influence {
   page::Table table(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
     const Array each = evaluate(trace([&](Expr x) { return model_.losses(job_.train, x); }, model_.shape()), {x_})[0];
     page::Table result{.id = id,
-                        .title = title,
-                        .caption = "Influence: the derivative of the validation loss by the sample's weight; without the sample "
-                                   "the loss changes by about the opposite.",
-                        .columns = {"sample", "label", "influence", "its own loss"}};
+                       .title = title,
+                       .caption =
+                           "Influence: the derivative of the validation loss by the sample's weight; without the sample "
+                           "the loss changes by about the opposite.",
+                       .columns = {"sample", "label", "influence", "its own loss"}};
     for (const std::size_t i : places)
-      result.rows.push_back({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]), fmt::format("{:+.3e}", influence_[i]),
-                             shown(each.values()[i])});
+      result.rows.push_back({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]),
+                             fmt::format("{:+.3e}", influence_[i]), shown(each.values()[i])});
     return result;
   }
 
   Json listed(const std::vector<std::size_t>& places) const {
     Json all = Json::array();
     for (const std::size_t i : places)
-      all.push_back({{"sample", job_.train.rows[i]}, {"label", job_.label(job_.train.y.values()[i])}, {"influence", influence_[i]}});
+      all.push_back(
+          {{"sample", job_.train.rows[i]}, {"label", job_.label(job_.train.y.values()[i])}, {"influence", influence_[i]}});
     return all;
   }
 
@@ -171,12 +179,12 @@ class Influence {
     for (const Retrained& one : retrained_)
       samples.push_back({{"sample", job_.train.rows[one.sample]}, {"predicted", one.predicted}, {"actual", one.actual}});
     const double c = correlation(retrained_);
-    r.document["verify"] = {{"count", retrained_.size()},
-                            {"correlation", std::isfinite(c) ? Json(c) : Json()},
-                            {"samples", samples}};
-    r.accuracy.push_back(fmt::format("Retrained without each of the {} most influential samples: predicted and actual change of the "
-                                     "validation loss correlate by {:.4f}.{}",
-                                     retrained_.size(), c, not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
+    r.document["verify"] = {
+        {"count", retrained_.size()}, {"correlation", std::isfinite(c) ? Json(c) : Json()}, {"samples", samples}};
+    r.accuracy.push_back(
+        fmt::format("Retrained without each of the {} most influential samples: predicted and actual change of the "
+                    "validation loss correlate by {:.4f}.{}",
+                    retrained_.size(), c, not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
   }
 
   page::Gallery gallery(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
@@ -204,15 +212,18 @@ class Influence {
       most_helpful.x.push_back(static_cast<double>(i + 1));
       most_helpful.y.push_back(-influence_[order_[order_.size() - 1 - i]]);
     }
-    return {"ranking", "Influence of the samples",
-            fmt::format("Derivative of the mean validation loss by the weight of each of {} samples, all by one vjp of the fit. Samples "
-                        "with a positive one do harm.",
-                        order_.size()),
-            {page::Panel{.title = "All, most harmful first", .x = {"rank"}, .y = {"influence"}, .series = {harmful, helpful}},
-             page::Panel{.title = "Both ends",
-                         .x = {"rank from its end", true},
-                         .y = {"size of the influence", true},
-                         .series = {most_harmful, most_helpful}}}};
+    return {
+        "ranking",
+        "Influence of the samples",
+        fmt::format(
+            "Derivative of the mean validation loss by the weight of each of {} samples, all by one vjp of the fit. Samples "
+            "with a positive one do harm.",
+            order_.size()),
+        {page::Panel{.title = "All, most harmful first", .x = {"rank"}, .y = {"influence"}, .series = {harmful, helpful}},
+         page::Panel{.title = "Both ends",
+                     .x = {"rank from its end", true},
+                     .y = {"size of the influence", true},
+                     .series = {most_harmful, most_helpful}}}};
   }
 
   page::Figure verification() const {
@@ -227,10 +238,12 @@ class Influence {
       low = std::min(low, one.predicted), high = std::max(high, one.predicted);
     }
     line.x = line.y = {low, high};
-    return {"verify", "Predicted and actual change of the validation loss",
-            fmt::format("Each point: the fit made again without one of the {} most influential samples. Correlation {:.4f}.",
-                        retrained_.size(), correlation(retrained_)),
-            {page::Panel{.title = "", .x = {"predicted change"}, .y = {"actual change"}, .series = {line, harmful, helpful}}}};
+    return {
+        "verify",
+        "Predicted and actual change of the validation loss",
+        fmt::format("Each point: the fit made again without one of the {} most influential samples. Correlation {:.4f}.",
+                    retrained_.size(), correlation(retrained_)),
+        {page::Panel{.title = "", .x = {"predicted change"}, .y = {"actual change"}, .series = {line, harmful, helpful}}}};
   }
 
   const InfluenceOptions& options_;

@@ -67,15 +67,18 @@ Array membership(const std::vector<std::size_t>& of, std::size_t count) {
 class Hyper {
  public:
   Hyper(const TuneOptions& options, const JobData& job, const Model& model) : options_(options), job_(job), model_(model) {
-    if (options.hyper == "class-weight" && job.loss == Loss::ridge) throw Misuse("--hyper class-weight needs classes, not ridge");
+    if (options.hyper == "class-weight" && job.loss == Loss::ridge)
+      throw Misuse("--hyper class-weight needs classes, not ridge");
     if (options.hyper == "sample-group-weight") {
-      if (options.groups.empty()) throw Misuse("--hyper sample-group-weight needs --groups FILE, a number for each sample of FILE");
+      if (options.groups.empty())
+        throw Misuse("--hyper sample-group-weight needs --groups FILE, a number for each sample of FILE");
       groups_ = read_groups(options.groups);
       std::size_t last = 0;
       for (const Samples* s : {&job.train, job.valid ? &*job.valid : nullptr})
         if (s != nullptr) last = std::max(last, *std::ranges::max_element(s->rows));
       if (options.valid.empty() ? groups_.of.size() != last : groups_.of.size() < last)
-        throw Misuse(fmt::format("--groups {}: {} numbers, but {} has {} samples", options.groups, groups_.of.size(), job.name, last));
+        throw Misuse(fmt::format("--groups {}: {} numbers, but {} has {} samples", options.groups, groups_.of.size(),
+                                 job.name, last));
     }
   }
 
@@ -106,7 +109,8 @@ class Hyper {
 
   Solver solver(const Samples& train) const {
     if (is_penalty())
-      return model_.solver([&model = model_, train](Expr x, Expr l2) { return sum(model.losses(train, x)) + model.penalty(x, l2); });
+      return model_.solver(
+          [&model = model_, train](Expr x, Expr l2) { return sum(model.losses(train, x)) + model.penalty(x, l2); });
     const Array member = options_.hyper == "class-weight" ? classes(train) : groups(train);
     return model_.solver([&model = model_, train, member, l2 = options_.l2](Expr x, Expr weight) {
       return sum(matmul(member, weight) * model.losses(train, x)) + model.penalty(x, l2);
@@ -159,7 +163,8 @@ class Tune {
       folds_ = {{job.train, *job.valid}};
     double judged = 0;
     for (const Fold& f : folds_) judged += static_cast<double>(f.valid.count());
-    for (const Fold& f : folds_) inner_.push_back(hyper_.inner(f.train, f.valid, static_cast<double>(f.valid.count()) / judged));
+    for (const Fold& f : folds_)
+      inner_.push_back(hyper_.inner(f.train, f.valid, static_cast<double>(f.valid.count()) / judged));
   }
 
   int run() {
@@ -274,8 +279,8 @@ class Tune {
     const double first = o.history.front().value;
     r.sentence = fmt::format("{} in {} iterations, {} solves, {:.2g} s: validation loss {} (from {}).", to_string(o.status),
                              o.iterations, o.evaluations, o.seconds, shown(o.value), shown(first));
-    r.document["hyperparameters"] = {{"names", hyper_.names()},
-                                     {"values", std::vector<double>(o.theta[0].values().begin(), o.theta[0].values().end())}};
+    r.document["hyperparameters"] = {
+        {"names", hyper_.names()}, {"values", std::vector<double>(o.theta[0].values().begin(), o.theta[0].values().end())}};
     if (hyper_.is_penalty() && options_.hyper != "l2") r.document["best_shared"] = {{"loss", best_shared_}};
     if (!probes_.empty()) r.document["probes"] = pairs(probes_);
     const std::vector<std::string> bounds = at_bounds();
@@ -288,10 +293,12 @@ class Tune {
     if (!compared_.empty()) report_comparison(r);
     r.accuracy = accuracy_of(o);
     if (!bounds.empty())
-      r.accuracy.push_back(fmt::format("Held at a bound, [{:g}, {:g}]: {}{}.", hyper_.is_penalty() ? least_l2 : least_weight,
-                                       hyper_.is_penalty() ? most_l2 : most_weight,
-                                       fmt::join(bounds.begin(), bounds.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(5, bounds.size())), ", "),
-                                       bounds.size() > 5 ? fmt::format(" and {} more", bounds.size() - 5) : ""));
+      r.accuracy.push_back(
+          fmt::format("Held at a bound, [{:g}, {:g}]: {}{}.", hyper_.is_penalty() ? least_l2 : least_weight,
+                      hyper_.is_penalty() ? most_l2 : most_weight,
+                      fmt::join(bounds.begin(),
+                                bounds.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(5, bounds.size())), ", "),
+                      bounds.size() > 5 ? fmt::format(" and {} more", bounds.size() - 5) : ""));
     r.figures = figures();
     return r;
   }
@@ -304,8 +311,10 @@ class Tune {
   }
 
   void report_scores(Report& r, const Array& x) const {
-    page::Table t{.id = "scores", .title = "Scores", .caption = "Of the model with these hyperparameters.",
-                   .columns = {"samples", "count", "mean loss", model_.score_name()}};
+    page::Table t{.id = "scores",
+                  .title = "Scores",
+                  .caption = "Of the model with these hyperparameters.",
+                  .columns = {"samples", "count", "mean loss", model_.score_name()}};
     const auto add = [&](const std::string& name, const Samples& s) {
       const Score score = model_.score(s, x);
       t.rows.push_back({name, std::to_string(s.count()), shown(score.loss), fmt::format("{:.4f}", score.score)});
@@ -334,13 +343,13 @@ class Tune {
 
   void report_comparison(Report& r) const {
     const bool one = outcome_.theta[0].size() == 1;
-    r.document["compare"] = {{"method", one ? "grid" : "random"},
-                             {"evaluations", compared_.size()},
-                             {"loss", best_compared_},
-                             {"values", best_compared_at_},
-                             {"ratio", outcome_.value / best_compared_},
-                             {"tried", pairs(compared_)}};
-    page::Table t{.id = "compare", .title = "Beside a search of equal budget", .caption = "", .columns = {"search", "solves", "validation loss"}};
+    r.document["compare"] = {
+        {"method", one ? "grid" : "random"}, {"evaluations", compared_.size()},          {"loss", best_compared_},
+        {"values", best_compared_at_},       {"ratio", outcome_.value / best_compared_}, {"tried", pairs(compared_)}};
+    page::Table t{.id = "compare",
+                  .title = "Beside a search of equal budget",
+                  .caption = "",
+                  .columns = {"search", "solves", "validation loss"}};
     const auto solves = outcome_.evaluations + static_cast<int>(probes_.size());
     t.rows.push_back({"hypergradient", std::to_string(solves), fmt::format("{:.8g}", outcome_.value)});
     if (hyper_.is_penalty() && !one) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", best_shared_)});
@@ -352,7 +361,8 @@ class Tune {
   // went.
   page::Panel curve(const std::string& title, double low, double high) const {
     page::Series tried{.label = "tried", .method = "none", .mark = "rule"},
-        grid{.label = "grid", .method = "bound", .mark = "points"}, path{.label = "search", .method = "one_step", .mark = "points"};
+        grid{.label = "grid", .method = "bound", .mark = "points"},
+        path{.label = "search", .method = "one_step", .mark = "points"};
     std::vector<std::pair<double, double>> all = compared_;
     all.insert(all.end(), probes_.begin(), probes_.end());
     for (const OuterIteration& i : outcome_.history) all.emplace_back(i.theta[0], i.value);
@@ -368,11 +378,13 @@ class Tune {
 
   page::Figure curves() const {
     const double end = outcome_.theta[0].item();
-    return {"curve", "Validation loss against the hyperparameter",
-            fmt::format("The line joins all that was tried{}. The search ends at {}.",
-                        compared_.empty() ? "" : fmt::format(", the grid's {} points among it", compared_.size()), shown(end)),
-            {curve("All that was tried", 0, std::numeric_limits<double>::infinity()),
-             curve("Near the end of the search", end / 6, end * 6)}};
+    return {
+        "curve",
+        "Validation loss against the hyperparameter",
+        fmt::format("The line joins all that was tried{}. The search ends at {}.",
+                    compared_.empty() ? "" : fmt::format(", the grid's {} points among it", compared_.size()), shown(end)),
+        {curve("All that was tried", 0, std::numeric_limits<double>::infinity()),
+         curve("Near the end of the search", end / 6, end * 6)}};
   }
 
   // Many of them: by name while there is room, else only their sizes.
@@ -392,8 +404,12 @@ class Tune {
       values.y.push_back(static_cast<double>(values.x.size()));
     }
     begun.x = {start, start}, begun.y = {0.3, count + 0.7};
-    page::Figure figure{"hyperparameters", "Hyperparameters found", fmt::format("In ascending order; the dashed line is where all of "
-                                                                               "them started, {}.", shown(start)), {}};
+    page::Figure figure{"hyperparameters",
+                        "Hyperparameters found",
+                        fmt::format("In ascending order; the dashed line is where all of "
+                                    "them started, {}.",
+                                    shown(start)),
+                        {}};
     page::Panel panel{.title = "", .x = {options_.hyper, true}, .y = {""}};
     if (found.size() <= most) {
       for (const std::size_t i : order) panel.y.names.push_back(names[i]);
@@ -433,7 +449,8 @@ void add_tune(CommandLine& line) {
       {.name = "--hyper",
        .to = &options->hyper,
        .type = "WHAT",
-       .help = "l2 (default), l2-per-feature, class-weight (each class then counts\nthe same in validation) or sample-group-weight",
+       .help = "l2 (default), l2-per-feature, class-weight (each class then counts\nthe same in validation) or "
+               "sample-group-weight",
        .one_of = {"l2", "l2-per-feature", "class-weight", "sample-group-weight"}},
       {.name = "--folds",
        .to = &options->folds,
@@ -441,13 +458,20 @@ void add_tune(CommandLine& line) {
        .help = "judge by cross-validation with K folds",
        .takes = Takes::positive,
        .excludes = {"--valid", "--split"}},
-      {.name = "--groups", .to = &options->groups, .type = "FILE", .help = "for sample-group-weight: a number for each sample, its group"},
+      {.name = "--groups",
+       .to = &options->groups,
+       .type = "FILE",
+       .help = "for sample-group-weight: a number for each sample, its group"},
       {.name = "--compare",
        .to = &options->compare,
        .type = "SEARCH",
        .help = "also search a grid (random points for several\nhyperparameters) with as many solves",
        .one_of = {"grid"}},
-      {.name = "--iterations", .to = &options->iterations, .type = "N", .help = "at most (default 100)", .takes = Takes::positive},
+      {.name = "--iterations",
+       .to = &options->iterations,
+       .type = "N",
+       .help = "at most (default 100)",
+       .takes = Takes::positive},
       {.name = "--checkpoint",
        .to = &options->checkpoint,
        .type = "FILE",

@@ -9,7 +9,9 @@
 namespace onestep::app::jobs {
 
 Model::Model(const JobData& job)
-    : loss_(job.loss), n_(job.n()), classes_(static_cast<std::int64_t>(job.labels.size())),
+    : loss_(job.loss),
+      n_(job.n()),
+      classes_(static_cast<std::int64_t>(job.labels.size())),
       shape_(loss_ == Loss::softmax ? Shape{n_ + 1, classes_} : Shape{n_ + 1}) {}
 
 Expr Model::losses(const Samples& samples, const Expr& x) const {

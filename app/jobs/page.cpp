@@ -20,8 +20,8 @@ std::string section(const char* title, const std::string& body) {
 
 std::string page_of(const JobOptions& options, const Report& report, const page::Pictures& pictures) {
   std::string text = page::head(report.title);
-  text += fmt::format("<body>\n<main>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"answer\">{}</p>\n", escaped(report.title),
-                      escaped(report.asked), prose(report.sentence));
+  text += fmt::format("<body>\n<main>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"answer\">{}</p>\n",
+                      escaped(report.title), escaped(report.asked), prose(report.sentence));
   if (!pictures.missing.empty())
     text += fmt::format("<p class=\"box\"><span class=\"state\">Figures are missing:</span> {}; then run it again.</p>\n",
                         escaped(pictures.missing));
@@ -33,9 +33,10 @@ std::string page_of(const JobOptions& options, const Report& report, const page:
   std::string accuracy;
   for (const std::string& line : report.accuracy) accuracy += fmt::format("<p>{}</p>\n", prose(line));
   text += section("What came out", shown) + section("In numbers", said) + section("How accurate it is", accuracy);
-  text += section("How to repeat it", fmt::format("<pre>{}</pre>\n<p>Seed {}; on this machine with any number of threads the "
-                                                  "numbers are the same to the last digit, times excepted.</p>\n",
-                                                  escaped(options.command), options.seed));
+  text +=
+      section("How to repeat it", fmt::format("<pre>{}</pre>\n<p>Seed {}; on this machine with any number of threads the "
+                                              "numbers are the same to the last digit, times excepted.</p>\n",
+                                              escaped(options.command), options.seed));
   Json facts = {{"onestep", ONESTEP_VERSION}, {"date", page::date()}};
   facts.update(page::machine());
   return text + "</main>\n" + page::foot(facts, report.verb + ".json") + "</body>\n</html>\n";

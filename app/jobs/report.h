@@ -12,7 +12,7 @@ namespace onestep::app::jobs {
 
 struct Report {
   std::string verb, title;
-  std::string asked;     ///< what was asked, with the data it was asked of
+  std::string asked;          ///< what was asked, with the data it was asked of
   std::string sentence = {};  ///< what came out
   std::vector<page::Table> tables = {};
   std::vector<page::Figure> figures = {};

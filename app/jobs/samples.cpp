@@ -56,7 +56,8 @@ void check_features(const Dataset& train, const Dataset& other, const std::strin
     throw Misuse(fmt::format("{} has {} features, {} has {}", name, n, other_name, m));
   for (std::size_t j = 0; j < std::min(train.names.size(), other.names.size()); ++j)
     if (train.names[j] != other.names[j])
-      throw Misuse(fmt::format("feature {} is {} in {} and {} in {}", j + 1, train.names[j], name, other.names[j], other_name));
+      throw Misuse(
+          fmt::format("feature {} is {} in {} and {} in {}", j + 1, train.names[j], name, other.names[j], other_name));
 }
 
 // The column of ones stays as it is.
@@ -107,8 +108,8 @@ void find_labels(JobData& job, const Dataset& train) {
   if (job.labels.size() < 2)
     throw Misuse(fmt::format("{}: all samples have the label {}; there is nothing to tell apart", job.name, job.labels[0]));
   if (job.loss == Loss::logistic && job.labels.size() > 2)
-    throw Misuse(fmt::format("{}: --loss logistic needs two labels, there are {}; try --loss softmax", job.name,
-                             job.labels.size()));
+    throw Misuse(
+        fmt::format("{}: --loss logistic needs two labels, there are {}; try --loss softmax", job.name, job.labels.size()));
 }
 
 // The places of the samples that stay, and of those split off for validation.
@@ -141,8 +142,9 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
        .help = "samples in the format of LIBSVM, CSV (named .csv) or IDX, plain,\ngz or bz2; - for standard input"},
       {.name = "--demo",
        .to = &options.demo,
-       .help = "made data in place of FILE, or Fashion-MNIST where Debian's\ndataset-fashion-mnist is installed and the job is "
-               "about images",
+       .help =
+           "made data in place of FILE, or Fashion-MNIST where Debian's\ndataset-fashion-mnist is installed and the job is "
+           "about images",
        .excludes = {"FILE"}},
       {.name = "--loss",
        .to = &options.loss,
@@ -152,14 +154,19 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
       {.name = "--l2",
        .to = &options.l2,
        .type = "L",
-       .help = "the penalty is L/2 times the sum of squared coefficients, the\nintercept's excepted, and the losses are summed: "
-               "1/C of\nscikit-learn (default 1)",
+       .help =
+           "the penalty is L/2 times the sum of squared coefficients, the\nintercept's excepted, and the losses are summed: "
+           "1/C of\nscikit-learn (default 1)",
        .takes = Takes::not_negative},
-      {.name = "--target", .to = &options.target, .type = "COLUMN", .help = "of a CSV file: its name or number (default: last)"},
+      {.name = "--target",
+       .to = &options.target,
+       .type = "COLUMN",
+       .help = "of a CSV file: its name or number (default: last)"},
       {.name = "--standardise",
        .to = &options.standardise,
-       .help = "scale features to mean 0 and deviation 1 (of the training\nsamples); coefficients are given for the features as "
-               "they were"},
+       .help =
+           "scale features to mean 0 and deviation 1 (of the training\nsamples); coefficients are given for the features as "
+           "they were"},
       {.name = "--test", .to = &options.test, .type = "FILE", .help = "samples that are only scored"},
       {.name = "--memory",
        .to = &options.memory,

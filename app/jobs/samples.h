@@ -26,9 +26,9 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation);
 
 /// Samples in the form that models take.
 struct Samples {
-  Array A;  ///< (N, n + 1): the features, and a column of ones behind them
-  Array y;  ///< (N): signs for logistic, targets for ridge, classes counted from 0 for softmax
-  Array Y;  ///< (N, K) for softmax: one 1 in each row
+  Array A;                        ///< (N, n + 1): the features, and a column of ones behind them
+  Array y;                        ///< (N): signs for logistic, targets for ridge, classes counted from 0 for softmax
+  Array Y;                        ///< (N, K) for softmax: one 1 in each row
   std::vector<std::size_t> rows;  ///< which sample of its file each is, from 1
 
   std::int64_t count() const { return A.shape()[0]; }
@@ -40,11 +40,11 @@ struct JobData {
   Loss loss = Loss::logistic;
   Samples train;
   std::optional<Samples> valid, test;
-  std::vector<std::string> features;  ///< their names, or their numbers from 1
-  std::vector<double> labels;         ///< ascending, of classification
+  std::vector<std::string> features;          ///< their names, or their numbers from 1
+  std::vector<double> labels;                 ///< ascending, of classification
   std::vector<std::string> label_names = {};  ///< what they stand for, where that is known
-  std::optional<Scaling> scaling;     ///< of the features and the column of ones, when they were standardised
-  std::int64_t image_side = 0;        ///< of square images; 0: features are no pixels
+  std::optional<Scaling> scaling;             ///< of the features and the column of ones, when they were standardised
+  std::int64_t image_side = 0;                ///< of square images; 0: features are no pixels
 
   /// The label or target that a sample's y stands for, as its file has it; and for people.
   double label(double y) const;

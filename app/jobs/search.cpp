@@ -33,8 +33,8 @@ Evaluator::Evaluator(const std::vector<Inner>& inner, const Parts& theta) {
       for (const Array& t : theta) inputs.emplace_back(t.shape());
     Plan plan(Function(inputs, [&](std::span<const Expr> in) { return one.objective.call(in); }));
     Workspace workspace = plan.workspace();
-    problems_.push_back(
-        {Prepared(one.solver, one.start, theta, one.estimator), std::move(plan), std::move(workspace), takes_theta, one.start});
+    problems_.push_back({Prepared(one.solver, one.start, theta, one.estimator), std::move(plan), std::move(workspace),
+                         takes_theta, one.start});
   }
 }
 
@@ -60,7 +60,8 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
   how.cancelled = [] { return stop_signal() != 0; };
   how.callback = [&progress, verb](const OuterIteration& i) {
     progress.show([&] {
-      return fmt::format("{}: iteration {}, validation loss {}, criticality {:.1e}", verb, i.number, shown(i.value), i.critical);
+      return fmt::format("{}: iteration {}, validation loss {}, criticality {:.1e}", verb, i.number, shown(i.value),
+                         i.critical);
     });
     return stop_signal() == 0;
   };
@@ -100,13 +101,14 @@ Json json_of(const Outcome& o) {
 std::vector<std::string> accuracy_of(const Outcome& o) {
   std::vector<std::string> lines;
   lines.push_back(std::isfinite(o.bound)
-                      ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.1g} ({}): the point is critical to {:.2g}.", o.norm,
-                                    o.bound, o.bound_rests_on, o.norm + o.bound)
+                      ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.1g} ({}): the point is critical to {:.2g}.",
+                                    o.norm, o.bound, o.bound_rests_on, o.norm + o.bound)
                       : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
   if (o.inner_seconds > 0 && o.evaluations > 0 && o.hypergradients > 0) {
     const double solve = o.inner_seconds / o.evaluations, derivative = o.hypergradient_seconds / o.hypergradients;
-    lines.push_back(fmt::format("An inner solve took {:.2g} s on average, the solve with its hypergradient {:.3f} times that.", solve,
-                                1 + derivative / solve));
+    lines.push_back(
+        fmt::format("An inner solve took {:.2g} s on average, the solve with its hypergradient {:.3f} times that.", solve,
+                    1 + derivative / solve));
   }
   return lines;
 }
@@ -120,10 +122,12 @@ page::Figure path_figure(const Outcome& o) {
     criticals.x.push_back(i.number), criticals.y.push_back(i.critical);
   }
   loss.series = {losses}, critical.series = {criticals};
-  return {"path", "The search",
-          fmt::format("Each of the {} iterations follows a hypergradient; {} solves of the inner problem. The validation loss went "
-                      "from {} to {}.",
-                      o.iterations, o.evaluations, shown(o.history.front().value), shown(o.value)),
+  return {"path",
+          "The search",
+          fmt::format(
+              "Each of the {} iterations follows a hypergradient; {} solves of the inner problem. The validation loss went "
+              "from {} to {}.",
+              o.iterations, o.evaluations, shown(o.history.front().value), shown(o.value)),
           {loss, critical}};
 }
 

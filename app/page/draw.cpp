@@ -148,8 +148,9 @@ class Script {
       const std::string name = in_quotes_with_apostrophes(s.label);
       const Pen& pen = pen_of(s);
       if (s.mark == "bars") {
-        curves.emplace_back(pen.width, fmt::format("$d{} using 1:2:3:4 with xerrorbars lw {} pt 7 ps {} lc rgb '{}' title {}", i,
-                                                   pen.width, point_size_ * pen.size, colour, name));
+        curves.emplace_back(
+            pen.width, fmt::format("$d{} using 1:2:3:4 with xerrorbars lw {} pt 7 ps {} lc rgb '{}' title {}", i, pen.width,
+                                   point_size_ * pen.size, colour, name));
         continue;
       }
       if (!s.low.empty())

@@ -238,7 +238,8 @@ std::string html_of(const Table& table) {
   std::string text = fmt::format(
       "<div class=\"table{}\" id=\"table-{}\">\n<h3>{}</h3>\n<p class=\"soft\">{}</p>\n<div class=\"wide\"><table>\n"
       "<thead>{}</thead>\n<tbody>\n",
-      letters <= 36 ? " slim" : "", escaped(table.id), escaped(table.title), prose(table.caption), cells(table.columns, "th"));
+      letters <= 36 ? " slim" : "", escaped(table.id), escaped(table.title), prose(table.caption),
+      cells(table.columns, "th"));
   for (const auto& row : table.rows) text += cells(row, "td");
   return text + "</tbody>\n</table></div>\n</div>\n";
 }

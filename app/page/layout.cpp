@@ -409,8 +409,7 @@ PanelStyle tall_enough(const Panel& panel, PanelStyle style) {
 
 Rooms rooms_for(const Panel& panel, const PanelStyle& style) {
   Rooms rooms;
-  for (const Tick& tick : ranges_of(panel).second.ticks)
-    rooms.left = std::max(rooms.left, letters * width_of_tick(tick));
+  for (const Tick& tick : ranges_of(panel).second.ticks) rooms.left = std::max(rooms.left, letters * width_of_tick(tick));
   rooms.left += 2 * gap;
   rooms.right = std::min(label_room(panel), 0.35 * style.width);
   rooms.title_lines = wrap(panel.title, text_width(style) / letters * 0.92).size();

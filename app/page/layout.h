@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "page/palette.h"
 #include "page/figure.h"
+#include "page/palette.h"
 
 namespace onestep::app::page {
 
@@ -22,7 +22,7 @@ struct Box {
 
 struct Tick {
   double value = 0;
-  std::string text;  ///< in gnuplot's notation: 10^{3}
+  std::string text;      ///< in gnuplot's notation: 10^{3}
   bool is_name = false;  ///< as it is, and without a line across the panel
 };
 

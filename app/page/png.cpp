@@ -50,8 +50,7 @@ std::string base64(std::string_view bytes) {
     unsigned bits = 0;
     for (std::size_t k = 0; k < 3; ++k)
       bits = bits << 8U | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0U);
-    for (unsigned k = 0; k < 4; ++k)
-      text += i + k <= bytes.size() ? letters[(bits >> (18U - 6U * k)) & 0x3FU] : '=';
+    for (unsigned k = 0; k < 4; ++k) text += i + k <= bytes.size() ? letters[(bits >> (18U - 6U * k)) & 0x3FU] : '=';
   }
   return text;
 }

@@ -74,13 +74,15 @@ TEST(Png, IsReadAsItWasWritten) {
 }
 
 TEST(Png, Base64IsThatOfRfc4648) {
-  for (const auto& [bytes, text] : {std::pair{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}})
+  for (const auto& [bytes, text] :
+       {std::pair{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}})
     EXPECT_EQ(page::base64(bytes), text);
 }
 
 TEST(PageText, ColumnsAreAlignedByLettersNotBytes) {
   EXPECT_EQ(page::columns_of("‖x̄‖²"), 4U);
-  EXPECT_EQ(page::text_of({.id = "", .title = "T", .caption = "", .columns = {"name", "n"}, .rows = {{"é", "10"}, {"plain", "-2"}}}),
+  EXPECT_EQ(page::text_of(
+                {.id = "", .title = "T", .caption = "", .columns = {"name", "n"}, .rows = {{"é", "10"}, {"plain", "-2"}}}),
             "T\n  name    n\n  é      10\n  plain  -2\n");
 }
 
@@ -106,7 +108,8 @@ class JobPages : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-void expect_pages(const std::filesystem::path& out, const std::vector<std::string>& arguments, const std::vector<std::string>& figures) {
+void expect_pages(const std::filesystem::path& out, const std::vector<std::string>& arguments,
+                  const std::vector<std::string>& figures) {
   const Ended ended = run_command(arguments);
   const std::string& verb = arguments[0];
   ASSERT_EQ(ended.status, 0) << ended.err;
@@ -119,7 +122,8 @@ void expect_pages(const std::filesystem::path& out, const std::vector<std::strin
   EXPECT_THAT(page, HasSubstr("How accurate it is"));
   EXPECT_THAT(page, HasSubstr("href=\"" + verb + ".json\""));
   EXPECT_THAT(page, HasSubstr("<dt>cpu</dt>"));
-  for (const char* outside : {"http-equiv", "src=\"http", "href=\"http", "@import"}) EXPECT_THAT(page, Not(HasSubstr(outside)));
+  for (const char* outside : {"http-equiv", "src=\"http", "href=\"http", "@import"})
+    EXPECT_THAT(page, Not(HasSubstr(outside)));
   std::vector<std::string> ids;
   for (const Json& figure : document["figures"]) {
     ids.push_back(figure["id"]);

@@ -31,7 +31,9 @@ std::string samples_text(const std::string& labels) {
       features += " " + std::to_string(j + 1) + ":" + std::to_string(a);
     }
     const double label = labels == "two"     ? (target > 0 ? 1 : 0)
-                         : labels == "three" ? (target < -0.8 ? 0 : target < 0.8 ? 1 : 2)
+                         : labels == "three" ? (target < -0.8  ? 0
+                                                : target < 0.8 ? 1
+                                                               : 2)
                                              : three_digits(target);
     text += std::to_string(label) + features + "\n";
   }
@@ -175,7 +177,8 @@ TEST_F(Jobs, TuneIsAsGoodAsAGridOfEqualBudget) {
 
 TEST_F(Jobs, TuneByFoldsDoesNotDependOnThreads) {
   const std::string file = folder_.write("cloud", cloud(5, 100));
-  const auto one = json({"tune", file, "--folds", "5", "--threads", "1"}), two = json({"tune", file, "--folds", "5", "--threads", "2"});
+  const auto one = json({"tune", file, "--folds", "5", "--threads", "1"}),
+             two = json({"tune", file, "--folds", "5", "--threads", "2"});
   EXPECT_EQ(one["search"]["status"], "converged");
   EXPECT_EQ(one["hyperparameters"], two["hyperparameters"]);
   EXPECT_EQ(one["search"]["loss"], two["search"]["loss"]);
@@ -196,8 +199,8 @@ TEST_F(Jobs, TuneWeighsClassesAndGroups) {
     if (at == 0) ++at;
   }
   for (int i = 0; i < 200; ++i) groups += i < 100 ? "0\n" : "1\n";
-  const auto found = json({"tune", folder_.write("mixed", text + noise), "--valid", valid, "--hyper", "sample-group-weight", "--groups",
-                           folder_.write("groups", groups)});
+  const auto found = json({"tune", folder_.write("mixed", text + noise), "--valid", valid, "--hyper", "sample-group-weight",
+                           "--groups", folder_.write("groups", groups)});
   EXPECT_GT(found["hyperparameters"]["values"][0], 3 * found["hyperparameters"]["values"][1].get<double>());
 }
 
@@ -206,7 +209,8 @@ TEST_F(Jobs, TuneSaysWhatIsHeldAtABound) {
   std::string text;
   Random random(11);
   for (int i = 0; i < 40; ++i) text += (random.flip() ? "1 1:" : "-1 1:") + std::to_string(random.uniform(-1, 1)) + "\n";
-  const auto found = json({"tune", folder_.write("noise", text), "--valid", folder_.write("valid", "1 1:1\n-1 1:1\n1 1:-1\n-1 1:-1\n")});
+  const auto found =
+      json({"tune", folder_.write("noise", text), "--valid", folder_.write("valid", "1 1:1\n-1 1:1\n1 1:-1\n-1 1:-1\n")});
   ASSERT_EQ(found["at_bounds"].size(), 1U);
   EXPECT_THAT(found["at_bounds"][0], HasSubstr("most"));
 }
@@ -220,9 +224,7 @@ TEST_F(Jobs, ATerminatedTuneGoesOnFromItsCheckpoint) {
   const Ended stopped = running.wait();
   // It may have been faster than the signal.
   ASSERT_TRUE(stopped.status == 143 || stopped.status == 0) << stopped.err;
-  if (stopped.status == 143) {
-    EXPECT_EQ(stopped.json()["search"]["status"], "cancelled");
-  }
+  if (stopped.status == 143) { EXPECT_EQ(stopped.json()["search"]["status"], "cancelled"); }
   const auto resumed = json({"tune", file, "--hyper", "l2-per-feature", "--checkpoint", checkpoint});
   const auto straight = json({"tune", file, "--hyper", "l2-per-feature"});
   EXPECT_TRUE(resumed["search"]["resumed"]);
@@ -233,8 +235,8 @@ TEST_F(Jobs, ATerminatedTuneGoesOnFromItsCheckpoint) {
 // ---- clean ----
 
 TEST_F(Jobs, CleanFindsFlippedLabels) {
-  const auto found = json({"clean", folder_.write("cloud", cloud(13, 200)), "--valid", folder_.write("valid", cloud(14, 200)), "--flip",
-                           "0.2"});
+  const auto found = json(
+      {"clean", folder_.write("cloud", cloud(13, 200)), "--valid", folder_.write("valid", cloud(14, 200)), "--flip", "0.2"});
   EXPECT_EQ(found["found"]["flipped"], 40);
   EXPECT_GT(found["found"]["precision"], 0.4);  // 0.2 by chance
   EXPECT_GT(found["found"]["recall"], 0.5);
@@ -246,9 +248,11 @@ TEST_F(Jobs, CleanFindsFlippedLabels) {
 // ---- all ----
 
 TEST_F(Jobs, DemosWorkWithNoFileAtHand) {
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"fit", "--demo"}, {"fit", "--demo", "--loss", "ridge"}, {"influence", "--demo"}, {"tune", "--demo"},
-        {"clean", "--demo", "--flip", "0.3", "--iterations", "3"}}) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"fit", "--demo"},
+                                                    {"fit", "--demo", "--loss", "ridge"},
+                                                    {"influence", "--demo"},
+                                                    {"tune", "--demo"},
+                                                    {"clean", "--demo", "--flip", "0.3", "--iterations", "3"}}) {
     const Ended ended = run_command(arguments);
     EXPECT_EQ(ended.status, 0) << arguments[0] << ": " << ended.err;
     EXPECT_THAT(ended.out, HasSubstr("made data")) << arguments[0];
@@ -268,8 +272,10 @@ TEST_F(Jobs, BadInputIsOneLineThatSaysWhatAndWhere) {
   EXPECT_THAT(misuse({"fit"}), HasSubstr("--demo"));
   EXPECT_THAT(misuse({"fit", folder_.write("empty", "")}), HasSubstr("no sample"));
   EXPECT_THAT(misuse({"fit", "/nowhere"}), HasSubstr("/nowhere"));
-  EXPECT_THAT(misuse({"fit", folder_.write("one", "1 1:1\n1 1:2\n"), "--loss", "logistic"}), HasSubstr("all samples have the label 1"));
-  EXPECT_THAT(misuse({"fit", folder_.write("three", "1 1:1\n2 1:2\n3 1:4\n"), "--loss", "logistic"}), HasSubstr("--loss softmax"));
+  EXPECT_THAT(misuse({"fit", folder_.write("one", "1 1:1\n1 1:2\n"), "--loss", "logistic"}),
+              HasSubstr("all samples have the label 1"));
+  EXPECT_THAT(misuse({"fit", folder_.write("three", "1 1:1\n2 1:2\n3 1:4\n"), "--loss", "logistic"}),
+              HasSubstr("--loss softmax"));
   EXPECT_THAT(misuse({"fit", folder_.write("half", "0.5 1:1\n2 1:2\n3 1:4\n"), "--loss", "softmax"}), HasSubstr("0.5"));
   EXPECT_THAT(misuse({"fit", folder_.write("twice", "1 1:1 1:2\n")}), HasSubstr(":1"));
   EXPECT_THAT(misuse({"fit", folder_.write("nan", "1 1:nan\n-1 1:2\n")}), HasSubstr("nan"));
@@ -277,21 +283,26 @@ TEST_F(Jobs, BadInputIsOneLineThatSaysWhatAndWhere) {
   EXPECT_THAT(misuse({"fit", good, "--l2", "-1"}), HasSubstr("-1"));
   EXPECT_THAT(misuse({"influence", good, "--split", "0.001"}), HasSubstr("--split"));
   EXPECT_THAT(misuse({"influence", good, "--valid", folder_.write("v", "3 1:1\n")}), HasSubstr("3"));
-  EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "a,b,y\n1,2,0\n2,1,1\n"), "--valid", folder_.write("b.csv", "a,c,y\n1,2,0\n")}),
+  EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "a,b,y\n1,2,0\n2,1,1\n"), "--valid",
+                      folder_.write("b.csv", "a,c,y\n1,2,0\n")}),
               HasSubstr("feature 2 is b"));
-  EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "a,b,y\n1,2,0\n2,1,1\n"), "--valid", folder_.write("b.csv", "a,y\n1,0\n")}),
+  EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "a,b,y\n1,2,0\n2,1,1\n"), "--valid",
+                      folder_.write("b.csv", "a,y\n1,0\n")}),
               HasSubstr("has 2 features"));
   EXPECT_THAT(misuse({"tune", good, "--folds", "1"}), HasSubstr("--folds"));
   EXPECT_THAT(misuse({"tune", good, "--hyper", "sample-group-weight"}), HasSubstr("--groups"));
-  EXPECT_THAT(misuse({"tune", good, "--hyper", "sample-group-weight", "--groups", folder_.write("g", "1\n2\n")}), HasSubstr("2 numbers"));
-  EXPECT_THAT(misuse({"tune", folder_.write("q", samples_text("quantity")), "--hyper", "class-weight"}), HasSubstr("classes"));
+  EXPECT_THAT(misuse({"tune", good, "--hyper", "sample-group-weight", "--groups", folder_.write("g", "1\n2\n")}),
+              HasSubstr("2 numbers"));
+  EXPECT_THAT(misuse({"tune", folder_.write("q", samples_text("quantity")), "--hyper", "class-weight"}),
+              HasSubstr("classes"));
   EXPECT_THAT(misuse({"clean", folder_.write("q", samples_text("quantity"))}), HasSubstr("influence"));
   EXPECT_THAT(misuse({"clean", good, "--flip", "1.5"}), HasSubstr("--flip"));
   EXPECT_THAT(misuse({"tune", good, "--checkpoint", good}), HasSubstr("no checkpoint of onestep"));
 }
 
 TEST_F(Jobs, ConstantFeaturesAndMoreFeaturesThanSamplesAreFine) {
-  const auto constant = json({"fit", folder_.write("constant", "1 1:5 2:1\n-1 1:5 2:-1\n1 1:5 2:0.5\n-1 1:5 2:-2\n"), "--standardise"});
+  const auto constant =
+      json({"fit", folder_.write("constant", "1 1:5 2:1\n-1 1:5 2:-1\n1 1:5 2:0.5\n-1 1:5 2:-2\n"), "--standardise"});
   EXPECT_EQ(constant["status"], "converged");
   EXPECT_NEAR(constant["coefficients"][0], 0, 1e-12);
   const auto wide = json({"fit", folder_.write("wide", cloud(16, 8, 30))});
@@ -300,7 +311,8 @@ TEST_F(Jobs, ConstantFeaturesAndMoreFeaturesThanSamplesAreFine) {
 
 TEST_F(Jobs, WithoutAPenaltyAndWithoutAUniqueAnswerTheStatusSaysSo) {
   // Separable: the coefficients grow without limit.
-  const Ended ended = run_command({"fit", folder_.write("apart", "1 1:1\n-1 1:-1\n1 1:2\n-1 1:-2\n"), "--l2", "0", "--json"});
+  const Ended ended =
+      run_command({"fit", folder_.write("apart", "1 1:1\n-1 1:-1\n1 1:2\n-1 1:-2\n"), "--l2", "0", "--json"});
   EXPECT_EQ(ended.status, 1) << ended.out;
   EXPECT_NE(ended.json()["status"], "converged");
 }
