@@ -51,7 +51,8 @@ std::vector<bool> flip_labels(Samples& samples, const JobData& job, double share
 
 class Clean {
  public:
-  Clean(const CleanOptions& options, JobData& job) : options_(options), job_(job), model_(job), progress_(options) {
+  Clean(const CleanOptions& options, JobData& job, Progress& progress)
+      : options_(options), job_(job), model_(job), progress_(progress) {
     if (job.loss == Loss::ridge) throw Misuse("clean looks for wrong labels; ridge has none: try influence");
     if (options.flip >= 1) throw Misuse(fmt::format("--flip {}: a share below 1", options.flip));
     true_labels_ = job.train;
@@ -60,6 +61,7 @@ class Clean {
   }
 
   int run() {
+    progress_.begin("clean: first fit");
     BilevelOptions how = bilevel_options(options_, job_, progress_, "clean");
     how.max_iterations = static_cast<int>(options_.iterations);
     how.tolerance = 1e-4;
@@ -67,7 +69,7 @@ class Clean {
     const Inner inner(fit(), model_.start(), judge);
     outcome_ = minimise({inner}, {Parameter::real(ones({job_.train.count()})).within(0, 1)}, Lbfgs{}, how);
     const bool found = outcome_.status != Status::cancelled && std::isfinite(outcome_.value);
-    return show(options_, report(found), found ? Status::converged : outcome_.status);
+    return show(options_, report(found), found ? Status::converged : outcome_.status, progress_);
   }
 
  private:
@@ -83,10 +85,6 @@ class Clean {
     return solve(plain, model_.start(), Parts()).x();
   }
 
-  std::string label(double y) const {
-    return shown(job_.loss == Loss::logistic ? job_.labels[y > 0 ? 1 : 0] : job_.labels[static_cast<std::size_t>(y)]);
-  }
-
   // ---- what is said ----
 
   Report report(bool found) const {
@@ -96,7 +94,7 @@ class Clean {
              .asked = fmt::format(
                  "{}; {} loss, l2 = {}; {} validation samples{}", description_text(job_), name_of(job_.loss),
                  shown(options_.l2), job_.valid->count(),
-                 options_.flip > 0 ? fmt::format("; {:.0f} % of the labels were flipped first", 100 * options_.flip) : "")};
+                 options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip) : "")};
     r.document = {{"verb", "clean"}};
     r.document.update(description(job_));
     r.document.update({{"l2", options_.l2}, {"flip", options_.flip}, {"search", json_of(o)}});
@@ -116,23 +114,26 @@ class Clean {
     r.sentence = fmt::format(
         "{} of {} samples are suspects (weight below ½); validation loss {} instead of {}, in {} iterations, {:.2g} s.",
         suspects, w.size(), shown(o.value), shown(o.history.front().value), o.iterations, o.seconds);
+    progress_.begin("clean: fits to compare with");
     report_scores(r);
     if (!flipped_.empty()) report_found(r, order, suspects);
     report_suspects(r, order, suspects);
     r.document["sample"] = job_.train.rows;
     r.document["weights"] = std::vector<double>(w.begin(), w.end());
     r.accuracy = accuracy_of(o);
-    r.figures = figures();
+    r.figures = {weights(), path_figure(o)};
+    if (!flipped_.empty()) r.figures.insert(r.figures.begin(), this->found(order, suspects));
+    if (job_.image_side > 0 && suspects > 0) r.galleries.push_back(gallery(order, suspects));
     return r;
   }
 
   void report_scores(Report& r) const {
     const Samples& judged = job_.test ? *job_.test : *job_.valid;
     const char* which = job_.test ? "test" : "validation";
-    paper::Table t{.id = "scores",
-                   .title = fmt::format("Scores on the {} samples", which),
-                   .caption = "",
-                   .columns = {"trained on", "mean loss", model_.score_name()}};
+    page::Table t{.id = "scores",
+                  .title = fmt::format("Scores on the {} samples", which),
+                  .caption = "",
+                  .columns = {"trained on", "mean loss", model_.score_name()}};
     Json scores = {{"samples", which}};
     const auto add = [&](const std::string& name, const char* key, const Array& x) {
       const Score s = model_.score(judged, x);
@@ -161,46 +162,101 @@ class Clean {
   void report_suspects(Report& r, const std::vector<std::size_t>& order, std::size_t suspects) const {
     const std::span<const double> w = outcome_.theta[0].values(), y = job_.train.y.values();
     const std::size_t listed = std::min<std::size_t>(suspects, 20);
-    paper::Table t{.id = "suspects",
-                   .title = listed < suspects ? fmt::format("Suspects, the first {} of {}", listed, suspects) : "Suspects",
-                   .caption = "By weight, then by how hard the hypergradient pushes it down.",
-                   .columns = {"sample", "label", "weight"}};
+    page::Table t{.id = "suspects",
+                  .title = listed < suspects ? fmt::format("Suspects, the first {} of {}", listed, suspects) : "Suspects",
+                  .caption = "By weight, then by how hard the hypergradient pushes it down.",
+                  .columns = {"sample", "label", "weight"}};
     if (!flipped_.empty()) t.columns.emplace_back("flipped");
     Json all = Json::array();
     for (std::size_t k = 0; k < suspects; ++k) {
       const std::size_t i = order[k];
-      all.push_back({{"sample", job_.train.rows[i]}, {"label", Json::parse(label(y[i]))}, {"weight", w[i]}});
+      all.push_back({{"sample", job_.train.rows[i]}, {"label", job_.label(y[i])}, {"weight", w[i]}});
       if (!flipped_.empty()) all.back()["flipped"] = static_cast<bool>(flipped_[i]);
       if (k >= listed) continue;
-      t.rows.push_back({std::to_string(job_.train.rows[i]), label(y[i]), fmt::format("{:.3f}", w[i])});
+      t.rows.push_back({std::to_string(job_.train.rows[i]), job_.label_text(y[i]), fmt::format("{:.3f}", w[i])});
       if (!flipped_.empty()) t.rows.back().emplace_back(flipped_[i] ? "yes" : "no");
     }
     if (suspects > 0) r.tables.push_back(t);
     r.document["suspects"] = all;
   }
 
-  std::vector<paper::Figure> figures() const {
-    paper::Series loss{.label = "validation loss", .method = "one_step"};
-    for (const OuterIteration& i : outcome_.history) loss.x.push_back(i.number), loss.y.push_back(i.value);
-    std::vector<double> sorted(outcome_.theta[0].values().begin(), outcome_.theta[0].values().end());
-    std::ranges::sort(sorted);
-    paper::Series weights{.label = "weights", .method = "one_step"};
-    for (std::size_t i = 0; i < sorted.size(); ++i)
-      weights.x.push_back(static_cast<double>(i + 1)), weights.y.push_back(sorted[i]);
-    return {{"path",
-             "The search",
-             fmt::format("Validation loss along the {} iterations.", outcome_.iterations),
-             {paper::Panel{.title = "", .x = {"iteration", false}, .y = {"validation loss", false}, .series = {loss}}}},
-            {"weights",
-             "Weights of the samples, in ascending order",
-             "Samples left of where the curve crosses ½ are suspects.",
-             {paper::Panel{.title = "", .x = {"rank", false}, .y = {"weight", false}, .series = {weights}}}}};
+  page::Gallery gallery(const std::vector<std::size_t>& order, std::size_t suspects) const {
+    const std::size_t count = std::min<std::size_t>(suspects, 30);
+    page::Gallery all{"suspects", fmt::format("Suspects, the first {} of {}", count, suspects),
+                      "The number of the sample, the label it has, its weight."};
+    if (!flipped_.empty()) all.caption += " Labels that were flipped are underlined in colour, with what they were.";
+    for (std::size_t k = 0; k < count; ++k) {
+      const std::size_t i = order[k];
+      page::Picture picture = picture_of(job_, job_.train, i);
+      picture.lines.push_back(job_.label_text(job_.train.y.values()[i]));
+      picture.lines.push_back(fmt::format("weight {:.2f}", outcome_.theta[0].values()[i]));
+      picture.marked = !flipped_.empty() && flipped_[i];
+      if (picture.marked) picture.lines.push_back(fmt::format("was {}", job_.label_text(true_labels_.y.values()[i])));
+      all.pictures.push_back(std::move(picture));
+    }
+    return all;
+  }
+
+  // Weights in ascending order against the share of the samples; those flipped and the others apart.
+  page::Figure weights() const {
+    const auto curve = [&](const char* label, const char* method, const auto& counts) {
+      page::Series s{.label = label, .method = method};
+      for (std::size_t i = 0; i < outcome_.theta[0].values().size(); ++i)
+        if (counts(i)) s.y.push_back(outcome_.theta[0].values()[i]);
+      std::ranges::sort(s.y);
+      for (std::size_t i = 0; i < s.y.size(); ++i)
+        s.x.push_back((static_cast<double>(i) + 0.5) / static_cast<double>(s.y.size()));
+      return s;
+    };
+    page::Panel panel{.title = "", .x = {"share of the samples"}, .y = {"weight"}};
+    if (flipped_.empty())
+      panel.series = {curve("", "one_step", [](std::size_t) { return true; })};
+    else
+      panel.series = {curve("flipped", "one_step", [&](std::size_t i) { return flipped_[i]; }),
+                      curve("not flipped", "bound", [&](std::size_t i) { return !flipped_[i]; })};
+    panel.series.push_back({.label = "", .method = "none", .mark = "rule", .x = {0, 1}, .y = {0.5, 0.5}});
+    return {"weights", "Weights of the samples, in ascending order", "Samples below the dashed line are suspects.", {panel}};
+  }
+
+  // What would be found by looking at the samples in the order of suspicion.
+  page::Figure found(const std::vector<std::size_t>& order, std::size_t suspects) const {
+    const auto flips = static_cast<double>(std::ranges::count(flipped_, true)), all = static_cast<double>(order.size());
+    page::Series precision{.label = "", .method = "one_step"}, hits{.label = "found", .method = "one_step"},
+        threshold{.label = "weight ½", .method = "iterates", .mark = "points"},
+        chance{.label = "by chance", .method = "none", .mark = "rule", .x = {0, 1}, .y = {flips / all, flips / all}},
+        ideal{.label = "at best", .method = "estimate", .mark = "rule", .x = {0, flips, all}, .y = {0, flips, flips}},
+        drawn{.label = "by chance", .method = "none", .mark = "rule", .x = {0, all}, .y = {0, flips}};
+    page::Series threshold_hits = threshold;
+    double right = 0;
+    for (std::size_t k = 1; k <= order.size(); ++k) {
+      const auto looked_at = static_cast<double>(k);
+      right += flipped_[order[k - 1]] ? 1 : 0;
+      precision.x.push_back(right / flips), precision.y.push_back(right / looked_at);
+      hits.x.push_back(looked_at), hits.y.push_back(right);
+      if (k == suspects) {
+        threshold.x = {right / flips}, threshold.y = {right / looked_at};
+        threshold_hits.x = {looked_at}, threshold_hits.y = {right};
+      }
+    }
+    return {
+        "found",
+        "How well flipped labels are found",
+        fmt::format("Samples in the order of suspicion: weight, then how hard the hypergradient pushes it down. {} of {} "
+                    "labels were "
+                    "flipped.",
+                    flips, order.size()),
+        {page::Panel{
+             .title = "Precision and recall", .x = {"recall"}, .y = {"precision"}, .series = {chance, precision, threshold}},
+         page::Panel{.title = "Flipped labels among the first suspects",
+                     .x = {"samples looked at"},
+                     .y = {"flipped ones among them"},
+                     .series = {ideal, drawn, hits, threshold_hits}}}};
   }
 
   const CleanOptions& options_;
   JobData& job_;
   Model model_;
-  Progress progress_;
+  Progress& progress_;
   Samples true_labels_;
   std::vector<bool> flipped_;  // empty: none were
   Outcome outcome_;
@@ -232,8 +288,9 @@ void add_clean(CommandLine& line) {
             .options = std::move(rows),
             .work =
                 [options] {
-                  JobData job = load(*options, true);
-                  return Clean(*options, job).run();
+                  Progress progress(*options);
+                  JobData job = load(*options, true, progress);
+                  return Clean(*options, job, progress).run();
                 },
             .out_help = "write clean.json and a page into this folder, which is made if\nneeded"});
 }

@@ -62,18 +62,47 @@ void catch_signals() {
 
 int stop_signal() { return caught_signal; }
 
-Progress::Progress(const CommonOptions& options)
-    : wanted_(!options.quiet && isatty(STDERR_FILENO) != 0), next_(Clock::now() + std::chrono::seconds(2)) {}
+Progress::Progress(const CommonOptions& options) {
+  if (!options.quiet && isatty(STDERR_FILENO) != 0) writer_ = std::thread([this] { write(); });
+}
 
-Progress::~Progress() {
-  if (shown_) std::fputs("\r\x1b[K", stderr);
+Progress::~Progress() { clear(); }
+
+void Progress::write() {
+  std::unique_lock lock(mutex_);
+  auto next = begin_ + std::chrono::seconds(2);
+  while (!ended_.wait_until(lock, next, [&] { return ended_already_; })) {
+    next = Clock::now() + std::chrono::milliseconds(200);
+    if (text_.empty()) continue;
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    fmt::print(stderr, "\r{} ({:.0f} s)\x1b[K", text_, seconds);
+    written_ = true;
+  }
 }
 
 void Progress::show(const std::function<std::string()>& text) {
-  if (!wanted_ || Clock::now() < next_) return;
-  shown_ = true;
-  next_ = Clock::now() + std::chrono::milliseconds(200);
-  fmt::print(stderr, "\r{}\x1b[K", text());
+  if (!writer_.joinable()) return;
+  const std::scoped_lock lock(mutex_);
+  if (ended_already_ || Clock::now() < next_) return;
+  next_ = Clock::now() + std::chrono::milliseconds(50);
+  text_ = text();
+}
+
+void Progress::begin(std::string what) {
+  if (!writer_.joinable()) return;
+  const std::scoped_lock lock(mutex_);
+  text_ = std::move(what);
+}
+
+void Progress::clear() {
+  if (!writer_.joinable()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    ended_already_ = true;
+  }
+  ended_.notify_all();
+  writer_.join();
+  if (written_) std::fputs("\r\x1b[K", stderr);
 }
 
 }  // namespace onestep::app

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace onestep::app {
 
@@ -52,8 +55,9 @@ void catch_signals();
 /// The signal that came, or 0.
 int stop_signal();
 
-/// One line on standard error that is written over again and again, for work that takes longer than two seconds. Only on a
-/// terminal, and not when it shall be quiet.
+/// One line on standard error that is written over again and again, with the seconds so far, for work that takes longer
+/// than two seconds. Only on a terminal, and not when it shall be quiet. A thread writes it, so that it goes on while a
+/// single step takes long; show and clear may be called from any thread.
 class Progress {
  public:
   explicit Progress(const CommonOptions& options);
@@ -61,15 +65,23 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Calls `text` for the line when it is time to show one.
+  /// Calls `text` for what is being done when it is time to show something new.
   void show(const std::function<std::string()>& text);
+  /// The same for what begins now and may take long; shown in any case.
+  void begin(std::string what);
+  /// Takes the line away: the work is done, and something else will be written.
+  void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
+  void write();
 
-  bool wanted_;
-  bool shown_ = false;
-  Clock::time_point next_;
+  Clock::time_point begin_ = Clock::now(), next_ = begin_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::string text_;
+  bool ended_already_ = false, written_ = false;
+  std::thread writer_;
 };
 
 }  // namespace onestep::app

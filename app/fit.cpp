@@ -35,10 +35,10 @@ Expr objective(const Model& model, const JobData& job, double l2, const Expr& x)
   return sum(model.losses(job.train, x)) + model.penalty(x, l2);
 }
 
-Fitted fit(const JobOptions& options, const JobData& job, Model& model) {
+Fitted fit(const JobOptions& options, const JobData& job, Model& model, Progress& progress) {
+  progress.begin("fit: first iteration");
   const auto begin = std::chrono::steady_clock::now();
   model.get_ready(job.train, options.l2);
-  Progress progress(options);
   SolveOptions how;
   how.callback = [&](const Iteration& i) {
     progress.show(
@@ -142,23 +142,41 @@ Json rows_to_json(std::span<const double> entries, std::int64_t columns) {
 }
 
 // The coefficients that are surest not to be zero, or without standard errors the largest.
-paper::Table coefficient_table(const JobData& job, const LinearModel& m, const std::optional<std::vector<double>>& errors) {
-  constexpr std::size_t most = 20;
-  const std::size_t K = m.x.shape().rank() == 2 ? static_cast<std::size_t>(m.x.shape()[1]) : 1;
+std::vector<std::size_t> clearest(const LinearModel& m, const std::optional<std::vector<double>>& errors) {
   std::vector<std::size_t> order(m.x.values().size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto weight = [&](std::size_t i) {
     return std::fabs(m.x.values()[i]) / (errors && (*errors)[i] > 0 ? (*errors)[i] : 1.0);
   };
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
-  paper::Table table{.id = "coefficients", .title = "Coefficients", .caption = ""};
-  if (order.size() > most) table.title = fmt::format("Coefficients, the {} clearest of {}", most, order.size());
+  order.resize(std::min<std::size_t>(order.size(), 20));
+  return order;
+}
+
+std::size_t classes_of(const LinearModel& m) {
+  return m.x.shape().rank() == 2 ? static_cast<std::size_t>(m.x.shape()[1]) : 1;
+}
+
+std::string title_of(const LinearModel& m, std::size_t listed, bool errors) {
+  const std::size_t all = m.x.values().size();
+  return listed == all ? "Coefficients"
+                       : fmt::format("Coefficients, the {} {} of {}", listed, errors ? "clearest" : "largest", all);
+}
+
+page::Table coefficient_table(const JobData& job, const LinearModel& m, const std::optional<std::vector<double>>& errors) {
+  const std::size_t K = classes_of(m);
+  const std::vector<std::size_t> order = clearest(m, errors);
+  page::Table table{
+      .id = "coefficients",
+      .title = title_of(m, order.size(), errors.has_value()),
+      .caption =
+          errors ? "Standard errors from the Hessian; the ratio says how many of them the coefficient is from 0." : ""};
   table.columns = K > 1 ? std::vector<std::string>{"feature", "class", "coefficient"}
                         : std::vector<std::string>{"feature", "coefficient"};
   if (errors) table.columns.insert(table.columns.end(), {"standard error", "ratio"});
   const auto add = [&](const std::string& name, std::size_t k, double value, std::size_t place) {
     std::vector<std::string> row{name};
-    if (K > 1) row.push_back(shown(job.labels[k]));
+    if (K > 1) row.push_back(job.label_text(static_cast<double>(k)));
     row.push_back(shown(value));
     if (errors) {
       const double e = (*errors)[place];
@@ -166,16 +184,96 @@ paper::Table coefficient_table(const JobData& job, const LinearModel& m, const s
     }
     table.rows.push_back(row);
   };
-  for (std::size_t i = 0; i < std::min(most, order.size()); ++i)
-    add(job.features[order[i] / K], order[i] % K, m.x.values()[order[i]], order[i]);
-  for (std::size_t k = 0; k < K; ++k) add("intercept", k, m.intercept.values()[k], order.size() + k);
+  for (const std::size_t i : order) add(job.features[i / K], i % K, m.x.values()[i], i);
+  for (std::size_t k = 0; k < K; ++k) add("intercept", k, m.intercept.values()[k], m.x.values().size() + k);
   return table;
 }
 
+// The same ones, from the largest to the smallest, with bars of two standard errors to each side.
+page::Figure coefficient_figure(const JobData& job, const LinearModel& m, const std::optional<std::vector<double>>& errors) {
+  const std::size_t K = classes_of(m);
+  std::vector<std::size_t> order = clearest(m, errors);
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return m.x.values()[i]; });
+  page::Series bars{.label = "", .method = "one_step", .mark = "bars"}, zero{.label = "", .method = "none", .mark = "rule"};
+  page::Panel panel{.title = "", .x = {"coefficient"}, .y = {""}};
+  for (const std::size_t i : order) {
+    const double value = m.x.values()[i], error = errors ? 2 * (*errors)[i] : 0;
+    bars.x.push_back(value);
+    bars.y.push_back(static_cast<double>(bars.x.size()));
+    bars.low.push_back(value - error);
+    bars.high.push_back(value + error);
+    panel.y.names.push_back(K > 1 ? fmt::format("{}, {}", job.features[i / K], job.label_text(static_cast<double>(i % K)))
+                                  : job.features[i / K]);
+  }
+  zero.x = {0, 0};
+  zero.y = {0.3, static_cast<double>(order.size()) + 0.7};
+  panel.series = {zero, bars};
+  return {"coefficients",
+          title_of(m, order.size(), errors.has_value()),
+          errors ? "Bars reach two standard errors to each side: those that cross zero may well be zero."
+                 : "Without standard errors.",
+          {panel}};
+}
+
+// A picture for each class: what speaks for it is white, what speaks against it black.
+page::Gallery coefficient_gallery(const JobData& job, const LinearModel& m) {
+  const std::size_t K = classes_of(m), n = m.x.values().size() / K;
+  page::Gallery gallery{
+      "classes", "What the model looks for",
+      "The coefficients of each class as a picture: light pixels speak for the class, dark ones against it."};
+  for (std::size_t k = 0; k < K; ++k) {
+    double largest = 0;
+    for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(m.x.values()[i * K + k]));
+    page::Picture picture{.pixels = {}, .lines = {job.label_text(static_cast<double>(k))}};
+    for (std::size_t i = 0; i < n; ++i) {
+      const double share = largest > 0 ? m.x.values()[i * K + k] / largest : 0;
+      picture.pixels.push_back(static_cast<std::uint8_t>(std::lround(127.5 + 127 * share)));
+    }
+    gallery.pictures.push_back(std::move(picture));
+  }
+  return gallery;
+}
+
+// Whether what is predicted with probability p comes true in a share p of the cases: ten groups of equal size.
+page::Figure calibration(const JobData& job, const Array& x) {
+  constexpr std::size_t most = 10;
+  const Samples& judged = job.test ? *job.test : job.train;
+  const Array z = evaluate(trace([&](Expr at) { return matmul(judged.A, at); }, x.shape()), {x})[0];
+  std::vector<std::size_t> order(z.values().size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return z.values()[i]; });
+  page::Series groups{.label = "", .method = "one_step"}, right{.label = "", .method = "none", .mark = "rule"};
+  const std::size_t count = std::min(most, order.size());
+  for (std::size_t g = 0; g < count; ++g) {
+    const std::size_t begin = g * order.size() / count, end = (g + 1) * order.size() / count;
+    double predicted = 0, true_ones = 0;
+    for (std::size_t k = begin; k < end; ++k) {
+      predicted += 1 / (1 + std::exp(-z.values()[order[k]]));
+      true_ones += judged.y.values()[order[k]] > 0 ? 1 : 0;
+    }
+    groups.x.push_back(predicted / static_cast<double>(end - begin));
+    groups.y.push_back(true_ones / static_cast<double>(end - begin));
+  }
+  right.x = right.y = {0, 1};
+  return {
+      "calibration",
+      "Whether probabilities mean what they say",
+      fmt::format(
+          "The {} {} samples in {} groups by the predicted probability of the label {}. On the dashed line as many have it "
+          "as was predicted.",
+          order.size(), job.test ? "test" : "training", count, shown(job.labels[1])),
+      {page::Panel{.title = "",
+                   .x = {fmt::format("predicted probability of {}", shown(job.labels[1]))},
+                   .y = {"share that has it"},
+                   .series = {right, groups}}}};
+}
+
 int run_fit(const JobOptions& options) {
-  const JobData job = load(options, false);
+  Progress progress(options);
+  const JobData job = load(options, false, progress);
   Model model(job);
-  const Fitted fitted = fit(options, job, model);
+  const Fitted fitted = fit(options, job, model, progress);
+  progress.begin("fit: standard errors");
   const auto errors = is_solution(fitted.status) ? standard_errors(model, job, options.l2, fitted) : std::nullopt;
   const LinearModel m = raw(job, model, fitted.x);
   const std::int64_t K = model.loss() == Loss::softmax ? model.shape()[1] : 0;
@@ -212,11 +310,16 @@ int run_fit(const JobOptions& options) {
       job.test ? fmt::format(", test {} {:.4f}", model.score_name(), model.score(*job.test, fitted.x).score) : "");
   if (!is_solution(fitted.status)) report.sentence += fmt::format(" {}", fitted.message);
   report.tables.push_back(coefficient_table(job, m, errors));
+  if (job.image_side > 0 && K > 0)
+    report.galleries.push_back(coefficient_gallery(job, m));
+  else
+    report.figures.push_back(coefficient_figure(job, m, errors));
+  if (job.loss == Loss::logistic) report.figures.push_back(calibration(job, fitted.x));
   report.accuracy.push_back(fmt::format("Largest entry of the gradient: {:.2g}.", gradient));
   if (!errors && is_solution(fitted.status))
     report.accuracy.emplace_back("No standard errors: the Hessian is too large to invert, or singular.");
   report.document = std::move(document);
-  return show(options, report, fitted.status);
+  return show(options, report, fitted.status, progress);
 }
 
 }  // namespace

@@ -49,14 +49,14 @@ Model ready(const InfluenceOptions& options, const JobData& job) {
 
 class Influence {
  public:
-  Influence(const InfluenceOptions& options, const JobData& job)
+  Influence(const InfluenceOptions& options, const JobData& job, Progress& progress)
       : options_(options),
         job_(job),
         model_(ready(options, job)),
-        progress_(options),
+        progress_(progress),
         fit_(model_.solver(
             [this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2); },
-            {.callback = [](const Iteration&) { return stop_signal() == 0; }})),
+            {.callback = [this](const Iteration& i) { return tell(i); }})),
         prepared_(fit_, model_.start(), ones({job.train.count()}), OneStep{}),
         judge_(trace(
             [this](Expr x) {
@@ -65,7 +65,7 @@ class Influence {
             model_.shape())) {}
 
   int run() {
-    progress_.show([] { return "influence: fitting"; });
+    doing_ = "fitting";
     const Solution& s = prepared_.solve(model_.start(), ones({job_.train.count()}));
     const Status status = s.status();
     solve_seconds_ = s.statistics().seconds;
@@ -76,11 +76,17 @@ class Influence {
       differentiate(s);
       verify();
     }
-    return show(options_, report(status), status);
+    return show(options_, report(status), status, progress_);
   }
 
  private:
+  bool tell(const Iteration& i) {
+    progress_.show([&] { return fmt::format("influence: {}, iteration {}, step {:.1e}", doing_, i.number, i.step); });
+    return stop_signal() == 0;
+  }
+
   void differentiate(const Solution& s) {
+    progress_.begin("influence: derivative");
     const auto begin = std::chrono::steady_clock::now();
     const std::vector<Array> judged = evaluate(judge_, {x_});
     loss_ = judged[0].item();
@@ -100,7 +106,7 @@ class Influence {
         largest, [&](std::size_t a, std::size_t b) { return std::fabs(influence_[a]) > std::fabs(influence_[b]); });
     largest.resize(std::min(largest.size(), static_cast<std::size_t>(options_.verify)));
     for (const std::size_t i : largest) {
-      progress_.show([&] { return fmt::format("influence: retraining, {} of {}", retrained_.size() + 1, largest.size()); });
+      doing_ = fmt::format("retraining, {} of {}", retrained_.size() + 1, largest.size());
       std::vector<double> w(influence_.size(), 1.0);
       w[i] = 0;
       const Solution& s = prepared_.solve(x_, Array({job_.train.count()}, std::move(w)));
@@ -114,30 +120,25 @@ class Influence {
 
   // ---- what is said ----
 
-  std::string label(std::size_t i) const {
-    const double y = job_.train.y.values()[i];
-    if (job_.loss == Loss::ridge) return shown(y);
-    return shown(job_.loss == Loss::logistic ? job_.labels[y > 0 ? 1 : 0] : job_.labels[static_cast<std::size_t>(y)]);
-  }
-
-  paper::Table table(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
+  page::Table table(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
     const Array each = evaluate(trace([&](Expr x) { return model_.losses(job_.train, x); }, model_.shape()), {x_})[0];
-    paper::Table result{.id = id,
-                        .title = title,
-                        .caption =
-                            "Influence: the derivative of the validation loss by the sample's weight; without the sample "
-                            "the loss changes by about the opposite.",
-                        .columns = {"sample", "label", "influence", "its own loss"}};
+    page::Table result{.id = id,
+                       .title = title,
+                       .caption =
+                           "Influence: the derivative of the validation loss by the sample's weight; without the sample "
+                           "the loss changes by about the opposite.",
+                       .columns = {"sample", "label", "influence", "its own loss"}};
     for (const std::size_t i : places)
-      result.rows.push_back(
-          {std::to_string(job_.train.rows[i]), label(i), fmt::format("{:+.3e}", influence_[i]), shown(each.values()[i])});
+      result.rows.push_back({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]),
+                             fmt::format("{:+.3e}", influence_[i]), shown(each.values()[i])});
     return result;
   }
 
   Json listed(const std::vector<std::size_t>& places) const {
     Json all = Json::array();
     for (const std::size_t i : places)
-      all.push_back({{"sample", job_.train.rows[i]}, {"label", Json::parse(label(i))}, {"influence", influence_[i]}});
+      all.push_back(
+          {{"sample", job_.train.rows[i]}, {"label", job_.label(job_.train.y.values()[i])}, {"influence", influence_[i]}});
     return all;
   }
 
@@ -172,7 +173,10 @@ class Influence {
     if (options_.verify > 0) report_verification(r);
     r.document["sample"] = job_.train.rows;
     r.document["influence"] = influence_;
-    r.figures = figures();
+    r.figures = {ranking()};
+    if (retrained_.size() > 1) r.figures.push_back(verification());
+    if (job_.image_side > 0)
+      r.galleries = {gallery("harmful", "Most harmful", harmful), gallery("helpful", "Most helpful", helpful)};
     return r;
   }
 
@@ -189,42 +193,70 @@ class Influence {
                     retrained_.size(), c, not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
   }
 
-  std::vector<paper::Figure> figures() const {
-    paper::Series ranking{.label = "influence", .method = "one_step", .mark = "line"};
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      ranking.x.push_back(static_cast<double>(i + 1));
-      ranking.y.push_back(influence_[order_[i]]);
+  page::Gallery gallery(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
+    page::Gallery all{id, title, "The number of the sample, its label, its influence."};
+    for (const std::size_t i : places) {
+      all.pictures.push_back(picture_of(job_, job_.train, i));
+      all.pictures.back().lines.push_back(job_.label_text(job_.train.y.values()[i]));
+      all.pictures.back().lines.push_back(fmt::format("{:+.1e}", influence_[i]));
     }
-    std::vector<paper::Figure> all{
-        {"ranking",
-         "Influence of the samples, most harmful first",
-         fmt::format("Derivative of the mean validation loss by the weight of each of {} samples, by one vjp of the fit.",
-                     order_.size()),
-         {paper::Panel{.title = "", .x = {"rank", false}, .y = {"influence", false}, .series = {ranking}}}}};
-    if (retrained_.size() < 2) return all;
-    paper::Series points{.label = "samples", .method = "one_step", .mark = "points"},
-        line{.label = "equal", .method = "exact"};
+    return all;
+  }
+
+  // All of them, and both ends where they can be told apart.
+  page::Figure ranking() const {
+    page::Series harmful{.label = "harmful", .method = "one_step"}, helpful{.label = "helpful", .method = "bound"};
+    page::Series most_harmful = harmful, most_helpful = helpful;
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      const double value = influence_[order_[i]];
+      page::Series& one = value > 0 ? harmful : helpful;
+      one.x.push_back(static_cast<double>(i + 1));
+      one.y.push_back(value);
+      if (value > 0) most_harmful.x.push_back(static_cast<double>(i + 1)), most_harmful.y.push_back(value);
+    }
+    for (std::size_t i = 0; i < helpful.x.size(); ++i) {
+      most_helpful.x.push_back(static_cast<double>(i + 1));
+      most_helpful.y.push_back(-influence_[order_[order_.size() - 1 - i]]);
+    }
+    return {
+        "ranking",
+        "Influence of the samples",
+        fmt::format(
+            "Derivative of the mean validation loss by the weight of each of {} samples, all by one vjp of the fit. Samples "
+            "with a positive one do harm.",
+            order_.size()),
+        {page::Panel{.title = "All, most harmful first", .x = {"rank"}, .y = {"influence"}, .series = {harmful, helpful}},
+         page::Panel{.title = "Both ends",
+                     .x = {"rank from its end", true},
+                     .y = {"size of the influence", true},
+                     .series = {most_harmful, most_helpful}}}};
+  }
+
+  page::Figure verification() const {
+    page::Series harmful{.label = "harmful", .method = "one_step", .mark = "points"},
+        helpful{.label = "helpful", .method = "bound", .mark = "points"},
+        line{.label = "as predicted", .method = "none", .mark = "rule"};
     double low = 0, high = 0;
     for (const Retrained& one : retrained_) {
-      points.x.push_back(one.predicted);
-      points.y.push_back(one.actual);
+      page::Series& side = one.predicted < 0 ? harmful : helpful;
+      side.x.push_back(one.predicted);
+      side.y.push_back(one.actual);
       low = std::min(low, one.predicted), high = std::max(high, one.predicted);
     }
     line.x = line.y = {low, high};
-    all.push_back(
-        {"verify",
-         "Predicted and actual change of the validation loss",
-         fmt::format("Each point: the fit made again without one of the {} most influential samples. Correlation {:.4f}.",
-                     retrained_.size(), correlation(retrained_)),
-         {paper::Panel{
-             .title = "", .x = {"predicted change", false}, .y = {"actual change", false}, .series = {line, points}}}});
-    return all;
+    return {
+        "verify",
+        "Predicted and actual change of the validation loss",
+        fmt::format("Each point: the fit made again without one of the {} most influential samples. Correlation {:.4f}.",
+                    retrained_.size(), correlation(retrained_)),
+        {page::Panel{.title = "", .x = {"predicted change"}, .y = {"actual change"}, .series = {line, harmful, helpful}}}};
   }
 
   const InfluenceOptions& options_;
   const JobData& job_;
   const Model model_;
-  Progress progress_;
+  Progress& progress_;
+  std::string doing_;
   Solver fit_;
   Prepared prepared_;
   Function judge_;
@@ -255,8 +287,9 @@ void add_influence(CommandLine& line) {
             .options = std::move(rows),
             .work =
                 [options] {
-                  const JobData job = load(*options, true);
-                  return Influence(*options, job).run();
+                  Progress progress(*options);
+                  const JobData job = load(*options, true, progress);
+                  return Influence(*options, job, progress).run();
                 },
             .out_help = "write influence.json and a page into this folder, which is\nmade if needed"});
 }

@@ -1,10 +1,7 @@
 // `onestep paper`: computes what the paper claims, item by item, and shows it on one page.
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -16,7 +13,9 @@
 
 #include "common.h"
 #include "onestep/dataset.h"
-#include "paper/draw.h"
+#include "page/folder.h"
+#include "page/machine.h"
+#include "page/text.h"
 #include "paper/items.h"
 #include "paper/page.h"
 #include "paper/result.h"
@@ -66,8 +65,8 @@ paper::Results compute(const PaperOptions& options, const std::function<void(con
   const Size size = size_of(options);
   paper::Results results;
   results.version = ONESTEP_VERSION;
-  results.date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
-  results.machine = paper::machine();
+  results.date = page::date();
+  results.machine = page::machine();
   results.options = {{"scale", size.name}, {"seed", options.seed}, {"cpusmall", options.cpusmall}, {"peers", options.peers}};
 
   Progress progress(options);
@@ -103,82 +102,44 @@ paper::Results read_results(const PaperOptions& options) {
 }
 
 // Draws what is new, and writes everything: what is in the folder is complete after each item.
-class Folder {
- public:
-  explicit Folder(const PaperOptions& options) : options_(options) {}
-
-  void save(const paper::Results& results) {
-    if (options_.out.empty()) return;
-    for (const paper::Item& item : results.items)
-      for (const paper::Figure& figure : item.figures) draw(figure);
-    write_file(options_, "results.json", to_text(paper::to_json(results)));
-    write_file(options_, "index.html", paper::page_of(results, pictures_));
-  }
-
-  const paper::Pictures& pictures() const { return pictures_; }
-
- private:
-  void draw(const paper::Figure& figure) {
-    if (!pictures_.missing.empty() || pictures_.drawn.contains(figure.id) || pictures_.failed.contains(figure.id)) return;
-    paper::Drawn drawn;
-    try {
-      drawn = paper::draw(figure);
-    } catch (const paper::NoGnuplot& missing) {
-      pictures_.missing = missing.what();
-      return;
-    } catch (const std::exception& problem) {
-      pictures_.failed[figure.id] = problem.what();
-      return;
-    }
-    write_file(options_, figure.id + ".svg", drawn.svg);
-    write_file(options_, figure.id + ".png", drawn.png);
-    pictures_.drawn[figure.id] = std::move(drawn);
-  }
-
-  const PaperOptions& options_;
-  paper::Pictures pictures_;
-};
-
-// As many columns as letters, each of several bytes in UTF-8.
-std::string padded(const std::string& text, std::size_t width) {
-  const auto letters = static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
-  return text + std::string(letters < width ? width - letters : 0, ' ');
+void save(const PaperOptions& options, page::Folder& folder, const paper::Results& results) {
+  if (!folder.wanted()) return;
+  for (const paper::Item& item : results.items)
+    for (const paper::Figure& figure : item.figures) folder.draw(figure);
+  write_file(options, "results.json", to_text(paper::to_json(results)));
+  write_file(options, "index.html", paper::page_of(results, folder.pictures()));
 }
 
-std::string summary(const PaperOptions& options, const paper::Results& results) {
+std::string summary(const page::Folder& folder, const paper::Results& results) {
   std::string text;
   std::size_t width = 0;
   for (const paper::Item& item : results.items) width = std::max(width, item.name.size());
   for (const paper::Item& item : results.items) {
     for (const paper::Claim& claim : item.claims)
-      text += fmt::format("{}  {:<7}  {}{}\n{}           {}\n", padded(item.name, width),
+      text += fmt::format("{}  {:<7}  {}{}\n{}           {}\n", page::padded(item.name, width),
                           claim.verdict == "no" ? "NO" : claim.verdict, claim.whose == "ours" ? "ours: " : "", claim.says,
                           std::string(width, ' '), claim.measured);
-    if (item.status != "done") text += fmt::format("{}  {}: {}\n", padded(item.name, width), item.status, item.reason);
+    if (item.status != "done") text += fmt::format("{}  {}: {}\n", page::padded(item.name, width), item.status, item.reason);
   }
-  const auto page = std::filesystem::absolute(std::filesystem::path(options.out) / "index.html").lexically_normal();
-  return text + fmt::format("\n{}\npage: {}\n", paper::tally_of(results), page.string());
+  return text + fmt::format("\n{}\npage: {}\n", paper::tally_of(results), folder.path_of_page());
 }
 
 int show_paper(PaperOptions options) {
   // A document on standard output is for programs; a page only when it is asked for.
   if (options.out.empty() && !options.json) options.out = "paper";
   make_folder(options);
-  Folder folder(options);
+  page::Folder folder(options);
   paper::Results results;
   if (options.from.empty())
-    results = compute(options, [&](const paper::Results& so_far) { folder.save(so_far); });
+    results = compute(options, [&](const paper::Results& so_far) { save(options, folder, so_far); });
   else
     results = read_results(options);
-  folder.save(results);
-  print(options.json ? to_text(paper::to_json(results)) : summary(options, results));
-  const paper::Pictures& pictures = folder.pictures();
-  if (!pictures.missing.empty()) fmt::print(stderr, "onestep: no figures: {}\n", pictures.missing);
-  for (const auto& [id, reason] : pictures.failed) fmt::print(stderr, "onestep: {}\n", reason);
+  save(options, folder, results);
+  print(options.json ? to_text(paper::to_json(results)) : summary(folder, results));
+  const bool drawn = folder.complain();
   if (stop_signal() != 0) return 128 + stop_signal();
   const bool all = std::ranges::none_of(results.items, [](const paper::Item& item) { return item.status == "failed"; });
-  return all && pictures.failed.empty() ? done : failed;
+  return all && drawn ? done : failed;
 }
 
 }  // namespace

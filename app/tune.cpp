@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -152,8 +154,8 @@ class Hyper {
 
 class Tune {
  public:
-  Tune(const TuneOptions& options, JobData& job)
-      : options_(options), job_(job), model_(job), progress_(options), hyper_(options, job, model_) {
+  Tune(const TuneOptions& options, JobData& job, Progress& progress)
+      : options_(options), job_(job), model_(job), progress_(progress), hyper_(options, job, model_) {
     model_.get_ready(job.train, options.l2);
     const auto count = static_cast<std::size_t>(options.folds);
     if (count > 0)
@@ -168,6 +170,7 @@ class Tune {
 
   int run() {
     const double start = hyper_.is_penalty() ? probed() : 1.0;
+    progress_.begin("tune: first hypergradient");
     BilevelOptions how = bilevel_options(options_, job_, progress_, "tune");
     how.identity += fmt::format(" {} folds {}", options_.hyper, folds_.size());
     how.max_iterations = static_cast<int>(options_.iterations);
@@ -178,7 +181,7 @@ class Tune {
     if (usable && options_.compare == "grid" && stop_signal() == 0) compare();
     // Limits are ends of a search like any other: the best point there was is reported.
     const bool found = usable && std::isfinite(outcome_.value);
-    return show(options_, report(found), found ? Status::converged : outcome_.status);
+    return show(options_, report(found), found ? Status::converged : outcome_.status, progress_);
   }
 
  private:
@@ -187,13 +190,14 @@ class Tune {
     Evaluator evaluate(shared_inner(), Parts(Array(1.0)));
     double best = 0;
     for (double exponent = -3; exponent <= 5; exponent += 1) {
-      progress_.show([&] { return fmt::format("tune: trying l2 = 1e{:.0f}", exponent); });
+      progress_.begin(fmt::format("tune: trying l2 = 1e{:.0f}", exponent));
       const double l2 = std::pow(10.0, exponent), loss = evaluate(Parts(Array(l2)));
       probes_.push_back({l2, loss});
       if (best == 0 || loss < best_shared_) best = l2, best_shared_ = loss;
       if (stop_signal() != 0) return best;
     }
     if (options_.hyper == "l2") return best;
+    progress_.begin("tune: one l2 for all features");
     const Outcome shared = minimise(shared_inner(), {Parameter::positive(best).within(least_l2, most_l2)}, Lbfgs{},
                                     {.cancelled = [] { return stop_signal() != 0; }});
     if (!std::isfinite(shared.value)) return best;
@@ -226,8 +230,7 @@ class Tune {
     std::uniform_real_distribution<double> uniform;
     const double low = std::log(hyper_.is_penalty() ? 1e-3 : 1e-2), high = std::log(hyper_.is_penalty() ? 1e5 : 1e2);
     for (int i = 0; i < budget && stop_signal() == 0; ++i) {
-      progress_.show(
-          [&] { return fmt::format("tune: {} {} of {}", p.start.size() > 1 ? "random point" : "grid", i + 1, budget); });
+      progress_.begin(fmt::format("tune: {} {} of {}", p.start.size() > 1 ? "random point" : "grid", i + 1, budget));
       std::vector<double> values(static_cast<std::size_t>(p.start.size()));
       for (double& v : values) {
         const double at = values.size() > 1 ? uniform(engine) : static_cast<double>(i) / (budget - 1);
@@ -280,6 +283,7 @@ class Tune {
     r.document["hyperparameters"] = {
         {"names", hyper_.names()}, {"values", std::vector<double>(o.theta[0].values().begin(), o.theta[0].values().end())}};
     if (hyper_.is_penalty() && options_.hyper != "l2") r.document["best_shared"] = {{"loss", best_shared_}};
+    if (!probes_.empty()) r.document["probes"] = pairs(probes_);
     const std::vector<std::string> bounds = at_bounds();
     r.document["at_bounds"] = bounds;
     const Array x = final_x();
@@ -300,11 +304,18 @@ class Tune {
     return r;
   }
 
+  // The first hyperparameter and the loss there, which is not a number where the fit failed.
+  static Json pairs(const std::vector<std::pair<double, double>>& all) {
+    Json list = Json::array();
+    for (const auto& [at, loss] : all) list.push_back({at, std::isfinite(loss) ? Json(loss) : Json()});
+    return list;
+  }
+
   void report_scores(Report& r, const Array& x) const {
-    paper::Table t{.id = "scores",
-                   .title = "Scores",
-                   .caption = "Of the model with these hyperparameters.",
-                   .columns = {"samples", "count", "mean loss", model_.score_name()}};
+    page::Table t{.id = "scores",
+                  .title = "Scores",
+                  .caption = "Of the model with these hyperparameters.",
+                  .columns = {"samples", "count", "mean loss", model_.score_name()}};
     const auto add = [&](const std::string& name, const Samples& s) {
       const Score score = model_.score(s, x);
       t.rows.push_back({name, std::to_string(s.count()), shown(score.loss), fmt::format("{:.4f}", score.score)});
@@ -319,7 +330,7 @@ class Tune {
     constexpr std::size_t most = 20;
     const std::vector<std::string> names = hyper_.names();
     const std::span<const double> values = outcome_.theta[0].values();
-    paper::Table t{.id = "hyperparameters", .title = "Hyperparameters", .caption = "", .columns = {options_.hyper, "value"}};
+    page::Table t{.id = "hyperparameters", .title = "Hyperparameters", .caption = "", .columns = {options_.hyper, "value"}};
     std::vector<std::size_t> order(values.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     if (order.size() > most) {
@@ -333,15 +344,13 @@ class Tune {
 
   void report_comparison(Report& r) const {
     const bool one = outcome_.theta[0].size() == 1;
-    r.document["compare"] = {{"method", one ? "grid" : "random"},
-                             {"evaluations", compared_.size()},
-                             {"loss", best_compared_},
-                             {"values", best_compared_at_},
-                             {"ratio", outcome_.value / best_compared_}};
-    paper::Table t{.id = "compare",
-                   .title = "Beside a search of equal budget",
-                   .caption = "",
-                   .columns = {"search", "solves", "validation loss"}};
+    r.document["compare"] = {
+        {"method", one ? "grid" : "random"}, {"evaluations", compared_.size()},          {"loss", best_compared_},
+        {"values", best_compared_at_},       {"ratio", outcome_.value / best_compared_}, {"tried", pairs(compared_)}};
+    page::Table t{.id = "compare",
+                  .title = "Beside a search of equal budget",
+                  .caption = "",
+                  .columns = {"search", "solves", "validation loss"}};
     const auto solves = outcome_.evaluations + static_cast<int>(probes_.size());
     t.rows.push_back({"hypergradient", std::to_string(solves), fmt::format("{:.8g}", outcome_.value)});
     if (hyper_.is_penalty() && !one) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", best_shared_)});
@@ -349,41 +358,80 @@ class Tune {
     r.tables.push_back(t);
   }
 
-  std::vector<paper::Figure> figures() const {
-    std::vector<paper::Figure> all;
-    paper::Series loss{.label = "validation loss", .method = "one_step"};
-    for (const OuterIteration& i : outcome_.history) {
-      loss.x.push_back(i.number);
-      loss.y.push_back(i.value);
+  // Validation loss against the only hyperparameter, from one value of it to another: what was tried, and where the search
+  // went.
+  page::Panel curve(const std::string& title, double low, double high) const {
+    page::Series tried{.label = "tried", .method = "none", .mark = "rule"},
+        grid{.label = "grid", .method = "bound", .mark = "points"},
+        path{.label = "search", .method = "one_step", .mark = "points"};
+    std::vector<std::pair<double, double>> all = compared_;
+    all.insert(all.end(), probes_.begin(), probes_.end());
+    for (const OuterIteration& i : outcome_.history) all.emplace_back(i.theta[0], i.value);
+    std::ranges::sort(all);
+    const auto add = [&](page::Series& to, double at, double value) {
+      if (at >= low && at <= high) to.x.push_back(at), to.y.push_back(value);
+    };
+    for (const auto& [at, value] : all) add(tried, at, value);
+    for (const auto& [at, value] : compared_) add(grid, at, value);
+    for (const OuterIteration& i : outcome_.history) add(path, i.theta[0], i.value);
+    return {.title = title, .x = {options_.hyper, true}, .y = {"validation loss"}, .series = {tried, grid, path}};
+  }
+
+  page::Figure curves() const {
+    const double end = outcome_.theta[0].item();
+    return {
+        "curve",
+        "Validation loss against the hyperparameter",
+        fmt::format("The line joins all that was tried{}. The search ends at {}.",
+                    compared_.empty() ? "" : fmt::format(", the grid's {} points among it", compared_.size()), shown(end)),
+        {curve("All that was tried", 0, std::numeric_limits<double>::infinity()),
+         curve("Near the end of the search", end / 6, end * 6)}};
+  }
+
+  // Many of them: by name while there is room, else only their sizes.
+  page::Figure values() const {
+    constexpr std::size_t most = 30;
+    const std::vector<std::string> names = hyper_.names();
+    const std::span<const double> found = outcome_.theta[0].values();
+    std::vector<std::size_t> order(found.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return found[i]; });
+    const double start = outcome_.history.front().theta[0];
+    page::Series values{.label = "", .method = "one_step", .mark = "points"},
+        begun{.label = "start", .method = "none", .mark = "rule"};
+    const auto count = static_cast<double>(found.size());
+    for (const std::size_t i : order) {
+      values.x.push_back(found[i]);
+      values.y.push_back(static_cast<double>(values.x.size()));
     }
-    all.push_back(
-        {"path",
-         "The search",
-         fmt::format("Validation loss along the {} iterations.", outcome_.iterations),
-         {paper::Panel{.title = "", .x = {"iteration", false}, .y = {"validation loss", false}, .series = {loss}}}});
-    if (outcome_.theta[0].size() > 1 || (compared_.empty() && probes_.empty())) return all;
-    paper::Series curve{.label = "tried", .method = "none", .mark = "line"},
-        path{.label = "hypergradient", .method = "one_step", .mark = "points"};
-    std::vector<std::pair<double, double>> tried = compared_;
-    tried.insert(tried.end(), probes_.begin(), probes_.end());
-    std::ranges::sort(tried);
-    for (const auto& [l2, value] : tried)
-      if (std::isfinite(value)) curve.x.push_back(l2), curve.y.push_back(value);
-    for (const OuterIteration& i : outcome_.history) path.x.push_back(i.theta[0]), path.y.push_back(i.value);
-    all.push_back(
-        {"curve",
-         "Validation loss against the hyperparameter",
-         fmt::format("The line joins what was tried beforehand{}; points are the search, which ends at {}.",
-                     compared_.empty() ? "" : " and by the grid", shown(outcome_.theta[0].item())),
-         {paper::Panel{
-             .title = "", .x = {options_.hyper, true}, .y = {"validation loss", false}, .series = {curve, path}}}});
-    return all;
+    begun.x = {start, start}, begun.y = {0.3, count + 0.7};
+    page::Figure figure{"hyperparameters",
+                        "Hyperparameters found",
+                        fmt::format("In ascending order; the dashed line is where all of "
+                                    "them started, {}.",
+                                    shown(start)),
+                        {}};
+    page::Panel panel{.title = "", .x = {options_.hyper, true}, .y = {""}};
+    if (found.size() <= most) {
+      for (const std::size_t i : order) panel.y.names.push_back(names[i]);
+    } else {
+      std::swap(values.x, values.y), std::swap(begun.x, begun.y);
+      values.mark = "line";
+      panel.x = {"rank"}, panel.y = {options_.hyper, true};
+    }
+    panel.series = {begun, values};
+    figure.panels = {panel};
+    return figure;
+  }
+
+  std::vector<page::Figure> figures() const {
+    return {outcome_.theta[0].size() == 1 ? curves() : values(), path_figure(outcome_)};
   }
 
   const TuneOptions& options_;
   JobData& job_;
   Model model_;
-  Progress progress_;
+  Progress& progress_;
   Hyper hyper_;
   std::vector<Fold> folds_;
   std::vector<Inner> inner_;
@@ -437,8 +485,9 @@ void add_tune(CommandLine& line) {
             .options = std::move(rows),
             .work =
                 [options] {
-                  JobData job = load(*options, options->folds <= 0);
-                  return Tune(*options, job).run();
+                  Progress progress(*options);
+                  JobData job = load(*options, options->folds <= 0, progress);
+                  return Tune(*options, job, progress).run();
                 },
             .out_help = "write tune.json and a page into this folder, which is made if\nneeded"});
 }

@@ -39,6 +39,7 @@ Demo fashion_mnist(std::uint64_t seed) {
   demo.valid = rows(train, 5000, 5000, order, 1 / 255.0);
   demo.test = rows(test, 0, 10000, test_order, 1 / 255.0);
   demo.image_side = 28;
+  demo.label_names = {"T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot"};
   return demo;
 }
 

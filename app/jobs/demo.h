@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "onestep/dataset.h"
 
@@ -14,6 +15,7 @@ struct Demo {
   Dataset train, test;
   std::optional<Dataset> valid;
   std::int64_t image_side = 0;
+  std::vector<std::string> label_names = {};  ///< of the labels 0, 1, …
 };
 
 /// For a loss, two classes where none is named. Softmax takes images of Fashion-MNIST where Debian's package is installed;

@@ -7,31 +7,18 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "jobs/page.h"
+#include "page/folder.h"
+#include "page/machine.h"
+#include "page/text.h"
+
 namespace onestep::app::jobs {
 
 namespace {
 
-// Columns that begin with digits are set to the right, as on the page.
-std::string text_of(const paper::Table& table) {
-  std::vector<std::size_t> widths;
-  for (const std::string& column : table.columns) widths.push_back(column.size());
-  for (const auto& row : table.rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text = fmt::format("{}\n", table.title);
-  const auto append = [&](const std::vector<std::string>& row) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      line += i == 0 ? fmt::format("  {:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  };
-  append(table.columns);
-  for (const auto& row : table.rows) append(row);
-  return text;
-}
-
 std::string text_of(const Report& report) {
   std::string text = fmt::format("{}\n{}\n", report.asked, report.sentence);
-  for (const paper::Table& table : report.tables) text += fmt::format("\n{}", text_of(table));
+  for (const page::Table& table : report.tables) text += fmt::format("\n{}", page::text_of(table));
   if (!report.accuracy.empty()) text += "\n";
   for (const std::string& line : report.accuracy) text += line + "\n";
   return text;
@@ -63,15 +50,44 @@ std::string text_of(const Certificate& certificate) {
 
 Json json_of(const Certificate& certificate) { return Json::parse(certificate.json()); }
 
-int show(const JobOptions& options, const Report& report, Status status) {
+page::Picture picture_of(const JobData& job, const Samples& samples, std::size_t place) {
+  const auto n = static_cast<std::size_t>(job.n());
+  std::vector<double> values(n);
+  double brightest = 0;
+  for (std::size_t j = 0; j < n; ++j) {
+    values[j] = samples.A.values()[place * (n + 1) + j];
+    if (job.scaling) values[j] = values[j] * job.scaling->scale.values()[j] + job.scaling->mean.values()[j];
+    brightest = std::max(brightest, values[j]);
+  }
+  // Pixels are from 0 to 1 or from 0 to 255; rounding of standardised ones counts for nothing.
+  const double white = brightest <= 1.001 ? 1 : brightest <= 255.1 ? 255 : brightest;
+  page::Picture picture;
+  for (const double value : values)
+    picture.pixels.push_back(static_cast<std::uint8_t>(std::lround(std::clamp(255 * value / white, 0.0, 255.0))));
+  picture.lines.push_back(fmt::format("{}", samples.rows[place]));
+  return picture;
+}
+
+int show(const JobOptions& options, const Report& report, Status status, Progress& progress) {
   Json document = report.document;
   document["command"] = options.command;
   document["seed"] = options.seed;
-  const std::string text = to_text(document);
-  if (!options.out.empty()) write_file(options, report.verb + ".json", text);
-  print(options.json ? text : text_of(report));
+  page::Folder folder(options);
+  if (folder.wanted()) {
+    progress.begin(fmt::format("{}: drawing", report.verb));
+    for (const page::Figure& figure : report.figures) folder.draw(figure);
+    document["figures"] = page::to_json(report.figures);
+    document["machine"] = page::machine();
+    write_file(options, report.verb + ".json", to_text(document));
+    write_file(options, "index.html", page_of(options, report, folder.pictures()));
+  }
+  progress.clear();
+  std::string text = options.json ? to_text(document) : text_of(report);
+  if (folder.wanted() && !options.json) text += fmt::format("\npage: {}\n", folder.path_of_page());
+  print(text);
+  const bool drawn = folder.complain();
   if (stop_signal() != 0) return 128 + stop_signal();
-  return is_solution(status) ? done : failed;
+  return is_solution(status) && drawn ? done : failed;
 }
 
 }  // namespace onestep::app::jobs

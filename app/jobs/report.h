@@ -6,7 +6,7 @@
 
 #include "jobs/model.h"
 #include "jobs/samples.h"
-#include "paper/result.h"
+#include "page/figure.h"
 
 namespace onestep::app::jobs {
 
@@ -14,8 +14,9 @@ struct Report {
   std::string verb, title;
   std::string asked;          ///< what was asked, with the data it was asked of
   std::string sentence = {};  ///< what came out
-  std::vector<paper::Table> tables = {};
-  std::vector<paper::Figure> figures = {};
+  std::vector<page::Table> tables = {};
+  std::vector<page::Figure> figures = {};
+  std::vector<page::Gallery> galleries = {};
   std::vector<std::string> accuracy = {};  ///< how accurate the derivatives and the solves were
   Json document = {};                      ///< what --json prints
 };
@@ -28,8 +29,11 @@ std::string description_text(const JobData& job);
 std::string text_of(const Certificate& certificate);
 Json json_of(const Certificate& certificate);
 
-/// Prints it, and writes page and document into --out where that is given. Returns the exit status: `status` says how the
-/// work ended.
-int show(const JobOptions& options, const Report& report, Status status);
+/// The sample as a picture, its features being pixels.
+page::Picture picture_of(const JobData& job, const Samples& samples, std::size_t place);
+
+/// Prints it, and writes page, figures and document into --out where that is given; the document then has every number
+/// that is drawn. Returns the exit status: `status` says how the work ended.
+int show(const JobOptions& options, const Report& report, Status status, Progress& progress);
 
 }  // namespace onestep::app::jobs

@@ -212,8 +212,19 @@ std::string JobData::identity() const {
   return fmt::format("{} {} samples {:08x}", name_of(loss), train.count(), sum);
 }
 
-JobData load(const JobOptions& options, bool with_validation) {
+double JobData::label(double y) const {
+  if (loss == Loss::ridge) return y;
+  return labels[loss == Loss::logistic ? (y > 0 ? 1U : 0U) : static_cast<std::size_t>(y)];
+}
+
+std::string JobData::label_text(double y) const {
+  if (loss == Loss::softmax && !label_names.empty()) return label_names[static_cast<std::size_t>(y)];
+  return fmt::format("{:.6g}", label(y));
+}
+
+JobData load(const JobOptions& options, bool with_validation, Progress& progress) {
   if (options.file.empty() && !options.demo) throw Misuse("name a FILE with samples, or try --demo");
+  progress.begin("reading");
   JobData job;
   const auto memory = static_cast<std::size_t>(options.memory * 0x1p30);
   const auto read = [&](const std::string& file) {
@@ -225,6 +236,7 @@ JobData load(const JobOptions& options, bool with_validation) {
     Demo demo = make_demo(options.loss, options.seed, with_validation);
     job.name = demo.name;
     job.image_side = demo.image_side;
+    job.label_names = std::move(demo.label_names);
     train = std::move(demo.train), test = std::move(demo.test), has_test = true;
     if (demo.valid) valid = std::move(*demo.valid), has_valid = true;
   } else {

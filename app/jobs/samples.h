@@ -40,10 +40,15 @@ struct JobData {
   Loss loss = Loss::logistic;
   Samples train;
   std::optional<Samples> valid, test;
-  std::vector<std::string> features;  ///< their names, or their numbers from 1
-  std::vector<double> labels;         ///< ascending, of classification
-  std::optional<Scaling> scaling;     ///< of the features and the column of ones, when they were standardised
-  std::int64_t image_side = 0;        ///< of square images; 0: features are no pixels
+  std::vector<std::string> features;          ///< their names, or their numbers from 1
+  std::vector<double> labels;                 ///< ascending, of classification
+  std::vector<std::string> label_names = {};  ///< what they stand for, where that is known
+  std::optional<Scaling> scaling;             ///< of the features and the column of ones, when they were standardised
+  std::int64_t image_side = 0;                ///< of square images; 0: features are no pixels
+
+  /// The label or target that a sample's y stands for, as its file has it; and for people.
+  double label(double y) const;
+  std::string label_text(double y) const;
 
   std::int64_t n() const { return train.A.shape()[1] - 1; }
   /// Tells these samples from others: checkpoints of other data are refused.
@@ -51,7 +56,7 @@ struct JobData {
 };
 
 /// Reads, splits and prepares them. Throws Misuse or Error for what cannot be used.
-JobData load(const JobOptions& options, bool with_validation);
+JobData load(const JobOptions& options, bool with_validation, Progress& progress);
 
 /// Some of the samples, by their places.
 Samples some_of(const Samples& all, const std::vector<std::size_t>& places);

@@ -113,4 +113,22 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
   return lines;
 }
 
+page::Figure path_figure(const Outcome& o) {
+  page::Panel loss{.title = "Validation loss", .x = {"iteration"}, .y = {""}},
+      critical{.title = "How far from critical", .x = {"iteration"}, .y = {"criticality, as a share of the loss", true}};
+  page::Series losses{.label = "", .method = "one_step"}, criticals = losses;
+  for (const OuterIteration& i : o.history) {
+    losses.x.push_back(i.number), losses.y.push_back(i.value);
+    criticals.x.push_back(i.number), criticals.y.push_back(i.critical);
+  }
+  loss.series = {losses}, critical.series = {criticals};
+  return {"path",
+          "The search",
+          fmt::format(
+              "Each of the {} iterations follows a hypergradient; {} solves of the inner problem. The validation loss went "
+              "from {} to {}.",
+              o.iterations, o.evaluations, shown(o.history.front().value), shown(o.value)),
+          {loss, critical}};
+}
+
 }  // namespace onestep::app::jobs

@@ -6,6 +6,7 @@
 
 #include "jobs/model.h"
 #include "onestep/onestep.h"
+#include "page/figure.h"
 
 namespace onestep::app::jobs {
 
@@ -44,5 +45,8 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
 Json json_of(const Outcome& outcome);
 /// How critical the point is, how sure that is, and what the hypergradients cost.
 std::vector<std::string> accuracy_of(const Outcome& outcome);
+
+/// Validation loss and criticality along the search.
+page::Figure path_figure(const Outcome& outcome);
 
 }  // namespace onestep::app::jobs

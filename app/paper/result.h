@@ -7,42 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "page/figure.h"
+
 namespace onestep::app::paper {
 
 using Json = nlohmann::ordered_json;
 
-/// One curve. `method` decides its colour, the same on every figure: none, unrolled, implicit, one_step, k_step, iterates,
-/// bound, estimate, auto, exact, or a peer's name.
-struct Series {
-  std::string label, method;
-  std::string mark = "line";  ///< line, dotted, dashed or points
-  std::vector<double> x = {}, y = {};
-  std::vector<double> low = {}, high = {};  ///< a band around y; empty: none
-};
-
-struct Axis {
-  std::string label;
-  bool log = false;
-};
-
-struct Panel {
-  std::string title;
-  Axis x, y;
-  std::vector<Series> series = {};
-  std::vector<std::string> notes = {};  ///< said under the panel, such as where a curve stops and why
-};
-
-struct Figure {
-  std::string id, title;
-  std::string caption;  ///< what was run, on what, and what came out, with the numbers of this run
-  std::vector<Panel> panels = {};
-};
-
-struct Table {
-  std::string id, title, caption;
-  std::vector<std::string> columns = {};
-  std::vector<std::vector<std::string>> rows = {};
-};
+using page::Axis, page::Figure, page::Panel, page::Series, page::Table;
 
 /// Something that is said, and what was measured.
 struct Claim {

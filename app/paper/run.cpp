@@ -1,55 +1,11 @@
 #include "paper/run.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <exception>
-#include <fstream>
 #include <new>
-#include <string>
-#include <thread>
 #include <utility>
 
-#include "onestep/threads.h"
-
-extern "C" {
-// OpenBLAS's own; null when another BLAS is linked.
-[[gnu::weak]] char* openblas_get_config();
-}
-
 namespace onestep::app::paper {
-
-namespace {
-
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
-constexpr const char* compiler =
-#ifdef __clang__
-    "clang " __clang_version__;
-#else
-    "gcc " __VERSION__;
-#endif
-
-}  // namespace
-
-Json machine() {
-  Json result = {{"cpu", processor()},
-                 {"cores", std::thread::hardware_concurrency()},
-                 {"blas", openblas_get_config != nullptr ? openblas_get_config() : "not OpenBLAS"},
-                 {"compiler", compiler}};
-  if (std::string advice = blas_advice(); !advice.empty()) {
-    advice.pop_back();  // the end of the line
-    result["slower than need be"] = advice;
-  }
-  return result;
-}
 
 void run_items(std::span<const ItemKind> kinds, const ItemOptions& options, const Watch& watch, Results& results,
                const std::function<void()>& finished) {

@@ -10,9 +10,6 @@
 
 namespace onestep::app::paper {
 
-/// The processor, its cores, the BLAS and the compiler.
-Json machine();
-
 /// Fills results.items. After each item that was done, failed or stopped halfway `finished` is called, so that what is
 /// there can be saved; once `watch.cancelled` says so, the remaining items are put down as cancelled.
 void run_items(std::span<const ItemKind> kinds, const ItemOptions& options, const Watch& watch, Results& results,

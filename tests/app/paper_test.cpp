@@ -18,8 +18,8 @@
 
 #include "app/run_command.h"
 #include "common.h"
+#include "page/layout.h"
 #include "paper/items.h"
-#include "paper/layout.h"
 #include "paper/page.h"
 #include "paper/result.h"
 #include "paper/run.h"
@@ -27,6 +27,7 @@
 namespace onestep::test {
 namespace {
 
+using namespace onestep::app::page;
 using namespace onestep::app::paper;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "paper/palette.h"
-#include "paper/result.h"
+#include "page/figure.h"
+#include "page/palette.h"
 
-namespace onestep::app::paper {
+namespace onestep::app::page {
 
 struct Point {
   double x = 0, y = 0;
@@ -22,17 +22,19 @@ struct Box {
 
 struct Tick {
   double value = 0;
-  std::string text;  ///< in gnuplot's notation: 10^{3}
+  std::string text;      ///< in gnuplot's notation: 10^{3}
+  bool is_name = false;  ///< as it is, and without a line across the panel
 };
 
 /// One axis: the range shown, in the data's unit, and its ticks.
 struct Range {
   double low = 0, high = 1;
   bool log = false;
+  bool from_the_top = false;  ///< of rows, the first of which is the highest
   std::vector<Tick> ticks;
 
   bool shows(double value) const;
-  /// 0 at the low end, 1 at the high end.
+  /// 0 at the left or the bottom, 1 at the right or the top.
   double place(double value) const;
 };
 
@@ -90,4 +92,4 @@ double width_of(std::string_view text);
 /// The text in lines of at most this width, in the same unit, broken at spaces.
 std::vector<std::string> wrap(const std::string& text, double width);
 
-}  // namespace onestep::app::paper
+}  // namespace onestep::app::page

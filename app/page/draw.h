@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "paper/result.h"
+#include "page/figure.h"
 
-namespace onestep::app::paper {
+namespace onestep::app::page {
 
 /// The message says what is missing and how to get it.
 class NoGnuplot : public std::runtime_error {
@@ -23,4 +23,4 @@ struct Drawn {
 /// Throws NoGnuplot where there is none, std::runtime_error when a picture could not be made.
 Drawn draw(const Figure& figure);
 
-}  // namespace onestep::app::paper
+}  // namespace onestep::app::page

@@ -1,4 +1,4 @@
-#include "paper/draw.h"
+#include "page/draw.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,10 +15,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "paper/layout.h"
-#include "paper/palette.h"
+#include "page/layout.h"
+#include "page/palette.h"
 
-namespace onestep::app::paper {
+namespace onestep::app::page {
 
 namespace {
 
@@ -72,12 +72,13 @@ constexpr std::size_t most_points = 26;
 
 std::string data_of(const Series& series, const PanelLayout& layout) {
   const bool band = !series.low.empty();
+  const Range& along = series.mark == "bars" ? layout.x : layout.y;
   std::string text;
   for (const auto& run : visible_runs(series, layout)) {
     for (const std::size_t i : run) {
-      double low = series.y[i], high = series.y[i];
-      if (band && layout.y.shows(series.low[i])) low = series.low[i];
-      if (band && layout.y.shows(series.high[i])) high = series.high[i];
+      double low = series.mark == "bars" ? series.x[i] : series.y[i], high = low;
+      if (band && along.shows(series.low[i])) low = series.low[i];
+      if (band && along.shows(series.high[i])) high = series.high[i];
       text += fmt::format("{:.12g} {:.12g} {:.12g} {:.12g}\n", series.x[i], series.y[i], low, high);
     }
     text += "\n";
@@ -104,6 +105,7 @@ class Script {
     text_ += fmt::format("set bmargin at screen {:.6f}\nset tmargin at screen {:.6f}\n", p.box.bottom / layout_.height,
                          p.box.top / layout_.height);
     add_axes(p);
+    text_ += "set errorbars 0\n";
     for (const Text& t : p.texts) add(t);
     for (const Text& t : more) add(t);
     for (const Leader& l : p.leaders)
@@ -120,7 +122,8 @@ class Script {
   // they have no length.
   void add_axes(const PanelLayout& p) {
     for (const auto& [name, range] : {std::pair<const char*, const Range&>{"x", p.x}, {"y", p.y}}) {
-      text_ += fmt::format("set {}range [{:.12g}:{:.12g}]\n", name, range.low, range.high);
+      text_ += fmt::format("set {}range [{:.12g}:{:.12g}]\n", name, range.from_the_top ? range.high : range.low,
+                           range.from_the_top ? range.low : range.high);
       if (range.log) text_ += fmt::format("set logscale {}\n", name);
     }
     text_ += "set xtics nomirror scale 0.5,0 out (";
@@ -143,13 +146,19 @@ class Script {
       text_ += fmt::format("$d{} << END\n{}END\n", i, data);
       const char* colour = colour_of(s.method).line;
       const std::string name = in_quotes_with_apostrophes(s.label);
+      const Pen& pen = pen_of(s);
+      if (s.mark == "bars") {
+        curves.emplace_back(
+            pen.width, fmt::format("$d{} using 1:2:3:4 with xerrorbars lw {} pt 7 ps {} lc rgb '{}' title {}", i, pen.width,
+                                   point_size_ * pen.size, colour, name));
+        continue;
+      }
       if (!s.low.empty())
         bands.push_back(fmt::format("$d{} using 1:3:4 with filledcurves fc rgb {} title {}", i, faint(colour, 0.2), name));
-      const Pen& pen = pen_of(s);
-      const bool dots = s.mark == "points", few = s.x.size() <= most_points;
-      const char* dashes = s.mark == "dotted" ? "(0.1,6)" : s.mark == "dashed" ? "(7,5)" : "solid";
+      const bool dots = s.mark == "points", rule = s.mark == "rule", few = s.x.size() <= most_points && !rule;
+      const char* dashes = s.mark == "dotted" ? "(0.1,6)" : s.mark == "dashed" || rule ? "(7,5)" : "solid";
       // Dots as wide as the line lie on a dotted curve whatever its method.
-      const double width = s.mark == "line" ? pen.width : std::min(pen.width, 2.4);
+      const double width = s.mark == "line" ? pen.width : std::min(pen.width, rule ? 1.3 : 2.4);
       curves.emplace_back(width, fmt::format("$d{} using 1:2 with {} lw {} dt {} pt {} ps {} lc rgb '{}' title {}", i,
                                              dots  ? "points"
                                              : few ? "linespoints"
@@ -306,4 +315,4 @@ Drawn draw(const Figure& figure) {
   return drawn;
 }
 
-}  // namespace onestep::app::paper
+}  // namespace onestep::app::page

@@ -1,4 +1,4 @@
-#include "paper/layout.h"
+#include "page/layout.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <tuple>
 
-namespace onestep::app::paper {
+namespace onestep::app::page {
 
 namespace {
 
@@ -78,21 +78,42 @@ Range range_of(const std::vector<const std::vector<double>*>& values, const Axis
   return range;
 }
 
+std::string shortened(const std::string& name) {
+  constexpr std::size_t most = 22;
+  std::size_t letters_seen = 0, at = 0;
+  for (; at < name.size(); ++at)
+    if ((static_cast<unsigned char>(name[at]) & 0xC0U) != 0x80 && ++letters_seen > most) break;
+  return at < name.size() ? fmt::format("{}…", name.substr(0, at)) : name;
+}
+
+Range rows_of(const std::vector<std::string>& names) {
+  Range range;
+  range.low = 0.3;
+  range.high = static_cast<double>(names.size()) + 0.7;
+  range.from_the_top = true;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    range.ticks.push_back({static_cast<double>(i + 1), shortened(names[i]), true});
+  return range;
+}
+
 std::pair<Range, Range> ranges_of(const Panel& panel) {
   std::vector<const std::vector<double>*> x, y;
   bool points = false;
   for (const Series& s : panel.series) {
     x.push_back(&s.x);
-    for (const auto* list : {&s.y, &s.low, &s.high}) y.push_back(list);
-    points = points || s.mark == "points" || s.x.size() < 40;
+    y.push_back(&s.y);
+    for (const auto* list : {&s.low, &s.high}) (s.mark == "bars" ? x : y).push_back(list);
+    points = points || s.mark == "points" || s.mark == "bars" || s.x.size() < 40;
   }
-  return {range_of(x, panel.x, 7, points ? 0.02 : 0), range_of(y, panel.y, 6, 0.04)};
+  return {range_of(x, panel.x, 7, points ? 0.02 : 0),
+          panel.y.names.empty() ? range_of(y, panel.y, 6, 0.04) : rows_of(panel.y.names)};
 }
 
 // The same, with the braces of the enhanced notation left out and the exponents smaller.
-double width_of_tick(const std::string& text) {
+double width_of_tick(const Tick& tick) {
+  const std::string& text = tick.text;
   const auto power = text.find("^{");
-  if (power == std::string::npos) return width_of(text);
+  if (tick.is_name || power == std::string::npos) return width_of(text);
   return width_of(text.substr(0, power)) + 0.8 * width_of(text.substr(power + 2, text.size() - power - 3));
 }
 
@@ -100,6 +121,9 @@ Point place(const PanelLayout& layout, double x, double y) {
   return {layout.box.left + layout.x.place(x) * layout.box.width(),
           layout.box.bottom + layout.y.place(y) * layout.box.height()};
 }
+
+// Points that no line joins.
+bool is_cloud(const Series& s) { return s.mark == "points" || s.mark == "bars"; }
 
 struct EndLabel {
   std::vector<std::string> lines;
@@ -166,7 +190,7 @@ class InnerLabels {
       for (const auto& run : visible_runs(s, layout))
         for (std::size_t i = 0; i < run.size(); ++i) {
           const Point to = place(layout, s.x[run[i]], s.y[run[i]]);
-          const Point from = i == 0 || s.mark == "points" ? to : place(layout, s.x[run[i - 1]], s.y[run[i - 1]]);
+          const Point from = i == 0 || is_cloud(s) ? to : place(layout, s.x[run[i - 1]], s.y[run[i - 1]]);
           const int steps = std::max(1, static_cast<int>(std::hypot(to.x - from.x, to.y - from.y) / 3));
           for (int k = 1; k <= steps; ++k) {
             const double t = static_cast<double>(k) / steps;
@@ -248,7 +272,7 @@ void label_curves(const Panel& panel, PanelLayout& layout, double label_width) {
     label.height = letters * line_height * static_cast<double>(label.lines.size());
     const std::size_t last = runs.back().back();
     label.end = place(layout, s.x[last], s.y[last]);
-    if (s.mark == "points")
+    if (is_cloud(s))
       for (const auto& run : runs)
         for (const std::size_t i : run) label.others.push_back(place(layout, s.x[i], s.y[i]));
     double sum = 0, count = 0;
@@ -294,7 +318,8 @@ double label_room(const Panel& panel) {
 bool Range::shows(double value) const { return std::isfinite(value) && (!log || value > 0); }
 
 double Range::place(double value) const {
-  return log ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
+  const double share = log ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
+  return from_the_top ? 1 - share : share;
 }
 
 double width_of(std::string_view text) {
@@ -332,8 +357,9 @@ std::vector<std::vector<std::size_t>> visible_runs(const Series& series, const P
   std::vector<std::vector<std::size_t>> runs;
   std::vector<std::size_t> column;  // the points of the last run that lie in one column of pixels
   double column_x = 0;
+  const bool all_are_drawn = is_cloud(series) && series.x.size() <= 2000;
   const auto close_column = [&] {
-    if (column.size() > 4) {
+    if (column.size() > 4 && !all_are_drawn) {
       const auto [low, high] = std::ranges::minmax(column, {}, [&](std::size_t i) { return series.y[i]; });
       column = {column.front(), std::min(low, high), std::max(low, high), column.back()};
       column.erase(std::unique(column.begin(), column.end()), column.end());
@@ -375,10 +401,15 @@ std::vector<std::string> note_lines(const Panel& panel, const PanelStyle& style)
   return lines;
 }
 
+// Rows need a line each.
+PanelStyle tall_enough(const Panel& panel, PanelStyle style) {
+  style.height = std::max(style.height, 120 + small_letters * 1.5 * static_cast<double>(panel.y.names.size()));
+  return style;
+}
+
 Rooms rooms_for(const Panel& panel, const PanelStyle& style) {
   Rooms rooms;
-  for (const Tick& tick : ranges_of(panel).second.ticks)
-    rooms.left = std::max(rooms.left, letters * width_of_tick(tick.text));
+  for (const Tick& tick : ranges_of(panel).second.ticks) rooms.left = std::max(rooms.left, letters * width_of_tick(tick));
   rooms.left += 2 * gap;
   rooms.right = std::min(label_room(panel), 0.35 * style.width);
   rooms.title_lines = wrap(panel.title, text_width(style) / letters * 0.92).size();
@@ -432,18 +463,21 @@ PanelLayout lay_out(const Panel& panel, const PanelStyle& style, const Rooms& ro
                             Align::right,
                             &ink,
                             false,
-                            true});
+                            !tick.is_name});
   label_curves(panel, layout, rooms.right < label_room(panel) ? (rooms.right - 2 * gap) / letters : widest_label);
   return layout;
 }
 
 }  // namespace
 
-FigureLayout lay_out(const Panel& panel, const PanelStyle& style) {
+FigureLayout lay_out(const Panel& panel, const PanelStyle& usual) {
+  const PanelStyle style = tall_enough(panel, usual);
   return {style.width, style.height, {}, {lay_out(panel, style, rooms_for(panel, style), {0, 0})}};
 }
 
-FigureLayout lay_out(const Figure& figure, const PanelStyle& style) {
+FigureLayout lay_out(const Figure& figure, const PanelStyle& usual) {
+  PanelStyle style = usual;
+  for (const Panel& panel : figure.panels) style = tall_enough(panel, style);
   Rooms rooms;  // the largest needed, so that panels are alike
   for (const Panel& panel : figure.panels) {
     const Rooms own = rooms_for(panel, style);
@@ -474,4 +508,4 @@ FigureLayout lay_out(const Figure& figure, const PanelStyle& style) {
   return layout;
 }
 
-}  // namespace onestep::app::paper
+}  // namespace onestep::app::page

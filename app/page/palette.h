@@ -4,8 +4,9 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
-namespace onestep::app::paper {
+namespace onestep::app::page {
 
 struct Colour {
   const char* method;
@@ -20,10 +21,12 @@ inline constexpr Colour soft{"soft", "#6a6a6a", "#6a6a6a", "#a8a8a8"};
 inline constexpr Colour grid{"grid", "#e4e4e4", "#e4e4e4", "#3a3d42"};
 
 std::span<const Colour> palette();
+/// The palette behind ink, soft and grid.
+std::vector<const Colour*> all_colours();
 
 /// A method that is not in the palette, such as a peer, gets one of the colours kept for those, by its name.
 const Colour& colour_of(std::string_view method);
 /// Whether it is none of our own.
 bool is_peer(std::string_view method);
 
-}  // namespace onestep::app::paper
+}  // namespace onestep::app::page

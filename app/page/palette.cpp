@@ -1,10 +1,10 @@
-#include "paper/palette.h"
+#include "page/palette.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 
-namespace onestep::app::paper {
+namespace onestep::app::page {
 
 namespace {
 
@@ -25,6 +25,12 @@ constexpr std::size_t first_peer = 10;
 
 std::span<const Colour> palette() { return colours; }
 
+std::vector<const Colour*> all_colours() {
+  std::vector<const Colour*> all{&ink, &soft, &grid};
+  for (const Colour& c : colours) all.push_back(&c);
+  return all;
+}
+
 bool is_peer(std::string_view method) {
   return std::none_of(colours.begin(), colours.begin() + first_peer, [&](const Colour& c) { return method == c.method; });
 }
@@ -37,4 +43,4 @@ const Colour& colour_of(std::string_view method) {
   return colours[first_peer + hash % (colours.size() - first_peer)];
 }
 
-}  // namespace onestep::app::paper
+}  // namespace onestep::app::page
