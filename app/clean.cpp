@@ -57,6 +57,7 @@ class Clean {
     if (options.flip >= 1) throw Misuse(fmt::format("--flip {}: a share below 1", options.flip));
     true_labels_ = job.train;
     if (options.flip > 0) flipped_ = flip_labels(job.train, job, options.flip, options.seed);
+    model_.get_ready(job.train, options.l2);
   }
 
   int run() {
@@ -254,7 +255,7 @@ class Clean {
 
   const CleanOptions& options_;
   JobData& job_;
-  const Model model_;
+  Model model_;
   Progress& progress_;
   Samples true_labels_;
   std::vector<bool> flipped_;  // empty: none were

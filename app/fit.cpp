@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -34,8 +35,10 @@ Expr objective(const Model& model, const JobData& job, double l2, const Expr& x)
   return sum(model.losses(job.train, x)) + model.penalty(x, l2);
 }
 
-Fitted fit(const JobOptions& options, const JobData& job, const Model& model, Progress& progress) {
+Fitted fit(const JobOptions& options, const JobData& job, Model& model, Progress& progress) {
+  const auto begin = std::chrono::steady_clock::now();
   progress.begin("fit: first iteration");
+  model.get_ready(job.train, options.l2);
   SolveOptions how;
   how.callback = [&](const Iteration& i) {
     progress.show(
@@ -44,13 +47,16 @@ Fitted fit(const JobOptions& options, const JobData& job, const Model& model, Pr
   };
   const auto f = [&](Expr x) { return objective(model, job, options.l2, x); };
   const Solution s = solve(model.solver(f, how), model.start(), Parts());
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::vector<Array> at = evaluate(trace(
                                              [&](Expr x) {
                                                return std::pair{f(x), grad(f(x), x)};
                                              },
                                              model.shape()),
                                          {s.x()});
-  return {s.x(), at[1], at[0].item(), s.status(), s.message(), s.statistics()};
+  Fitted fitted{s.x(), at[1], at[0].item(), s.status(), s.message(), s.statistics()};
+  fitted.statistics.seconds = seconds;
+  return fitted;
 }
 
 // ---- standard errors ----
@@ -265,7 +271,7 @@ page::Figure calibration(const JobData& job, const Array& x) {
 int run_fit(const JobOptions& options) {
   Progress progress(options);
   const JobData job = load(options, false, progress);
-  const Model model(job);
+  Model model(job);
   const Fitted fitted = fit(options, job, model, progress);
   progress.begin("fit: standard errors");
   const auto errors = is_solution(fitted.status) ? standard_errors(model, job, options.l2, fitted) : std::nullopt;
@@ -279,6 +285,7 @@ int run_fit(const JobOptions& options) {
   document.update({{"l2", options.l2},
                    {"status", to_string(fitted.status)},
                    {"iterations", fitted.statistics.iterations},
+                   {"hessian_products", fitted.statistics.products},
                    {"seconds", fitted.statistics.seconds},
                    {"objective", fitted.objective},
                    {"gradient", gradient},

@@ -41,12 +41,18 @@ double correlation(const std::vector<Retrained>& all) {
   return pp > 0 && aa > 0 ? pa / std::sqrt(pp * aa) : std::numeric_limits<double>::quiet_NaN();
 }
 
+Model ready(const InfluenceOptions& options, const JobData& job) {
+  Model model(job);
+  model.get_ready(job.train, options.l2);
+  return model;
+}
+
 class Influence {
  public:
   Influence(const InfluenceOptions& options, const JobData& job, Progress& progress)
       : options_(options),
         job_(job),
-        model_(job),
+        model_(ready(options, job)),
         progress_(progress),
         fit_(model_.solver(
             [this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2); },

@@ -1,19 +1,36 @@
 // The command `onestep VERB …`: dispatches to a verb and turns what goes wrong into one line and an exit status.
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "common.h"
 #include "onestep/array.h"
+#include "onestep/threads.h"
 #include "verbs.h"
 
 namespace {
 
 using namespace onestep;
+
+// OpenBLAS chooses its kernels while it is loaded. Where it does not know this CPU it chose slow ones, and the program
+// starts once more, with the environment variable that the advice names.
+void start_with_fast_blas(char** argv) {
+  constexpr std::string_view variable = "OPENBLAS_CORETYPE";
+  const std::string advice = blas_advice();
+  const std::size_t at = advice.find(fmt::format("{}=", variable));
+  if (at == advice.npos || std::getenv(variable.data()) != nullptr) return;
+  const std::size_t begin = at + variable.size() + 1;
+  ::setenv(variable.data(), advice.substr(begin, advice.find(' ', begin) - begin).c_str(), 1);
+  ::execv("/proc/self/exe", argv);  // where that fails, slow kernels do
+}
 
 int complain(std::string message, app::Exit status) {
   std::replace(message.begin(), message.end(), '\n', ' ');
@@ -24,6 +41,7 @@ int complain(std::string message, app::Exit status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  start_with_fast_blas(argv);
   app::catch_signals();
   try {
     app::CommandLine line;

@@ -156,6 +156,7 @@ class Tune {
  public:
   Tune(const TuneOptions& options, JobData& job, Progress& progress)
       : options_(options), job_(job), model_(job), progress_(progress), hyper_(options, job, model_) {
+    model_.get_ready(job.train, options.l2);
     const auto count = static_cast<std::size_t>(options.folds);
     if (count > 0)
       folds_ = folds_of(job.train, count, options.seed);
@@ -429,7 +430,7 @@ class Tune {
 
   const TuneOptions& options_;
   JobData& job_;
-  const Model model_;
+  Model model_;
   Progress& progress_;
   Hyper hyper_;
   std::vector<Fold> folds_;

@@ -20,11 +20,14 @@ class Model {
  public:
   explicit Model(const JobData& job);
 
+  /// Before solvers of large problems are made: a rough fit tells where to start, and what makes solves near it quick.
+  void get_ready(const Samples& train, double l2);
+
   Loss loss() const { return loss_; }
   /// Of the unknowns: (n + 1), or (n + 1, K) with a column for each class; the intercept is last.
   const Shape& shape() const { return shape_; }
   std::int64_t unknowns() const { return shape_.size(); }
-  Array start() const { return zeros(shape_); }
+  const Array& start() const { return start_; }
 
   /// The loss of each sample.
   Expr losses(const Samples& samples, const Expr& x) const;
@@ -34,7 +37,8 @@ class Model {
 
   /// Newton's method, or Newton-CG where the Hessian is too large to form, on an objective made of these.
   template <class F> Solver solver(F objective, const SolveOptions& options = {}) const {
-    return by_products() ? newton_cg(std::move(objective), {}, options) : newton(std::move(objective), options);
+    return by_products() ? newton_cg(std::move(objective), {.preconditioner = preconditioner_}, options)
+                         : newton(std::move(objective), options);
   }
   bool by_products() const { return loss_ == Loss::softmax || unknowns() > 3000; }
 
@@ -47,6 +51,8 @@ class Model {
   Loss loss_;
   std::int64_t n_ = 0, classes_ = 1;
   Shape shape_;
+  Array start_;
+  std::function<void(std::span<double> r)> preconditioner_;
 };
 
 /// A number for people: six digits.

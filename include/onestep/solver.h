@@ -284,6 +284,7 @@ struct NewtonCgOptions {
   /// of the derivative is at most this times the condition of the Hessian, and about this where cotangents are spread over
   /// its eigenvectors, as those of a validation loss are. A tenth of the digits costs a tenth of the products: looser where
   /// a descent direction is all that is wanted, tighter down to about 1e-14. The certificate counts what was left.
+  /// Where the solve itself is less exact than ten times this (SolveOptions::tolerance), so is the linear system.
   double derivative_tolerance = 1e-10;
   /// The first step of a solve needs no more than a direction; a factor 10 smaller saves an iteration where evaluating the
   /// objective costs more than a few products with the Hessian. Later steps are solved as exactly as they will be good for
@@ -292,6 +293,9 @@ struct NewtonCgOptions {
   /// Of one linear system: where the Hessian is so near to singular that more are needed, the step is what was reached by
   /// then, and a derivative has the status iteration_limit or singular.
   int max_products = 5000;
+  /// r ← M⁻¹ r for a symmetric positive definite M near the Hessian: fewer products by as much as M is near. Called from
+  /// several threads at once where solves are. None by default.
+  std::function<void(std::span<double> r)> preconditioner = {};
 };
 
 namespace detail {

@@ -71,7 +71,7 @@ class Minimiser {
   Outcome run() {
     if (!resume()) begin();
     while (!status_ && !ends()) iterate();
-    if (file_) save();
+    if (file_ && !state_.gradient.empty()) save();  // there is nothing to go on from before the first hypergradient
     return outcome();
   }
 

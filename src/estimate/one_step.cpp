@@ -17,14 +17,14 @@ class OneStepDifferentiator final : public Differentiator {
     s.last().vjp_theta(c, out);
     ++s.report.products;
     s.report.flops += s.method->step->costs.vjp_theta;
-    note_residual(s.report, s.last().residual(), s.method->step->solved_to);
+    note_residual(s.report, s.last().residual(), s.last().solved_to());
   }
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     need_jvp(*s.method->step, "OneStep");
     s.last().jvp_theta(v, out);
     ++s.report.products;
     s.report.flops += s.method->step->costs.jvp_theta;
-    note_residual(s.report, s.last().residual(), s.method->step->solved_to);
+    note_residual(s.report, s.last().residual(), s.last().solved_to());
   }
 };
 
@@ -49,7 +49,7 @@ class KStepDifferentiator final : public Differentiator {
       Point* const p = at(s, i, last);
       if (p == nullptr) break;
       s.add_vjp_theta(*p, w_, out);
-      note_residual(s.report, p->residual(), s.method->step->solved_to);
+      note_residual(s.report, p->residual(), p->solved_to());
       ++s.report.products;
       s.report.flops += costs.vjp_theta;
       if (i == first) break;
@@ -75,7 +75,7 @@ class KStepDifferentiator final : public Differentiator {
       }
       if (started) p->jvp_x(out, w_);
       p->jvp_theta(v, out);
-      note_residual(s.report, p->residual(), s.method->step->solved_to);
+      note_residual(s.report, p->residual(), p->solved_to());
       if (started) add(out, w_);
       s.report.products += started ? 2 : 1;
       s.report.flops += costs.jvp_theta + (started ? costs.jvp_x : 0);

@@ -43,6 +43,8 @@ class Point {
   virtual ConstVector where() const = 0;
   /// Of a linear system that the last derivative solved inside, relative; 0 where there is none.
   virtual double residual() const { return 0; }
+  /// What such a system is solved to; a residual above it fell short.
+  virtual double solved_to() const { return 1e-10; }
   /// Factorisations so far.
   virtual int factorisations() const { return 0; }
   /// Products with the matrix of a linear system inside, so far.
@@ -83,7 +85,6 @@ class Map {
   std::string no_jvp, no_vjp;  ///< why there is none; empty: there is
   bool preconditions = false;
   bool iterates = false;             ///< solves its linear systems by an iteration: M⁻¹ is there, but dear
-  double solved_to = 1e-10;          ///< what a linear system inside is solved to, relative
   bool infinite_parameters = false;  ///< bounds may be infinite
   bool symmetric = false;            ///< A = Aᵀ
   bool identity = false;             ///< of an equation: A = I

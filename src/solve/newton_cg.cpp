@@ -31,6 +31,9 @@ constexpr double forcing_gamma = 0.9, forcing_alpha = 1.618033988749895, least_e
 // solved to no less, so that its length can be believed.
 constexpr double most_exact = 1e-6;
 constexpr double out_of_sight = 100;
+// A derivative's linear system over the tolerance of the solve: the derivative of the step is no more exact than the step is
+// short.
+constexpr double derivatives_over_solve = 0.1, roughest_derivative = 0.01;
 // What rounding leaves, about.
 constexpr double as_exact_as_possible = 1e-15;
 
@@ -59,6 +62,7 @@ class NewtonCgPoint final : public Point {
         with_d_(map.parameters.size() + 1) {
     system_.product = [this](ConstVector v, Vector out) { product(v, out); };
     system_.symmetric = true;
+    system_.precondition = map.how.preconditioner;
     for (const Input& p : map.parameters) more_.emplace_back(static_cast<std::size_t>(p.shape.size()));
     more_spans_.assign(more_.begin(), more_.end());
     more_spans_.emplace_back();  // that of d is not wanted
@@ -154,11 +158,20 @@ class NewtonCgPoint final : public Point {
 
   void precondition(bool, Vector r) override { solve(r, r); }
   double residual() const override { return residual_; }
+  double solved_to() const override { return tolerance_; }
   int products() const override { return products_; }
   void be_precise() override {
     if (tolerance_ <= as_exact_as_possible) return;
     tolerance_ = as_exact_as_possible;
     solved_ = false;
+  }
+
+  /// Derivatives from now on: as exact as was asked for, but not more than a tenth of what the step's length is to be.
+  void follow(double tolerance) {
+    const double wanted =
+        std::max(map_.how.derivative_tolerance, std::min(derivatives_over_solve * tolerance, roughest_derivative));
+    if (wanted != tolerance_) forget();
+    tolerance_ = wanted;
   }
 
   void product(ConstVector v, Vector out) {
@@ -258,6 +271,7 @@ class NewtonCgLoop final : public Loop {
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
     point_.bind(theta);
+    point_.follow(options.tolerance);
     objective_.bind(theta);
     run.controls.clear();
     run.x = run.start;
@@ -389,7 +403,6 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
     map->state = state;
     map->parameters = parameters;
     map->iterates = true;
-    map->solved_to = how.derivative_tolerance;
     map->how = how;
     const auto gradient = std::make_shared<TracedMap>(
         state, parameters, std::vector<Control>{},

@@ -132,6 +132,14 @@ TEST(Checkpoint, ARunThatWasCancelledGoesOnAndEndsWithTheSameBits) {
   }
 }
 
+TEST(Checkpoint, WhatIsCancelledBeforeItsFirstHypergradientLeavesNone) {
+  const TemporaryFolder folder;
+  BilevelOptions options = with_checkpoint((folder.path() / "c").string());
+  options.cancelled = [] { return true; };
+  EXPECT_EQ(tuned(Lbfgs{}, options).status, Status::cancelled);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "c"));
+}
+
 TEST(Checkpoint, MoreIterationsMayBeAllowedOnResuming) {
   const TemporaryFolder folder;
   BilevelOptions options = with_checkpoint((folder.path() / "c").string());

@@ -32,8 +32,8 @@ extern Function f;
 extern Function step, step_and_vjp, step_and_derivatives;
 #endif
 
-extern Value A, H, M, a, b, bars, c, cy, cz, g, lambda, logits, newton_map, r, residual, u, v, vw, vx, w, x, x0, y, z,
-    other_w;
+extern Value A, H, M, Y, a, b, bars, c, cy, cz, g, lambda, logits, newton_map, r, residual, scores, u, v, vw, vx, w, x, x0,
+    y, z, other_w;
 
 extern Plan plan;
 extern Workspace workspace;

@@ -45,6 +45,44 @@ TEST(NewtonCg, TakesSeveralParts) {
   EXPECT_TRUE(test::near(cg.x(1), dense.x(1), 1e-10));
 }
 
+TEST(NewtonCg, APreconditionerSavesProductsAndKeepsTheAnswer) {
+  // Badly scaled: eigenvalues from 1e-3 to 1e3, all different.
+  constexpr std::int64_t n = 60;
+  std::vector<double> scales;
+  for (std::int64_t i = 0; i < n; ++i) scales.push_back(std::pow(10.0, -3 + 6 * static_cast<double>(i) / (n - 1)));
+  const Array D({n}, scales);
+  const auto f = [&](Expr x, Expr t) { return sum(D * (square(x - t) + 0.1 * softplus(x))); };
+  Random random(21);
+  const Array t = random.array({n});
+  NewtonCgOptions how;
+  how.preconditioner = [&](std::span<double> r) {
+    for (std::size_t i = 0; i < r.size(); ++i) r[i] /= scales[i];
+  };
+  const Solution plain = solve(newton_cg(f), zeros({n}), t), preconditioned = solve(newton_cg(f, how), zeros({n}), t);
+  EXPECT_EQ(preconditioned.status(), Status::converged);
+  EXPECT_TRUE(test::near(preconditioned.x(), plain.x(), 1e-8));
+  EXPECT_LT(3 * preconditioned.statistics().products, plain.statistics().products);
+  const Array c = random.array({n});
+  EXPECT_TRUE(test::near(preconditioned.vjp(c), plain.vjp(c), 1e-7));
+  EXPECT_LT(3 * preconditioned.report().products, plain.report().products);
+}
+
+TEST(NewtonCg, DerivativesOfARoughSolveAreRoughAndCheap) {
+  Random random(22);
+  const Softmax problem(random, 200, 20, 5);
+  const Parts theta{ones({200}), Array(0.01)};
+  const Array c = random.array({20, 5});
+  const Solution exact = solve(newton_cg(problem.objective()), problem.start(), theta),
+                 rough = solve(newton_cg(problem.objective(), {}, {.tolerance = 1e-3}), problem.start(), theta);
+  const Array g = exact.vjp(c)[0];
+  const int products = exact.report().products;
+  const Array h = rough.vjp(c)[0];
+  EXPECT_LT(rough.report().products, 0.7 * products);
+  EXPECT_EQ(rough.report().status, Status::converged);
+  EXPECT_LE(rough.report().residual, 1e-4);
+  EXPECT_TRUE(test::near(h, g, 1e-2));
+}
+
 // Conjugate gradients end after as many steps as there are different eigenvalues.
 TEST(NewtonCg, SolvesQuadraticsExactly) {
   const Array D{1.0, 10.0, 100.0, 1.0, 10.0, 100.0}, b{1.0, -2.0, 3.0, 0.5, 0.0, 7.0};
