@@ -130,10 +130,11 @@ class Clean {
   void report_scores(Report& r) const {
     const Samples& judged = job_.test ? *job_.test : *job_.valid;
     const char* which = job_.test ? "test" : "validation";
-    page::Table t{.id = "scores",
-                  .title = fmt::format("Scores on the {} samples", which),
-                  .caption = "",
-                  .columns = {"trained on", "mean loss", model_.score_name()}};
+    page::Table t{
+        .id = "scores",
+        .title = fmt::format("Scores on the {} samples", which),
+        .caption = job_.test ? "" : "The weights were learned on these samples: --test FILE tells what they are worth.",
+        .columns = {"trained on", "mean loss", model_.score_name()}};
     Json scores = {{"samples", which}};
     const auto add = [&](const std::string& name, const char* key, const Array& x) {
       const Score s = model_.score(judged, x);

@@ -120,8 +120,12 @@ class Influence {
 
   // ---- what is said ----
 
+  Array own_losses() const {
+    return evaluate(trace([&](Expr x) { return model_.losses(job_.train, x); }, model_.shape()), {x_})[0];
+  }
+
   page::Table table(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
-    const Array each = evaluate(trace([&](Expr x) { return model_.losses(job_.train, x); }, model_.shape()), {x_})[0];
+    const Array each = own_losses();
     page::Table result{.id = id,
                        .title = title,
                        .caption =
@@ -173,6 +177,8 @@ class Influence {
     if (options_.verify > 0) report_verification(r);
     r.document["sample"] = job_.train.rows;
     r.document["influence"] = influence_;
+    const Array losses = own_losses();
+    r.document["losses"] = std::vector<double>(losses.values().begin(), losses.values().end());
     r.figures = {ranking()};
     if (retrained_.size() > 1) r.figures.push_back(verification());
     if (job_.image_side > 0)

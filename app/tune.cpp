@@ -287,12 +287,18 @@ class Tune {
     const std::vector<std::string> bounds = at_bounds();
     r.document["at_bounds"] = bounds;
     const Array x = final_x();
+    r.document["train"] = model_.score_json(job_.train, x);
     if (job_.valid) r.document["valid"] = model_.score_json(*job_.valid, x);
     if (job_.test) r.document["test"] = model_.score_json(*job_.test, x);
     report_scores(r, x);
     report_values(r);
     if (!compared_.empty()) report_comparison(r);
     r.accuracy = accuracy_of(o);
+    if (const std::int64_t count = o.theta[0].size(); count > 10)
+      r.accuracy.push_back(
+          fmt::format("{} hyperparameters were fitted to the validation samples, whose loss is too good by that: "
+                      "--test FILE tells what they are worth.",
+                      count));
     if (!bounds.empty())
       r.accuracy.push_back(
           fmt::format("Held at a bound, [{:g}, {:g}]: {}{}.", hyper_.is_penalty() ? least_l2 : least_weight,
