@@ -68,7 +68,7 @@ class Clean {
     const auto judge = [this](Expr x) { return model_.mean_loss(*job_.valid, x); };
     const Inner inner(fit(), model_.start(), judge);
     outcome_ = minimise({inner}, {Parameter::real(ones({job_.train.count()})).within(0, 1)}, Lbfgs{}, how);
-    const bool found = outcome_.status != Status::cancelled && std::isfinite(outcome_.value);
+    const bool found = is_usable(outcome_);
     return show(options_, report(found), found ? Status::converged : outcome_.status, progress_);
   }
 
@@ -99,7 +99,7 @@ class Clean {
     r.document.update(description(job_));
     r.document.update({{"l2", options_.l2}, {"flip", options_.flip}, {"search", json_of(o)}});
     if (!found) {
-      r.sentence = fmt::format("{}: {}", to_string(o.status), o.message());
+      r.sentence = ended_text(options_, o);
       return r;
     }
     const std::span<const double> w = o.theta[0].values();
@@ -112,8 +112,8 @@ class Clean {
     });
     const auto suspects = static_cast<std::size_t>(std::ranges::count_if(w, [](double e) { return e < 0.5; }));
     r.sentence = fmt::format(
-        "{} of {} samples are suspects (weight below ½); validation loss {} instead of {}, in {} iterations, {:.2g} s.",
-        suspects, w.size(), shown(o.value), shown(o.history.front().value), o.iterations, o.seconds);
+        "{} of {} samples are suspects (weight below ½); {}: validation loss {} instead of {}, in {} iterations, {:.2g} s.",
+        suspects, w.size(), to_string(o.status), shown(o.value), shown(o.history.front().value), o.iterations, o.seconds);
     progress_.begin("clean: fits to compare with");
     report_scores(r);
     if (!flipped_.empty()) report_found(r, order, suspects);
@@ -121,6 +121,10 @@ class Clean {
     r.document["sample"] = job_.train.rows;
     r.document["weights"] = std::vector<double>(w.begin(), w.end());
     r.accuracy = accuracy_of(o);
+    r.accuracy.push_back(
+        fmt::format("{} weights were fitted to {} validation samples, whose loss is too good by that; a suspect "
+                    "is worth a look, not proven wrong.",
+                    w.size(), job_.valid->count()));
     r.figures = {weights(), path_figure(o)};
     if (!flipped_.empty()) r.figures.insert(r.figures.begin(), this->found(order, suspects));
     if (job_.image_side > 0 && suspects > 0) r.galleries.push_back(gallery(order, suspects));
@@ -277,7 +281,7 @@ void add_clean(CommandLine& line) {
                   .to = &options->iterations,
                   .type = "N",
                   .help = "at most (default 20)",
-                  .takes = Takes::positive});
+                  .takes = Takes::count});
   rows.push_back({.name = "--checkpoint",
                   .to = &options->checkpoint,
                   .type = "FILE",

@@ -42,6 +42,12 @@ std::string negative(const std::string& text) {
   return good ? "" : fmt::format("{} is not a number of at least 0", text);
 }
 
+std::string not_count(const std::string& text) {
+  double value = 0;
+  const bool good = CLI::detail::lexical_cast(text, value) && value >= 1 && value <= 1e9 && value == std::floor(value);
+  return good ? "" : fmt::format("{} is not a whole number from 1 to 1e9", text);
+}
+
 // As it would be typed again: words with anything unusual in them in quotation marks.
 std::string typed(std::span<char*> words) {
   std::string line = "onestep";
@@ -67,6 +73,7 @@ void add_option(CLI::App& verb, const Option& row) {
       row.to);
   if (row.takes == Takes::positive) added->check(not_positive);
   if (row.takes == Takes::not_negative) added->check(negative);
+  if (row.takes == Takes::count) added->check(not_count);
   if (!row.one_of.empty()) added->check(CLI::IsMember(row.one_of).description(""));
   for (const std::string& other : row.excludes) added->excludes(verb.get_option(other));
 }

@@ -13,7 +13,7 @@
 namespace onestep::app {
 
 /// What an option of the command line takes besides the type of its variable.
-enum class Takes : std::uint8_t { anything, positive, not_negative };
+enum class Takes : std::uint8_t { anything, positive, not_negative, count };
 
 /// An option: a flag when its variable is a bool, an argument by its place when its name does not begin with dashes.
 struct Option {

@@ -285,7 +285,7 @@ void add_influence(CommandLine& line) {
                   .to = &options->verify,
                   .type = "K",
                   .help = "retrain without each of the K most influential samples and\ncompare",
-                  .takes = Takes::positive});
+                  .takes = Takes::count});
   line.add({.name = "influence",
             .job = "Say what each training sample does to the validation loss.",
             .example = "onestep influence --demo --verify 20",

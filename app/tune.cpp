@@ -170,17 +170,18 @@ class Tune {
 
   int run() {
     const double start = hyper_.is_penalty() ? probed() : 1.0;
+    if (stop_signal() != 0) {  // before the search: a checkpoint, if there is one, is as it was
+      outcome_.status = Status::cancelled;
+      return show(options_, report(false), outcome_.status, progress_);
+    }
     progress_.begin("tune: first hypergradient");
     BilevelOptions how = bilevel_options(options_, job_, progress_, "tune");
     how.identity += fmt::format(" {} folds {}", options_.hyper, folds_.size());
     how.max_iterations = static_cast<int>(options_.iterations);
     how.path = true;
     outcome_ = minimise(inner_, {hyper_.parameter(start)}, Lbfgs{}, how);
-    const bool usable = is_solution(outcome_.status) || outcome_.status == Status::iteration_limit ||
-                        outcome_.status == Status::line_search_failed;
-    if (usable && options_.compare == "grid" && stop_signal() == 0) compare();
-    // Limits are ends of a search like any other: the best point there was is reported.
-    const bool found = usable && std::isfinite(outcome_.value);
+    const bool found = is_usable(outcome_);
+    if (found && options_.compare == "grid" && stop_signal() == 0) compare();
     return show(options_, report(found), found ? Status::converged : outcome_.status, progress_);
   }
 
@@ -202,8 +203,12 @@ class Tune {
                                     {.cancelled = [] { return stop_signal() != 0; }});
     if (!std::isfinite(shared.value)) return best;
     best_shared_ = shared.value;
+    shared_evaluations_ = shared.evaluations;
     return shared.theta[0].item();
   }
+
+  // All that were spent until the end of the search.
+  int solves() const { return outcome_.evaluations + shared_evaluations_ + static_cast<int>(probes_.size()); }
 
   std::vector<Inner> shared_inner() const {
     if (options_.hyper == "l2") return inner_;
@@ -223,7 +228,7 @@ class Tune {
 
   // A grid, or random points where there is more than one hyperparameter, with as many evaluations as were spent here.
   void compare() {
-    const int budget = std::max(2, outcome_.evaluations + static_cast<int>(probes_.size()));
+    const int budget = std::max(2, solves());
     const Parameter p = hyper_.parameter(1.0);
     Evaluator evaluate(inner_, Parts(p.start));
     std::mt19937_64 engine(options_.seed + 17);
@@ -274,7 +279,7 @@ class Tune {
     if (!hyper_.is_penalty()) r.document["l2"] = options_.l2;
     r.document["search"] = json_of(o);
     if (!found) {
-      r.sentence = fmt::format("{}: {}", to_string(o.status), o.message());
+      r.sentence = ended_text(options_, o);
       return r;
     }
     const double first = o.history.front().value;
@@ -357,8 +362,7 @@ class Tune {
                   .title = "Beside a search of equal budget",
                   .caption = "",
                   .columns = {"search", "solves", "validation loss"}};
-    const auto solves = outcome_.evaluations + static_cast<int>(probes_.size());
-    t.rows.push_back({"hypergradient", std::to_string(solves), fmt::format("{:.8g}", outcome_.value)});
+    t.rows.push_back({"hypergradient", std::to_string(solves()), fmt::format("{:.8g}", outcome_.value)});
     if (hyper_.is_penalty() && !one) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", best_shared_)});
     t.rows.push_back({one ? "grid" : "random", std::to_string(compared_.size()), fmt::format("{:.8g}", best_compared_)});
     r.tables.push_back(t);
@@ -443,6 +447,7 @@ class Tune {
   std::vector<Inner> inner_;
   Outcome outcome_;
   std::vector<std::pair<double, double>> probes_, compared_;  // hyperparameter and loss
+  int shared_evaluations_ = 0;
   double best_shared_ = 0, best_compared_ = 0;
   std::vector<double> best_compared_at_;
 };
@@ -463,7 +468,7 @@ void add_tune(CommandLine& line) {
        .to = &options->folds,
        .type = "K",
        .help = "judge by cross-validation with K folds",
-       .takes = Takes::positive,
+       .takes = Takes::count,
        .excludes = {"--valid", "--split"}},
       {.name = "--groups",
        .to = &options->groups,
@@ -478,7 +483,7 @@ void add_tune(CommandLine& line) {
        .to = &options->iterations,
        .type = "N",
        .help = "at most (default 100)",
-       .takes = Takes::positive},
+       .takes = Takes::count},
       {.name = "--checkpoint",
        .to = &options->checkpoint,
        .type = "FILE",

@@ -7,77 +7,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "backend/cpu/blas.h"
-#include "backend/cpu/dense.h"
-#include "backend/cpu/pool.h"
+#include "jobs/blocks.h"
 
 namespace onestep::app::jobs {
-
-namespace {
-
-// The Hessian is Σ aᵢaᵢᵀ ⊗ (diag pᵢ - pᵢpᵢᵀ) and the penalty. Where all classes move together it is the penalty alone; on
-// the rest it is taken as a block for each class, Aᵀ diag(pₖ(1 - pₖ)) A + λ, inverted once, for many solves near where p was
-// taken. On Fashion-MNIST that saves nine products in ten.
-class Blocks {
- public:
-  Blocks(const Samples& train, const Array& x, double l2)
-      : n_(static_cast<std::size_t>(x.shape()[0])),
-        classes_(static_cast<std::size_t>(x.shape()[1])),
-        inverses_(classes_ * n_ * n_),
-        l2_(std::max(l2, 1e-300)) {
-    const std::int64_t n = x.shape()[0];
-    const Array weights = evaluate(trace(
-                                       [&](Expr at) {
-                                         const Expr s = matmul(train.A, at);
-                                         const Expr p = exp(s - reshape(log_sum_exp(s, 1), {train.count(), 1}));
-                                         return transpose(p * (1.0 - p));
-                                       },
-                                       x.shape()),
-                                   {x})[0];
-    const Plan plan(trace(
-        [&](Expr v) {
-          const Expr M = gram(train.A, v);
-          const Expr least = l2 + 1e-6 * sum(diagonal(M)) / static_cast<double>(n);
-          return solve(cholesky(M + least * eye(n)), eye(n));
-        },
-        Shape{train.count()}));
-    Workspace workspace = plan.workspace();
-    const auto count = static_cast<std::size_t>(train.count());
-    for (std::size_t k = 0; k < classes_; ++k)
-      plan.run(workspace, {Array::view(weights.values().subspan(k * count, count))},
-               {std::span(inverses_).subspan(k * n_ * n_, n_ * n_)});
-  }
-
-  void operator()(std::span<double> r) const {
-    thread_local std::vector<double> columns, products, means;
-    columns.resize(r.size());
-    products.resize(r.size());
-    means.resize(n_);
-    const auto K = static_cast<double>(classes_);
-    for (std::size_t i = 0; i < n_; ++i) {
-      means[i] = 0;
-      for (std::size_t k = 0; k < classes_; ++k) means[i] += r[i * classes_ + k] / K;
-      for (std::size_t k = 0; k < classes_; ++k) columns[k * n_ + i] = r[i * classes_ + k] - means[i];
-    }
-    const cpu::BlasSerial serial;
-    cpu::parallel_for(classes_, [&, from = columns.data(), to = products.data()](std::size_t k) {
-      cpu::gemm(false, false, n_, 1, n_, inverses_.data() + k * n_ * n_, from + k * n_, to + k * n_, nullptr);
-    });
-    for (std::size_t i = 0; i < n_; ++i) {
-      double mean = 0;
-      for (std::size_t k = 0; k < classes_; ++k) mean += products[k * n_ + i] / K;
-      const double curvature = i + 1 < n_ ? l2_ : K;
-      for (std::size_t k = 0; k < classes_; ++k) r[i * classes_ + k] = products[k * n_ + i] - mean + means[i] / curvature;
-    }
-  }
-
- private:
-  std::size_t n_, classes_;
-  std::vector<double> inverses_;
-  double l2_;
-};
-
-}  // namespace
 
 Model::Model(const JobData& job)
     : loss_(job.loss),
@@ -96,7 +28,7 @@ void Model::get_ready(const Samples& train, double l2) {
   const Solution s = solve(rough, start_, Parts());
   if (s.status() != Status::iteration_limit && !is_solution(s.status())) return;
   start_ = s.x();
-  const auto blocks = std::make_shared<const Blocks>(train, start_, l2);
+  const auto blocks = std::make_shared<const SoftmaxBlocks>(train.A, start_, l2);
   preconditioner_ = [blocks](std::span<double> r) { (*blocks)(r); };
 }
 

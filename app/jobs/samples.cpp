@@ -114,6 +114,7 @@ void find_labels(JobData& job, const Dataset& train) {
 
 // The places of the samples that stay, and of those split off for validation.
 void split_off(JobData& job, double share, std::uint64_t seed) {
+  if (share >= 1) throw Misuse(fmt::format("--split {}: a share below 1", share));
   const auto count = static_cast<std::size_t>(job.train.count());
   const auto left_out = static_cast<std::size_t>(std::llround(share * static_cast<double>(count)));
   if (left_out < 1 || left_out >= count)
@@ -167,14 +168,19 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
        .help =
            "scale features to mean 0 and deviation 1 (of the training\nsamples); coefficients are given for the features as "
            "they were"},
-      {.name = "--test", .to = &options.test, .type = "FILE", .help = "samples that are only scored"},
+      {.name = "--test",
+       .to = &options.test,
+       .type = "FILE",
+       .help = "samples that are only scored",
+       .excludes = {"--demo"}},
       {.name = "--memory",
        .to = &options.memory,
        .type = "GIB",
        .help = "refuse files that need more (default 4)",
        .takes = Takes::positive}};
   if (with_validation) {
-    rows.push_back({.name = "--valid", .to = &options.valid, .type = "FILE", .help = "validation samples"});
+    rows.push_back(
+        {.name = "--valid", .to = &options.valid, .type = "FILE", .help = "validation samples", .excludes = {"--demo"}});
     rows.push_back({.name = "--split",
                     .to = &options.split,
                     .type = "SHARE",

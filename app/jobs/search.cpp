@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -68,6 +69,22 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
   how.checkpoint = options.checkpoint;
   how.identity = fmt::format("{} {} l2 {}", verb, job.identity(), options.l2);
   return how;
+}
+
+bool is_usable(const Outcome& o) {
+  const bool ended = is_solution(o.status) || o.status == Status::iteration_limit || o.status == Status::line_search_failed;
+  return ended && std::isfinite(o.value);
+}
+
+std::string ended_text(const JobOptions& options, const Outcome& o) {
+  if (o.status != Status::cancelled) return fmt::format("{}: {}", to_string(o.status), o.message());
+  const std::string so_far = o.history.empty() ? "before the first iteration"
+                                               : fmt::format("after {} iterations, validation loss {}", o.iterations,
+                                                             shown(o.history.back().value));
+  if (!options.checkpoint.empty() && std::filesystem::exists(options.checkpoint))
+    return fmt::format("Stopped {}; the same command goes on from {}.", so_far, options.checkpoint);
+  return fmt::format("Stopped {}; nothing was kept{}.", so_far,
+                     options.checkpoint.empty() ? ": --checkpoint FILE would keep it" : "");
 }
 
 Json json_of(const Outcome& o) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 #include <ostream>
+#include <utility>
 
 #include "bilevel/checkpoint.h"
 #include "bilevel/moved.h"
@@ -71,7 +72,8 @@ class Minimiser {
   Outcome run() {
     if (!resume()) begin();
     while (!status_ && !ends()) iterate();
-    if (file_ && !state_.gradient.empty()) save();  // there is nothing to go on from before the first hypergradient
+    // There is nothing to go on from before the first hypergradient, nor from one that is not a number.
+    if (file_ && !state_.gradient.empty() && status_ != Status::not_finite) save();
     return outcome();
   }
 
@@ -85,6 +87,7 @@ class Minimiser {
     if (!solve(state_.u)) return end_with_inner();
     state_.first_value = objective_.value();
     accept(state_.u);
+    remember();
     tell(0);
   }
 
@@ -94,7 +97,7 @@ class Minimiser {
     if (critical() <= options_.tolerance) {
       if (state_.tolerance <= objective_.tightest()) return end(Status::converged);
       tighten();
-      return status_.has_value();
+      return status_ || ends();
     }
     if (state_.iteration >= options_.max_iterations) return end(Status::iteration_limit);
     if (stops()) return end(timed_out() ? Status::time_limit : Status::cancelled);
@@ -102,8 +105,11 @@ class Minimiser {
   }
 
   void tighten() {
-    state_.tolerance = objective_.tightest();
-    if (!solve(state_.u)) return end_with_inner();
+    const double loose = std::exchange(state_.tolerance, objective_.tightest());
+    if (!solve(state_.u)) {
+      state_.tolerance = loose;
+      return end_with_inner();
+    }
     accept(state_.u);
   }
 
@@ -121,6 +127,7 @@ class Minimiser {
       change[i] -= old_gradient[i];
     }
     outer_->made(moved, change, *length);
+    remember();
     ++state_.iteration;
     if (options_.adaptive)
       state_.tolerance = std::clamp(share_of_progress * critical(), objective_.tightest(), state_.tolerance);
@@ -226,7 +233,8 @@ class Minimiser {
     for (std::size_t i = 0; i < free.size(); ++i)
       largest = std::max(largest, std::fabs(free[i]) * std::max(1.0, std::fabs(state_.u[i])));
     const double scale = std::max(std::fabs(state_.value), 1e-6 * std::fabs(state_.first_value));
-    return largest == 0 ? 0 : largest / scale;
+    const bool known = std::ranges::all_of(free, [](double g) { return std::isfinite(g); });
+    return !known ? std::numeric_limits<double>::infinity() : largest == 0 ? 0 : largest / scale;
   }
 
   void tell(double length) {
@@ -253,7 +261,7 @@ class Minimiser {
   }
   // Because an inner problem was not solved: at the caller's wish, in time, or for a reason of its own.
   void end_with_inner() {
-    if (inner_status_ == Status::cancelled && stops())
+    if (stops())
       end(timed_out() ? Status::time_limit : Status::cancelled);
     else
       end(inner_status_, objective_.about());
@@ -280,7 +288,9 @@ class Minimiser {
     reader(its_fingerprint);
     if (its_fingerprint != fingerprint()) file_->refuse("is of another problem: parameters, method or options differ");
     reader(state_);
-    outer_->load(reader);
+    reader(outer_bytes_);
+    Reader of_the_method(outer_bytes_);
+    outer_->load(of_the_method);
     // The same shapes with other data would go on silently.
     if (!solve(state_.u)) return end_with_inner(), true;
     if (std::fabs(objective_.value() - state_.value) > 1e-6 * std::fabs(state_.value) + 100 * state_.noise)
@@ -292,12 +302,20 @@ class Minimiser {
     return true;
   }
 
+  // The method as it was after the last iteration that was made: what it learns within one that is stopped is learned again.
+  void remember() {
+    if (!file_) return;
+    Writer writer;
+    outer_->save(writer);
+    outer_bytes_ = writer.take();
+  }
+
   void save() {
     const double begin = now();
     Writer writer;
     writer(fingerprint());
     writer(state_);
-    outer_->save(writer);
+    writer(outer_bytes_);
     file_->write(writer.take());
     const double took = now() - begin;
     longest_write_ = std::max(longest_write_, took);
@@ -331,7 +349,7 @@ class Minimiser {
       o.bound_rests_on = "the run was stopped before it was computed";
     }
     o.theta = moved_.theta(begun ? state_.u : moved_.start());
-    o.x = objective_.solutions();
+    o.x = begun ? objective_.parts_of(state_.x) : objective_.solutions();
     o.value = begun ? state_.value : std::numeric_limits<double>::quiet_NaN();
     o.critical = begun ? critical() : std::numeric_limits<double>::infinity();
     if (begun) describe(o);
@@ -367,7 +385,7 @@ class Minimiser {
   State state_;
   std::optional<Status> status_;
   Status inner_status_ = Status::converged;
-  std::string about_;
+  std::string about_, outer_bytes_;
   bool resumed_ = false;
   double begin_ = now(), earlier_ = 0, longest_write_ = 0, writing_ = 0;
 };

@@ -244,6 +244,12 @@ std::vector<Parts> Objective::solutions() const {
   return all;
 }
 
+std::vector<Parts> Objective::parts_of(const States& states) const {
+  std::vector<Parts> all;
+  for (std::size_t i = 0; i < problems_.size(); ++i) all.emplace_back(unflatten(states[i], problems_[i]->parts()));
+  return all;
+}
+
 std::vector<std::vector<double>> Objective::gradient() {
   const double begin = now();
   for_all(problems_.size(), [&](std::size_t i) { problems_[i]->differentiate(); });

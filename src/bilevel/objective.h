@@ -44,6 +44,8 @@ class Objective {
   double noise() const;
   States states() const;
   std::vector<Parts> solutions() const;
+  /// States of its own, or of another time.
+  std::vector<Parts> parts_of(const States& states) const;
   /// The hypergradient: a vector for each parameter.
   std::vector<std::vector<double>> gradient();
   /// How far that can be from the truth, in norm, and what this rests on; infinity and why otherwise.

@@ -94,8 +94,8 @@ class NewtonLoop final : public Loop {
         reached = point_->extra(0)[0];
       }
       const auto enough = [&] {
-        return reached <= value - sufficient_decrease * length * slope +
-                              rounding_slack * std::max(std::fabs(value), std::fabs(reached));
+        return std::isfinite(reached) && reached <= value - sufficient_decrease * length * slope +
+                                                        rounding_slack * std::max(std::fabs(value), std::fabs(reached));
       };
       const bool full_is_good = enough();
       while (!enough()) {

@@ -337,8 +337,8 @@ class NewtonCgLoop final : public Loop {
         reached = point_.value();
       }
       const auto enough = [&] {
-        return reached <= value - sufficient_decrease * length * slope +
-                              rounding_slack * std::max(std::fabs(value), std::fabs(reached));
+        return std::isfinite(reached) && reached <= value - sufficient_decrease * length * slope +
+                                                        rounding_slack * std::max(std::fabs(value), std::fabs(reached));
       };
       const bool full_is_good = enough();
       while (!enough()) {

@@ -309,6 +309,10 @@ TEST_F(Jobs, BadInputIsOneLineThatSaysWhatAndWhere) {
   EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "a,b,y\n1,2,0\n2,1,1\n"), "--valid",
                       folder_.write("b.csv", "a,y\n1,0\n")}),
               HasSubstr("has 2 features"));
+  EXPECT_THAT(misuse({"influence", good, "--split", "20"}), HasSubstr("a share below 1"));
+  EXPECT_THAT(misuse({"tune", "--demo", "--valid", good}), HasSubstr("--demo"));
+  EXPECT_THAT(misuse({"tune", good, "--folds", "0.5"}), HasSubstr("whole number"));
+  EXPECT_THAT(misuse({"tune", good, "--iterations", "1e10"}), HasSubstr("whole number"));
   EXPECT_THAT(misuse({"tune", good, "--folds", "1"}), HasSubstr("--folds"));
   EXPECT_THAT(misuse({"tune", good, "--hyper", "sample-group-weight"}), HasSubstr("--groups"));
   EXPECT_THAT(misuse({"tune", good, "--hyper", "sample-group-weight", "--groups", folder_.write("g", "1\n2\n")}),

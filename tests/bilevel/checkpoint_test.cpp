@@ -133,6 +133,26 @@ TEST(Checkpoint, ARunThatWasCancelledGoesOnAndEndsWithTheSameBits) {
   }
 }
 
+TEST(Checkpoint, ARunStoppedWithinAnInnerSolveEndsWithTheSameBitsAndItsXBelongsToItsTheta) {
+  for (const auto& [name, method] : methods) {
+    const std::string wanted = bits_of(tuned(method, with_checkpoint("")));
+    for (const int after : {3, 8, 14, 23, 37}) {
+      const TemporaryFolder folder;
+      BilevelOptions options = with_checkpoint((folder.path() / "c").string());
+      int asked = 0;
+      options.cancelled = [&] { return ++asked > after; };
+      const Outcome stopped = tuned(method, options);
+      if (stopped.status == Status::cancelled && !stopped.history.empty()) {
+        Random random(11);
+        const Ridge ridge(random, 20, 6, 2);
+        EXPECT_TRUE(near(stopped.x[0][0], solve(newton(ridge.loss()), zeros(6), stopped.theta).x(), 1e-2));
+      }
+      options.cancelled = {};
+      EXPECT_EQ(bits_of(tuned(method, options)), wanted) << name << " " << after;
+    }
+  }
+}
+
 TEST(Checkpoint, WhatIsCancelledBeforeItsFirstHypergradientLeavesNone) {
   const TemporaryFolder folder;
   BilevelOptions options = with_checkpoint((folder.path() / "c").string());

@@ -83,6 +83,17 @@ TEST(NewtonCg, DerivativesOfARoughSolveAreRoughAndCheap) {
   EXPECT_TRUE(test::near(h, g, 1e-2));
 }
 
+TEST(NewtonCg, AStepToAnInfiniteValueIsShortened) {
+  // Poisson regression far from its solution: the first full step is 999 long, where exp is infinite.
+  const auto f = [](Expr x, Expr t) { return sum(exp(x) - t * x); };
+  const Array t{1000.0, 500.0};
+  for (const Solver& solver : {newton_cg(f), newton(f)}) {
+    const Solution s = solve(solver, zeros({2}), t);
+    EXPECT_EQ(s.status(), Status::converged) << s.message();
+    EXPECT_TRUE(test::near(s.x(), Array{std::log(1000.0), std::log(500.0)}, 1e-12));
+  }
+}
+
 // Conjugate gradients end after as many steps as there are different eigenvalues.
 TEST(NewtonCg, SolvesQuadraticsExactly) {
   const Array D{1.0, 10.0, 100.0, 1.0, 10.0, 100.0}, b{1.0, -2.0, 3.0, 0.5, 0.0, 7.0};

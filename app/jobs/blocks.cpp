@@ -1,0 +1,68 @@
+#include "jobs/blocks.h"
+
+#include <algorithm>
+
+#include "backend/cpu/blas.h"
+#include "backend/cpu/dense.h"
+#include "backend/cpu/pool.h"
+#include "onestep/onestep.h"
+
+namespace onestep::app::jobs {
+
+SoftmaxBlocks::SoftmaxBlocks(const Array& A, const Array& x, double l2)
+    : n_(static_cast<std::size_t>(x.shape()[0])),
+      classes_(static_cast<std::size_t>(x.shape()[1])),
+      inverses_(classes_ * n_ * n_) {
+  const std::int64_t n = x.shape()[0], count = A.shape()[0];
+  const Function weights_at = trace(
+      [&](Expr at) {
+        const Expr s = matmul(A, at);
+        const Expr p = exp(s - reshape(log_sum_exp(s, 1), {count, 1}));
+        return transpose(p * (1.0 - p));
+      },
+      x.shape());
+  const Array weights = evaluate(weights_at, {x})[0];
+  // Without a penalty there may be nothing that holds a coefficient: a little does.
+  const auto little = [n](const Expr& M) { return 1e-6 * sum(diagonal(M)) / static_cast<double>(n); };
+  const Plan plan(trace(
+      [&](Expr v) {
+        const Expr M = gram(A, v);
+        return std::pair{solve(cholesky(M + (l2 + little(M)) * eye(n)), eye(n)), little(M)};
+      },
+      Shape{count}));
+  Workspace workspace = plan.workspace();
+  const auto rows = static_cast<std::size_t>(count);
+  for (std::size_t k = 0; k < classes_; ++k) {
+    double least = 0;
+    plan.run(workspace, {Array::view(weights.values().subspan(k * rows, rows))},
+             {std::span(inverses_).subspan(k * n_ * n_, n_ * n_), std::span(&least, 1)});
+    together_ = std::max({together_, l2, least});
+  }
+}
+
+void SoftmaxBlocks::operator()(std::span<double> r) const {
+  thread_local std::vector<double> columns, products, means, scratch;
+  columns.resize(r.size());
+  products.resize(r.size());
+  means.resize(n_);
+  const std::size_t each = cpu::gemm_scratch(n_, 1, n_);
+  scratch.resize(each * classes_);
+  const auto K = static_cast<double>(classes_);
+  for (std::size_t i = 0; i < n_; ++i) {
+    means[i] = 0;
+    for (std::size_t k = 0; k < classes_; ++k) means[i] += r[i * classes_ + k] / K;
+    for (std::size_t k = 0; k < classes_; ++k) columns[k * n_ + i] = r[i * classes_ + k] - means[i];
+  }
+  const cpu::BlasSerial serial;
+  cpu::parallel_for(classes_, [&, from = columns.data(), to = products.data(), work = scratch.data()](std::size_t k) {
+    cpu::gemm(false, false, n_, 1, n_, inverses_.data() + k * n_ * n_, from + k * n_, to + k * n_, work + k * each);
+  });
+  for (std::size_t i = 0; i < n_; ++i) {
+    double mean = 0;
+    for (std::size_t k = 0; k < classes_; ++k) mean += products[k * n_ + i] / K;
+    const double curvature = i + 1 < n_ ? together_ : K;
+    for (std::size_t k = 0; k < classes_; ++k) r[i * classes_ + k] = products[k * n_ + i] - mean + means[i] / curvature;
+  }
+}
+
+}  // namespace onestep::app::jobs
