@@ -41,11 +41,7 @@ std::vector<bool> flip_labels(Samples& samples, const JobData& job, double share
                                        : static_cast<double>((static_cast<std::size_t>(label) + 1 + engine() % (K - 1)) % K);
   }
   samples.y = Array({samples.count()}, y);
-  if (job.loss == Loss::softmax) {
-    std::vector<double> one_hot(count * K);
-    for (std::size_t i = 0; i < count; ++i) one_hot[i * K + static_cast<std::size_t>(y[i])] = 1;
-    samples.Y = Array({samples.count(), static_cast<std::int64_t>(K)}, std::move(one_hot));
-  }
+  if (job.loss == Loss::softmax) samples.Y = one_hot({y.begin(), y.end()}, K);
   return flipped;
 }
 

@@ -56,13 +56,6 @@ Groups read_groups(const std::string& file) {
   return groups;
 }
 
-// A 1 in each row: which weight a sample has.
-Array membership(const std::vector<std::size_t>& of, std::size_t count) {
-  std::vector<double> entries(of.size() * count);
-  for (std::size_t i = 0; i < of.size(); ++i) entries[i * count + of[i]] = 1;
-  return {Shape{static_cast<std::int64_t>(of.size()), static_cast<std::int64_t>(count)}, std::move(entries)};
-}
-
 // What is tuned: how it enters the fit, where it starts and what its entries are called.
 class Hyper {
  public:
@@ -100,11 +93,11 @@ class Hyper {
   }
 
   /// The fit on some samples, judged by others; `share` weighs this problem among several.
-  Inner inner(const Samples& train, const Samples& valid, double share, const Estimator& estimator = OneStep{}) const {
+  Inner inner(const Samples& train, const Samples& valid, double share) const {
     const auto judge = [&model = model_, valid, share, weights = balance(valid)](Expr x) {
       return share * sum(weights * model.losses(valid, x));
     };
-    return Inner(solver(train), model_.start(), judge, estimator);
+    return Inner(solver(train), model_.start(), judge);
   }
 
   Solver solver(const Samples& train) const {
@@ -124,11 +117,11 @@ class Hyper {
       of.push_back(job_.loss == Loss::logistic ? (y > 0 ? 1 : 0) : static_cast<std::size_t>(y));
     return of;
   }
-  Array classes(const Samples& samples) const { return membership(class_of(samples), job_.labels.size()); }
+  Array classes(const Samples& samples) const { return one_hot(class_of(samples), job_.labels.size()); }
   Array groups(const Samples& samples) const {
     std::vector<std::size_t> of;
     for (const std::size_t row : samples.rows) of.push_back(groups_.of[row - 1]);
-    return membership(of, groups_.names.size());
+    return one_hot(of, groups_.names.size());
   }
 
   // Weights of validation samples that sum to 1. With weights of classes each class counts the same: by the plain mean the
@@ -162,10 +155,7 @@ class Tune {
       folds_ = folds_of(job.train, count, options.seed);
     else
       folds_ = {{job.train, *job.valid}};
-    double judged = 0;
-    for (const Fold& f : folds_) judged += static_cast<double>(f.valid.count());
-    for (const Fold& f : folds_)
-      inner_.push_back(hyper_.inner(f.train, f.valid, static_cast<double>(f.valid.count()) / judged));
+    inner_ = inner_of(hyper_);
   }
 
   int run() {
@@ -210,20 +200,18 @@ class Tune {
   // All that were spent until the end of the search.
   int solves() const { return outcome_.evaluations + shared_evaluations_ + static_cast<int>(probes_.size()); }
 
-  std::vector<Inner> shared_inner() const {
-    if (options_.hyper == "l2") return inner_;
-    std::vector<Inner> all;
-    TuneOptions shared = options_;
-    shared.hyper = "l2";
-    const Hyper hyper(shared, job_, model_);
+  std::vector<Inner> inner_of(const Hyper& hyper) const {
     double judged = 0;
     for (const Fold& f : folds_) judged += static_cast<double>(f.valid.count());
-    for (const Fold& f : folds_) {
-      const auto share = static_cast<double>(f.valid.count()) / judged;
-      const auto judge = [&model = model_, valid = f.valid, share](Expr x) { return share * model.mean_loss(valid, x); };
-      all.emplace_back(hyper.solver(f.train), model_.start(), judge);
-    }
+    std::vector<Inner> all;
+    for (const Fold& f : folds_) all.push_back(hyper.inner(f.train, f.valid, static_cast<double>(f.valid.count()) / judged));
     return all;
+  }
+
+  std::vector<Inner> shared_inner() const {
+    TuneOptions shared = options_;
+    shared.hyper = "l2";
+    return inner_of(Hyper(shared, job_, model_));
   }
 
   // A grid, or random points where there is more than one hyperparameter, with as many evaluations as were spent here.

@@ -41,7 +41,7 @@ class OuterStep {
       : objective_({inner}, before, {}), theta_(std::move(theta)), alone_(inner.solver, inner.start, theta_, OneStep{}) {
     must(objective_.solve(before, objective_.starts(), 0));
     start_ = objective_.states();
-    x0_ = objective_.solutions()[0];
+    x0_ = objective_.parts_of(start_)[0];
     run();
     solve();
   }

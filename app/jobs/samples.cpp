@@ -68,13 +68,6 @@ Scaling standardisation_with_ones(const Array& A) {
   return {Array(s.mean.shape(), std::move(mean)), s.scale};
 }
 
-Array one_hot(const Array& classes, std::size_t count) {
-  std::vector<double> entries(static_cast<std::size_t>(classes.size()) * count);
-  for (std::size_t i = 0; i < classes.values().size(); ++i)
-    entries[i * count + static_cast<std::size_t>(classes.values()[i])] = 1;
-  return {Shape{classes.size(), static_cast<std::int64_t>(count)}, std::move(entries)};
-}
-
 Array rows_of(const Array& A, const std::vector<std::size_t>& places) {
   const auto n = static_cast<std::size_t>(A.shape()[1]);
   std::vector<double> entries;
@@ -95,7 +88,7 @@ Samples samples_of(const Dataset& d, const JobData& job) {
   if (job.loss == Loss::logistic) s.y = signs_of(d.y, job.labels);
   if (job.loss == Loss::softmax) {
     s.y = class_index(d.y, job.labels);
-    s.Y = one_hot(s.y, job.labels.size());
+    s.Y = one_hot({s.y.values().begin(), s.y.values().end()}, job.labels.size());
   }
   s.rows.resize(static_cast<std::size_t>(s.count()));
   std::iota(s.rows.begin(), s.rows.end(), std::size_t{1});
@@ -189,6 +182,12 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
                     .excludes = {"--valid"}});
   }
   return rows;
+}
+
+Array one_hot(const std::vector<std::size_t>& columns, std::size_t count) {
+  std::vector<double> entries(columns.size() * count);
+  for (std::size_t i = 0; i < columns.size(); ++i) entries[i * count + columns[i]] = 1;
+  return {Shape{static_cast<std::int64_t>(columns.size()), static_cast<std::int64_t>(count)}, std::move(entries)};
 }
 
 std::vector<std::size_t> shuffled(std::size_t count, std::uint64_t seed) {

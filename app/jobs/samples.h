@@ -61,6 +61,9 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
 /// Some of the samples, by their places.
 Samples some_of(const Samples& all, const std::vector<std::size_t>& places);
 
+/// A row for each, with a 1 in the column that it names.
+Array one_hot(const std::vector<std::size_t>& columns, std::size_t count);
+
 /// The numbers from 0 to count - 1 in an order that the seed decides, the same everywhere.
 std::vector<std::size_t> shuffled(std::size_t count, std::uint64_t seed);
 

@@ -25,35 +25,13 @@ std::vector<Fold> folds_of(const Samples& all, std::size_t count, std::uint64_t 
   return folds;
 }
 
-Evaluator::Evaluator(const std::vector<Inner>& inner, const Parts& theta) {
-  for (const Inner& one : inner) {
-    std::vector<Input> inputs;
-    for (const Array& part : one.start) inputs.emplace_back(part.shape());
-    const bool takes_theta = one.objective.arguments > inputs.size();
-    if (takes_theta)
-      for (const Array& t : theta) inputs.emplace_back(t.shape());
-    Plan plan(Function(inputs, [&](std::span<const Expr> in) { return one.objective.call(in); }));
-    Workspace workspace = plan.workspace();
-    problems_.push_back({Prepared(one.solver, one.start, theta, one.estimator), std::move(plan), std::move(workspace),
-                         takes_theta, one.start});
-  }
-}
+Evaluator::Evaluator(const std::vector<Inner>& inner, const Parts& theta)
+    : objective_(inner, theta, [] { return stop_signal() != 0; }), x_(objective_.starts()) {}
 
 double Evaluator::operator()(const Parts& theta) {
-  ++evaluations_;
-  double sum = 0;
-  for (Problem& p : problems_) {
-    const Solution& s = p.prepared.solve(p.x, theta);
-    if (!is_solution(s.status())) return std::numeric_limits<double>::infinity();
-    p.x = s.state();
-    std::vector<Array> inputs(p.x.begin(), p.x.end());
-    if (p.takes_theta) inputs.insert(inputs.end(), theta.begin(), theta.end());
-    double g = 0;
-    const std::span<double> out(&g, 1);
-    p.plan.run(p.workspace, inputs, {&out, 1});
-    sum += g;
-  }
-  return sum;
+  if (!is_solution(objective_.solve(theta, x_, 0))) return std::numeric_limits<double>::infinity();
+  x_ = objective_.states();
+  return objective_.value();
 }
 
 BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Progress& progress, const std::string& verb) {

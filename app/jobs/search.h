@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "bilevel/objective.h"
 #include "jobs/model.h"
 #include "onestep/onestep.h"
 #include "page/figure.h"
@@ -24,18 +25,10 @@ class Evaluator {
   Evaluator(const std::vector<Inner>& inner, const Parts& theta);
   /// Σ g, or infinity when an inner problem cannot be solved there.
   double operator()(const Parts& theta);
-  int evaluations() const { return evaluations_; }
 
  private:
-  struct Problem {
-    Prepared prepared;
-    Plan plan;
-    Workspace workspace;
-    bool takes_theta;
-    Parts x;
-  };
-  std::vector<Problem> problems_;
-  int evaluations_ = 0;
+  detail::Objective objective_;
+  detail::States x_;
 };
 
 /// What `minimise` is told in every job: it listens to signals and shows its progress.

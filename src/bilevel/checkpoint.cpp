@@ -17,7 +17,6 @@ namespace onestep::detail {
 
 namespace {
 
-// Also tells machines apart that order bytes differently.
 constexpr std::string_view magic = "onestep checkpoint\n";
 constexpr std::uint32_t version = 1;
 
@@ -97,15 +96,15 @@ std::optional<std::string> CheckpointFile::read() const {
   Reader reader(std::string_view(bytes).substr(magic.size()));
   std::uint32_t its_version = 0, sum = 0;
   std::string contents;
-  try {
-    reader(its_version);
-    if (its_version != version) refuse(fmt::format("has version {}, this program reads version {}", its_version, version));
-    reader(sum);
-    reader(contents);
-  } catch (const Error& e) {
-    if (its_version != version && its_version != 0) throw;
-    refuse("is damaged: it is shorter than it says");
-  }
+  const auto take = [&](auto& field) {
+    try {
+      reader(field);
+    } catch (const Error&) { refuse("is damaged: it is shorter than it says"); }
+  };
+  take(its_version);
+  if (its_version != version) refuse(fmt::format("has version {}, this program reads version {}", its_version, version));
+  take(sum);
+  take(contents);
   if (!reader.at_end() || checksum(contents) != sum) refuse("is damaged: its checksum is another");
   return contents;
 }
@@ -124,7 +123,11 @@ void CheckpointFile::write(std::string_view contents) {
       fail(fmt::format("the checkpoint {} could not be written (the last one is kept)", path_), error);
     }
   }
-  if (::rename(temporary.c_str(), path_.c_str()) != 0) fail(fmt::format("the checkpoint {} could not be renamed to", path_));
+  if (::rename(temporary.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    fail(fmt::format("the checkpoint {} could not be renamed to", path_), error);
+  }
   // The new name, too, is to survive a loss of power; where folders cannot be synchronised that is all there is.
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   if (const Descriptor directory(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY); directory)

@@ -75,7 +75,6 @@ class CheckpointFile {
   CheckpointFile(const CheckpointFile&) = delete;
   CheckpointFile& operator=(const CheckpointFile&) = delete;
 
-  const std::string& path() const { return path_; }
   /// What was last written; nothing where there is no file. Throws Error, and leaves the file alone, when it is no
   /// checkpoint, of another version, or damaged.
   std::optional<std::string> read() const;

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <ostream>
@@ -12,7 +11,7 @@
 #include "bilevel/moved.h"
 #include "bilevel/objective.h"
 #include "bilevel/outer.h"
-#include "solve/map.h"
+#include "estimate/state.h"
 
 namespace onestep {
 namespace detail {
@@ -22,8 +21,6 @@ constexpr double loosest = 1e-3;            // of inner tolerances
 constexpr double share_of_progress = 0.01;  // inner tolerance over what the outer test has reached
 constexpr double armijo = 1e-4;
 constexpr int most_trials = 40;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct SavedIteration : OuterIteration {
   template <class Archive> void fields(Archive& a) {
@@ -48,7 +45,7 @@ struct State {
   }
 };
 
-void check(const BilevelOptions& options) {
+void verify(const BilevelOptions& options) {
   if (!(options.tolerance >= 0)) throw Error(fmt::format("[minimise] tolerance = {}: zero or more", options.tolerance));
   if (options.max_iterations < 0)
     throw Error(fmt::format("[minimise] max_iterations = {}: zero or more", options.max_iterations));
@@ -144,7 +141,7 @@ class Minimiser {
   // step, of which only the direction means something, is also made longer as long as that pays.
   std::optional<double> search(std::span<const double> step) {
     const bool may_grow = !outer_->remembers();
-    double length = outer_->first_length();
+    double length = 1;
     std::optional<double> found;
     double least = std::numeric_limits<double>::infinity();
     for (int trial = 0; trial < most_trials; ++trial) {
@@ -204,10 +201,6 @@ class Minimiser {
     double sum = 0;
     for (std::size_t i = 0; i < u.size(); ++i) sum += state_.gradient[i] * (u[i] - state_.u[i]);
     return sum;
-  }
-
-  static void add(std::vector<double>& to, std::span<const double> what, double factor) {
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
   }
 
   bool solve(std::span<const double> u) {
@@ -349,7 +342,7 @@ class Minimiser {
       o.bound_rests_on = "the run was stopped before it was computed";
     }
     o.theta = moved_.theta(begun ? state_.u : moved_.start());
-    o.x = begun ? objective_.parts_of(state_.x) : objective_.solutions();
+    o.x = objective_.parts_of(begun ? state_.x : objective_.states());
     o.value = begun ? state_.value : std::numeric_limits<double>::quiet_NaN();
     o.critical = begun ? critical() : std::numeric_limits<double>::infinity();
     if (begun) describe(o);
@@ -406,7 +399,7 @@ std::ostream& operator<<(std::ostream& out, const Outcome& o) {
 
 Outcome minimise(const std::vector<Inner>& inner, const std::vector<Parameter>& parameters, const OuterMethod& method,
                  const BilevelOptions& options) {
-  detail::check(options);
+  detail::verify(options);
   return detail::Minimiser(inner, parameters, method, options).run();
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <exception>
 
@@ -14,8 +13,6 @@
 namespace onestep::detail {
 
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Calls f(i) for each in parallel; what is thrown first, by their order, is thrown.
 template <class F> void for_all(std::size_t count, const F& f) {
@@ -81,7 +78,7 @@ class Objective::Problem {
   void solve(const Parts& theta, const std::vector<double>& start, double tolerance) {
     prepared_.options().tolerance = std::max(own_.tolerance, tolerance);
     prepared_.solve(start.empty() ? Parts() : Parts(unflatten(start, parts_)), theta);
-    if (is_solution(solution().status())) evaluate(solution().state(), theta, derivatives_);
+    if (is_solution(solution().status())) value_ = evaluate(solution().state(), theta, derivatives_);
   }
 
   double value() const { return value_; }
@@ -156,14 +153,15 @@ class Objective::Problem {
                       g.arguments, parts_.size(), parts_.size() == 1 ? "" : "s", all - parts_.size(), parts_.size(), all));
   }
 
-  void evaluate(const Parts& x, const Parts& theta, std::vector<std::vector<double>>& derivatives) {
+  // g, and its derivatives.
+  double evaluate(const Parts& x, const Parts& theta, std::vector<std::vector<double>>& derivatives) {
     std::vector<Array> inputs(x.begin(), x.end());
     inputs.insert(inputs.end(), theta.begin(), theta.end());
-    std::vector<Vector> outputs{Vector(&value_, 1)};
+    double value = 0;
+    std::vector<Vector> outputs{Vector(&value, 1)};
     outputs.insert(outputs.end(), derivatives.begin(), derivatives.end());
-    const double kept = value_;
     plan_->run(*workspace_, inputs, outputs);
-    if (&derivatives != &derivatives_) value_ = kept;
+    return value;
   }
 
   Prepared prepared_;
@@ -238,12 +236,6 @@ States Objective::states() const {
   }
   return all;
 }
-std::vector<Parts> Objective::solutions() const {
-  std::vector<Parts> all;
-  for (const auto& problem : problems_) all.push_back(problem->solution().state());
-  return all;
-}
-
 std::vector<Parts> Objective::parts_of(const States& states) const {
   std::vector<Parts> all;
   for (std::size_t i = 0; i < problems_.size(); ++i) all.emplace_back(unflatten(states[i], problems_[i]->parts()));

@@ -43,8 +43,7 @@ class Objective {
   /// How far the value can be off for the inner problems' tolerance, roughly: what a line search must not ask to gain.
   double noise() const;
   States states() const;
-  std::vector<Parts> solutions() const;
-  /// States of its own, or of another time.
+  /// States with the shapes of their parts.
   std::vector<Parts> parts_of(const States& states) const;
   /// The hypergradient: a vector for each parameter.
   std::vector<std::vector<double>> gradient();

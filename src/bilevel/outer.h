@@ -14,9 +14,8 @@ class Outer {
   /// A step from u, to be projected onto the bounds.
   virtual void direction(const Moved& moved, std::span<const double> u, std::span<const double> gradient,
                          std::span<double> step) = 0;
-  /// Whether the step's length has to be searched for, and what to begin with.
+  /// Whether the step's length has to be searched for.
   virtual bool searches() const { return true; }
-  virtual double first_length() const { return 1; }
   /// A step was made, of this share of the one proposed.
   virtual void made(std::span<const double> /*step*/, std::span<const double> /*change of the gradient*/,
                     double /*length*/) {}

@@ -130,6 +130,9 @@ Expr call_objective(const char* who, const Body& body, const Expr& x, std::span<
 /// Writes an iteration to the log and calls the callback. True when it wants to stop.
 bool tell(const SolveOptions& options, const Iteration& iteration);
 
+/// Seconds, by a clock that never goes back.
+double now();
+
 /// Throws Error for options out of range.
 void check(const SolveOptions& options);
 

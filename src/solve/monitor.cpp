@@ -8,9 +8,10 @@
 #include "solve/method.h"
 
 namespace onestep::detail {
-namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+namespace {
 
 // Steps this small, relative to the scale and to √n, are rounding when they do not shrink any more.
 constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();

@@ -6,16 +6,12 @@
 #include <cmath>
 
 #include "onestep/diff.h"
+#include "solve/armijo.h"
 #include "solve/method.h"
 #include "solve/traced_map.h"
 
 namespace onestep::detail {
 namespace {
-
-constexpr double sufficient_decrease = 1e-4;
-constexpr double shortest_step = 0x1p-40;
-// A decrease that rounding of f hides is taken as one.
-constexpr double rounding_slack = 16 * std::numeric_limits<double>::epsilon();
 
 class NewtonMethod final : public Method {
  public:
@@ -93,20 +89,16 @@ class NewtonLoop final : public Loop {
         found = evaluate(trial_);
         reached = point_->extra(0)[0];
       }
-      const auto enough = [&] {
-        return std::isfinite(reached) && reached <= value - sufficient_decrease * length * slope +
-                                                        rounding_slack * std::max(std::fabs(value), std::fabs(reached));
-      };
-      const bool full_is_good = enough();
-      while (!enough()) {
-        length /= 2;
-        if (length < shortest_step) {
-          std::ranges::copy(run.previous, run.x.begin());
-          return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
-        }
-        for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - length * direction_[i];
-        reached = merit(trial_);
+      const Armijo armijo(value, slope);
+      const bool full_is_good = armijo.enough(length, reached);
+      const bool found_length = armijo.shorten(length, reached, [&](double shorter) {
+        for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
         ++run.statistics.backtracks;
+        return merit(trial_);
+      });
+      if (!found_length) {
+        std::ranges::copy(run.previous, run.x.begin());
+        return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
       }
       run.trajectory.record(run.previous, controls_);
       std::ranges::copy(trial_, run.x.begin());

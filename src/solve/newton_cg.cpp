@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "onestep/diff.h"
+#include "solve/armijo.h"
 #include "solve/linear.h"
 #include "solve/method.h"
 #include "solve/traced_map.h"
@@ -18,11 +19,6 @@ namespace onestep::detail {
 namespace {
 
 void zero(Vector v) { std::ranges::fill(v, 0.0); }
-
-constexpr double sufficient_decrease = 1e-4;
-constexpr double shortest_step = 0x1p-40;
-// A decrease that rounding of f hides is taken as one.
-constexpr double rounding_slack = 16 * std::numeric_limits<double>::epsilon();
 
 // Eisenstat and Walker's second choice: a residual of γ (‖g‖ / ‖g before‖)^α leaves the next step as good as this one makes
 // it, and does not fall faster than its own power while it is large.
@@ -336,20 +332,16 @@ class NewtonCgLoop final : public Loop {
         is_evaluated = evaluate(trial_);
         reached = point_.value();
       }
-      const auto enough = [&] {
-        return std::isfinite(reached) && reached <= value - sufficient_decrease * length * slope +
-                                                        rounding_slack * std::max(std::fabs(value), std::fabs(reached));
-      };
-      const bool full_is_good = enough();
-      while (!enough()) {
-        length /= 2;
-        if (length < shortest_step) {
-          std::ranges::copy(run.previous, run.x.begin());
-          return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
-        }
-        go(length);
-        reached = objective(trial_);
+      const Armijo armijo(value, slope);
+      const bool full_is_good = armijo.enough(length, reached);
+      const bool found_length = armijo.shorten(length, reached, [&](double shorter) {
+        go(shorter);
         ++run.statistics.backtracks;
+        return objective(trial_);
+      });
+      if (!found_length) {
+        std::ranges::copy(run.previous, run.x.begin());
+        return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
       }
       run.trajectory.record(run.previous, {});
       std::ranges::copy(trial_, run.x.begin());

@@ -1,0 +1,39 @@
+// Armijo's rule: how far Newton's methods go along their direction.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace onestep::detail {
+
+/// A step of this share of the full one is long enough when f falls by a share of what its slope promises.
+class Armijo {
+ public:
+  /// At the start of the step: f, and how fast it falls along the full step.
+  Armijo(double value, double slope) : value_(value), slope_(slope) {}
+
+  bool enough(double length, double reached) const {
+    constexpr double share = 1e-4;
+    // A decrease that rounding of f hides is taken as one.
+    constexpr double slack = 16 * std::numeric_limits<double>::epsilon();
+    return std::isfinite(reached) &&
+           reached <= value_ - share * length * slope_ + slack * std::max(std::fabs(value_), std::fabs(reached));
+  }
+
+  /// Halves the length until it is enough; `at` goes there and returns f. False when it becomes too short to matter.
+  template <class At> bool shorten(double& length, double& reached, const At& at) const {
+    constexpr double shortest = 0x1p-40;
+    while (!enough(length, reached)) {
+      length /= 2;
+      if (length < shortest) return false;
+      reached = at(length);
+    }
+    return true;
+  }
+
+ private:
+  double value_, slope_;
+};
+
+}  // namespace onestep::detail
