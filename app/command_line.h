@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -18,7 +19,7 @@ enum class Takes : std::uint8_t { anything, positive, not_negative, count };
 /// An option: a flag when its variable is a bool, an argument by its place when its name does not begin with dashes.
 struct Option {
   std::string name;
-  std::variant<bool*, double*, std::string*, std::vector<std::string>*> to;
+  std::variant<bool*, double*, std::optional<double>*, std::string*, std::vector<std::string>*> to;
   std::string type = "";  ///< how the help calls its value
   std::string help;
   bool required = false;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "jobs/coefficients.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
 #include "jobs/samples.h"
@@ -38,14 +39,14 @@ Expr objective(const Model& model, const JobData& job, double l2, const Expr& x)
 Fitted fit(const JobOptions& options, const JobData& job, Model& model, Progress& progress) {
   progress.begin("fit: first iteration");
   const auto begin = std::chrono::steady_clock::now();
-  model.get_ready(job.train, options.l2);
+  model.get_ready(job.train, options.l2());
   SolveOptions how;
   how.callback = [&](const Iteration& i) {
     progress.show(
         [&] { return fmt::format("fit: iteration {}, step {:.1e}, objective {}", i.number, i.step, shown(i.value)); });
     return stop_signal() == 0;
   };
-  const auto f = [&](Expr x) { return objective(model, job, options.l2, x); };
+  const auto f = [&](Expr x) { return objective(model, job, options.l2(), x); };
   const Solution s = solve(model.solver(f, how), model.start(), Parts());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::vector<Array> at = evaluate(trace(
@@ -115,31 +116,6 @@ std::optional<std::vector<double>> standard_errors(const Model& model, const Job
 }
 
 // ---- what is said ----
-
-// Coefficients for the features as they were.
-LinearModel raw(const JobData& job, const Model& model, const Array& x) {
-  const std::int64_t n = job.n(), K = model.loss() == Loss::softmax ? model.shape()[1] : 0;
-  const auto entries = x.values();
-  const auto count = static_cast<std::size_t>(n * std::max<std::int64_t>(1, K));
-  const std::vector<double> first(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(count)),
-      last(entries.begin() + static_cast<std::ptrdiff_t>(count), entries.end());
-  LinearModel result{K > 0 ? Array({n, K}, first) : Array({n}, first), K > 0 ? Array({K}, last) : Array(last[0])};
-  if (!job.scaling) return result;
-  const auto first_n = [n](const Array& a) {
-    return evaluate(trace([n](Expr v) { return slice(v, 0, n); }, a.shape()), {a})[0];
-  };
-  return unscaled(result, {first_n(job.scaling->mean), first_n(job.scaling->scale)});
-}
-
-Json rows_to_json(std::span<const double> entries, std::int64_t columns) {
-  if (columns == 0) return std::vector<double>(entries.begin(), entries.end());
-  Json rows = Json::array();
-  const auto width = static_cast<std::size_t>(columns);
-  for (std::size_t i = 0; i + width <= entries.size(); i += width)
-    rows.push_back(std::vector<double>(entries.begin() + static_cast<std::ptrdiff_t>(i),
-                                       entries.begin() + static_cast<std::ptrdiff_t>(i + width)));
-  return rows;
-}
 
 // The coefficients that are surest not to be zero, or without standard errors the largest.
 std::vector<std::size_t> clearest(const LinearModel& m, const std::optional<std::vector<double>>& errors) {
@@ -274,7 +250,7 @@ int run_fit(const JobOptions& options) {
   Model model(job);
   const Fitted fitted = fit(options, job, model, progress);
   progress.begin("fit: standard errors");
-  const auto errors = is_solution(fitted.status) ? standard_errors(model, job, options.l2, fitted) : std::nullopt;
+  const auto errors = is_solution(fitted.status) ? standard_errors(model, job, options.l2(), fitted) : std::nullopt;
   const LinearModel m = raw(job, model, fitted.x);
   const std::int64_t K = model.loss() == Loss::softmax ? model.shape()[1] : 0;
   double gradient = 0;
@@ -282,7 +258,7 @@ int run_fit(const JobOptions& options) {
 
   Json document = {{"verb", "fit"}};
   document.update(description(job));
-  document.update({{"l2", options.l2},
+  document.update({{"l2", options.l2()},
                    {"status", to_string(fitted.status)},
                    {"iterations", fitted.statistics.iterations},
                    {"hessian_products", fitted.statistics.products},
@@ -291,11 +267,10 @@ int run_fit(const JobOptions& options) {
                    {"gradient", gradient},
                    {"train", model.score_json(job.train, fitted.x)}});
   if (job.test) document["test"] = model.score_json(*job.test, fitted.x);
-  document["names"] = job.features;
-  document["coefficients"] = rows_to_json(m.x.values(), K);
-  document["intercept"] = K > 0 ? rows_to_json(m.intercept.values(), 0) : Json(m.intercept.item());
+  document.update(json_of(job, m));
   if (errors) {
     const auto split = errors->size() - static_cast<std::size_t>(std::max<std::int64_t>(1, K));
+    document["standard_errors_of"] = options.l2() > 0 ? "posterior" : "estimate";
     document["standard_errors"] = rows_to_json(std::span(*errors).first(split), K);
     document["intercept_standard_error"] = K > 0 ? rows_to_json(std::span(*errors).subspan(split), 0) : Json(errors->back());
   }
@@ -303,7 +278,7 @@ int run_fit(const JobOptions& options) {
   const Score train = model.score(job.train, fitted.x);
   Report report{.verb = "fit",
                 .title = fmt::format("A {} model of {}", name_of(job.loss), job.name),
-                .asked = fmt::format("{}; {} loss, l2 = {}", description_text(job), name_of(job.loss), shown(options.l2))};
+                .asked = fmt::format("{}; {} loss, l2 = {}", description_text(job), name_of(job.loss), shown(options.l2()))};
   report.sentence = fmt::format(
       "{} in {} iterations, {:.3g} s: objective {:.10g}, training {} {:.4f}{}.", to_string(fitted.status),
       fitted.statistics.iterations, fitted.statistics.seconds, fitted.objective, model.score_name(), train.score,
@@ -316,6 +291,10 @@ int run_fit(const JobOptions& options) {
     report.figures.push_back(coefficient_figure(job, m, errors));
   if (job.loss == Loss::logistic) report.figures.push_back(calibration(job, fitted.x));
   report.accuracy.push_back(fmt::format("Largest entry of the gradient: {:.2g}.", gradient));
+  if (errors && options.l2() > 0)
+    report.accuracy.emplace_back(
+        "Standard errors are from the Hessian of what is minimised, the penalty included: those of the posterior under the "
+        "prior that the penalty stands for, which are smaller than those of an estimate without one (--l2 0).");
   if (!errors && is_solution(fitted.status))
     report.accuracy.emplace_back("No standard errors: the Hessian is too large to invert, or singular.");
   report.document = std::move(document);

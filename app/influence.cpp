@@ -41,9 +41,16 @@ double correlation(const std::vector<Retrained>& all) {
   return pp > 0 && aa > 0 ? pa / std::sqrt(pp * aa) : std::numeric_limits<double>::quiet_NaN();
 }
 
+// Of the line through the origin that has the least squares: 1 when changes are as large as predicted.
+double slope(const std::vector<Retrained>& all) {
+  double pp = 0, pa = 0;
+  for (const Retrained& r : all) pp += r.predicted * r.predicted, pa += r.predicted * r.actual;
+  return pp > 0 ? pa / pp : std::numeric_limits<double>::quiet_NaN();
+}
+
 Model ready(const InfluenceOptions& options, const JobData& job) {
   Model model(job);
-  model.get_ready(job.train, options.l2);
+  model.get_ready(job.train, options.l2());
   return model;
 }
 
@@ -55,7 +62,7 @@ class Influence {
         model_(ready(options, job)),
         progress_(progress),
         fit_(model_.solver(
-            [this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2); },
+            [this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2()); },
             {.callback = [this](const Iteration& i) { return tell(i); }})),
         prepared_(fit_, model_.start(), ones({job.train.count()}), OneStep{}),
         judge_(trace(
@@ -150,10 +157,10 @@ class Influence {
     Report r{.verb = "influence",
              .title = fmt::format("What each sample of {} does to the validation loss", job_.name),
              .asked = fmt::format("{}; {} loss, l2 = {}; {} validation samples", description_text(job_), name_of(job_.loss),
-                                  shown(options_.l2), job_.valid->count())};
+                                  shown(options_.l2()), job_.valid->count())};
     r.document = {{"verb", "influence"}};
     r.document.update(description(job_));
-    r.document.update({{"l2", options_.l2}, {"status", to_string(status)}, {"iterations", iterations_}});
+    r.document.update({{"l2", options_.l2()}, {"status", to_string(status)}, {"iterations", iterations_}});
     if (!is_solution(status)) {
       r.sentence = fmt::format("{}: {}", to_string(status), message_);
       return r;
@@ -167,6 +174,8 @@ class Influence {
         "influences {:.2g} s.",
         count, influence_.size(), shown(loss_), job_.train.rows[harmful[0]], solve_seconds_, vjp_seconds_);
     r.tables = {table("harmful", "Most harmful", harmful), table("helpful", "Most helpful", helpful)};
+    r.accuracy.emplace_back(
+        "A positive influence is harm: without the sample the mean validation loss changes by about minus its influence.");
     r.accuracy.push_back(fmt::format("All influences together: {}.", text_of(certificate_)));
     r.document.update({{"valid", model_.score_json(*job_.valid, x_)},
                        {"seconds", {{"fit", solve_seconds_}, {"influence", vjp_seconds_}}},
@@ -190,13 +199,15 @@ class Influence {
     Json samples = Json::array();
     for (const Retrained& one : retrained_)
       samples.push_back({{"sample", job_.train.rows[one.sample]}, {"predicted", one.predicted}, {"actual", one.actual}});
-    const double c = correlation(retrained_);
-    r.document["verify"] = {
-        {"count", retrained_.size()}, {"correlation", std::isfinite(c) ? Json(c) : Json()}, {"samples", samples}};
+    const double c = correlation(retrained_), m = slope(retrained_);
+    r.document["verify"] = {{"count", retrained_.size()},
+                            {"correlation", std::isfinite(c) ? Json(c) : Json()},
+                            {"slope", std::isfinite(m) ? Json(m) : Json()},
+                            {"samples", samples}};
     r.accuracy.push_back(
         fmt::format("Retrained without each of the {} most influential samples: predicted and actual change of the "
-                    "validation loss correlate by {:.4f}.{}",
-                    retrained_.size(), c, not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
+                    "validation loss correlate by {:.4f}, and the actual one is {:.3f} times the predicted one.{}",
+                    retrained_.size(), c, m, not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
   }
 
   page::Gallery gallery(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "jobs/coefficients.h"
+#include "jobs/hyper.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
 #include "jobs/samples.h"
@@ -29,127 +30,39 @@ struct TuneOptions : JobOptions {
   double folds = 0, iterations = 100;
 };
 
-// Penalties lie in between; what wants to leave is held there, and that is said.
-constexpr double least_l2 = 1e-5, most_l2 = 1e7;
-constexpr double least_weight = 1e-3, most_weight = 1e3;
-
-// One number for each training sample: its group, as the file says them, and which of the groups found that is.
-struct Groups {
-  std::vector<double> names;
-  std::vector<std::size_t> of;  // by the sample's number in its file, from 0
-};
-
-Groups read_groups(const std::string& file) {
-  Groups groups;
-  std::vector<double> each;
-  std::ifstream stream(file);
-  if (!stream) throw Misuse(fmt::format("--groups {}: the file cannot be read", file));
-  for (double group = 0; stream >> group;) each.push_back(group);
-  if (!stream.eof()) throw Misuse(fmt::format("--groups {}: entry {} is not a number", file, each.size() + 1));
-  groups.names = each;
-  std::ranges::sort(groups.names);
-  groups.names.erase(std::unique(groups.names.begin(), groups.names.end()), groups.names.end());
-  if (groups.names.size() < 2 || groups.names.size() > 10000)
-    throw Misuse(fmt::format("--groups {}: {} groups; there have to be 2 to 10000", file, groups.names.size()));
-  for (const double group : each)
-    groups.of.push_back(static_cast<std::size_t>(std::ranges::lower_bound(groups.names, group) - groups.names.begin()));
-  return groups;
+Hyper::Kind kind_of(const std::string& name) {
+  if (name == "l2") return Hyper::Kind::l2;
+  if (name == "l2-per-feature") return Hyper::Kind::l2_per_feature;
+  return name == "class-weight" ? Hyper::Kind::class_weight : Hyper::Kind::group_weight;
 }
 
-// What is tuned: how it enters the fit, where it starts and what its entries are called.
-class Hyper {
- public:
-  Hyper(const TuneOptions& options, const JobData& job, const Model& model) : options_(options), job_(job), model_(model) {
-    if (options.hyper == "class-weight" && job.loss == Loss::ridge)
-      throw Misuse("--hyper class-weight needs classes, not ridge");
-    if (options.hyper == "sample-group-weight") {
-      if (options.groups.empty())
-        throw Misuse("--hyper sample-group-weight needs --groups FILE, a number for each sample of FILE");
-      groups_ = read_groups(options.groups);
-      std::size_t last = 0;
-      for (const Samples* s : {&job.train, job.valid ? &*job.valid : nullptr})
-        if (s != nullptr) last = std::max(last, *std::ranges::max_element(s->rows));
-      if (options.valid.empty() ? groups_.of.size() != last : groups_.of.size() < last)
-        throw Misuse(fmt::format("--groups {}: {} numbers, but {} has {} samples", options.groups, groups_.of.size(),
-                                 job.name, last));
-    }
-  }
+Hyper hyper_of(const TuneOptions& options, const JobData& job, const Model& model) {
+  const Hyper::Kind kind = kind_of(options.hyper);
+  const bool grouped = kind == Hyper::Kind::group_weight;
+  if (grouped && options.groups.empty())
+    throw Misuse("--hyper sample-group-weight needs --groups FILE, a number for each sample of FILE");
+  if (!grouped && !options.groups.empty())
+    throw Misuse(fmt::format("--groups is for --hyper sample-group-weight, not for {}", options.hyper));
+  const Hyper hyper(kind, options.l2(), grouped ? read_groups(options.groups) : Groups(), job, model);
+  if (hyper.is_penalty() && options.l2_asked && !(*options.l2_asked >= hyper.low() && *options.l2_asked <= hyper.high()))
+    throw Misuse(fmt::format("--l2 {}: the search starts there, and penalties lie from {:g} to {:g}", *options.l2_asked,
+                             hyper.low(), hyper.high()));
+  return hyper;
+}
 
-  bool is_penalty() const { return options_.hyper == "l2" || options_.hyper == "l2-per-feature"; }
-
-  /// With every entry at the same value.
-  Parameter parameter(double value) const {
-    const Array start = options_.hyper == "l2" ? Array(value) : full({static_cast<std::int64_t>(names().size())}, value);
-    return is_penalty() ? Parameter::positive(start).within(least_l2, most_l2)
-                        : Parameter::positive(start).within(least_weight, most_weight);
-  }
-
-  std::vector<std::string> names() const {
-    if (options_.hyper == "l2") return {"l2"};
-    if (options_.hyper == "l2-per-feature") return job_.features;
-    std::vector<std::string> all;
-    for (const double label : options_.hyper == "class-weight" ? job_.labels : groups_.names) all.push_back(shown(label));
-    return all;
-  }
-
-  /// The fit on some samples, judged by others; `share` weighs this problem among several.
-  Inner inner(const Samples& train, const Samples& valid, double share) const {
-    const auto judge = [&model = model_, valid, share, weights = balance(valid)](Expr x) {
-      return share * sum(weights * model.losses(valid, x));
-    };
-    return Inner(solver(train), model_.start(), judge);
-  }
-
-  Solver solver(const Samples& train) const {
-    if (is_penalty())
-      return model_.solver(
-          [&model = model_, train](Expr x, Expr l2) { return sum(model.losses(train, x)) + model.penalty(x, l2); });
-    const Array member = options_.hyper == "class-weight" ? classes(train) : groups(train);
-    return model_.solver([&model = model_, train, member, l2 = options_.l2](Expr x, Expr weight) {
-      return sum(matmul(member, weight) * model.losses(train, x)) + model.penalty(x, l2);
-    });
-  }
-
- private:
-  std::vector<std::size_t> class_of(const Samples& samples) const {
-    std::vector<std::size_t> of;
-    for (const double y : samples.y.values())
-      of.push_back(job_.loss == Loss::logistic ? (y > 0 ? 1 : 0) : static_cast<std::size_t>(y));
-    return of;
-  }
-  Array classes(const Samples& samples) const { return one_hot(class_of(samples), job_.labels.size()); }
-  Array groups(const Samples& samples) const {
-    std::vector<std::size_t> of;
-    for (const std::size_t row : samples.rows) of.push_back(groups_.of[row - 1]);
-    return one_hot(of, groups_.names.size());
-  }
-
-  // Weights of validation samples that sum to 1. With weights of classes each class counts the same: by the plain mean the
-  // weights that were there would be about the best.
-  Array balance(const Samples& valid) const {
-    const auto count = static_cast<std::size_t>(valid.count());
-    std::vector<double> weights(count, 1.0 / static_cast<double>(count));
-    if (options_.hyper == "class-weight") {
-      const std::vector<std::size_t> of = class_of(valid);
-      std::vector<double> sizes(job_.labels.size());
-      for (const std::size_t k : of) sizes[k] += 1;
-      const auto present = static_cast<double>(std::ranges::count_if(sizes, [](double s) { return s > 0; }));
-      for (std::size_t i = 0; i < count; ++i) weights[i] = 1 / (present * sizes[of[i]]);
-    }
-    return {Shape{valid.count()}, std::move(weights)};
-  }
-
-  const TuneOptions& options_;
-  const JobData& job_;
-  const Model& model_;
-  Groups groups_;
-};
+// The places of the values, the smallest first.
+std::vector<std::size_t> ascending(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
+  return order;
+}
 
 class Tune {
  public:
   Tune(const TuneOptions& options, JobData& job, Progress& progress)
-      : options_(options), job_(job), model_(job), progress_(progress), hyper_(options, job, model_) {
-    model_.get_ready(job.train, options.l2);
+      : options_(options), job_(job), model_(job), progress_(progress), hyper_(hyper_of(options, job, model_)) {
+    model_.get_ready(job.train, options.l2());
     const auto count = static_cast<std::size_t>(options.folds);
     if (count > 0)
       folds_ = folds_of(job.train, count, options.seed);
@@ -159,7 +72,8 @@ class Tune {
   }
 
   int run() {
-    const double start = hyper_.is_penalty() ? probed() : 1.0;
+    check_checkpoint(options_);
+    const double start = !hyper_.is_penalty() ? 1.0 : options_.l2_asked ? *options_.l2_asked : probed();
     if (stop_signal() != 0) {  // before the search: a checkpoint, if there is one, is as it was
       outcome_.status = Status::cancelled;
       return show(options_, report(false), outcome_.status, progress_);
@@ -167,12 +81,17 @@ class Tune {
     progress_.begin("tune: first hypergradient");
     BilevelOptions how = bilevel_options(options_, job_, progress_, "tune");
     how.identity += fmt::format(" {} folds {}", options_.hyper, folds_.size());
+    if (!hyper_.is_penalty()) how.identity += fmt::format(" l2 {}", options_.l2());
     how.max_iterations = static_cast<int>(options_.iterations);
     how.path = true;
     outcome_ = minimise(inner_, {hyper_.parameter(start)}, Lbfgs{}, how);
     const bool found = is_usable(outcome_);
-    if (found && options_.compare == "grid" && stop_signal() == 0) compare();
-    return show(options_, report(found), found ? Status::converged : outcome_.status, progress_);
+    if (!found) return show(options_, report(false), outcome_.status, progress_);
+    values_ = hyper_.values(outcome_.theta[0]);
+    for (OuterIteration& i : outcome_.history) i.theta = hyper_.values(Array(hyper_.parameter(1).start.shape(), i.theta));
+    if (options_.compare == "grid" && stop_signal() == 0) compare();
+    refit();
+    return show(options_, report(true), final_status_, progress_);
   }
 
  private:
@@ -187,9 +106,9 @@ class Tune {
       if (best == 0 || loss < best_shared_) best = l2, best_shared_ = loss;
       if (stop_signal() != 0) return best;
     }
-    if (options_.hyper == "l2") return best;
+    if (hyper_.names().size() == 1) return best;
     progress_.begin("tune: one l2 for all features");
-    const Outcome shared = minimise(shared_inner(), {Parameter::positive(best).within(least_l2, most_l2)}, Lbfgs{},
+    const Outcome shared = minimise(shared_inner(), {Parameter::positive(best).within(hyper_.low(), hyper_.high())}, Lbfgs{},
                                     {.cancelled = [] { return stop_signal() != 0; }});
     if (!std::isfinite(shared.value)) return best;
     best_shared_ = shared.value;
@@ -208,11 +127,7 @@ class Tune {
     return all;
   }
 
-  std::vector<Inner> shared_inner() const {
-    TuneOptions shared = options_;
-    shared.hyper = "l2";
-    return inner_of(Hyper(shared, job_, model_));
-  }
+  std::vector<Inner> shared_inner() const { return inner_of(Hyper(Hyper::Kind::l2, options_.l2(), {}, job_, model_)); }
 
   // A grid, or random points where there is more than one hyperparameter, with as many evaluations as were spent here.
   void compare() {
@@ -238,13 +153,18 @@ class Tune {
     }
   }
 
-  // ---- what is said ----
-
   // With folds the model is fitted again on all of their samples.
-  Array final_x() const {
-    if (options_.folds <= 0) return outcome_.x[0];
-    return solve(hyper_.solver(job_.train), model_.start(), outcome_.theta).x();
+  void refit() {
+    final_x_ = outcome_.x[0][0];
+    if (options_.folds <= 0) return;
+    progress_.begin("tune: fit on all samples");
+    const Solution s = solve(hyper_.solver(job_.train, stops_at_signals()), model_.start(), outcome_.theta);
+    final_status_ = s.status();
+    final_message_ = s.message();
+    if (is_solution(final_status_)) final_x_ = s.x();
   }
+
+  // ---- what is said ----
 
   std::vector<std::string> at_bounds() const {
     const std::vector<std::string> names = hyper_.names();
@@ -264,27 +184,22 @@ class Tune {
     r.document = {{"verb", "tune"}};
     r.document.update(description(job_));
     r.document.update({{"hyper", options_.hyper}, {"folds", options_.folds > 0 ? folds_.size() : 0}});
-    if (!hyper_.is_penalty()) r.document["l2"] = options_.l2;
+    if (!hyper_.is_penalty()) r.document["l2"] = options_.l2();
     r.document["search"] = json_of(o);
     if (!found) {
       r.sentence = ended_text(options_, o);
       return r;
     }
-    const double first = o.history.front().value;
-    r.sentence = fmt::format("{} in {} iterations, {} solves, {:.2g} s: validation loss {} (from {}).", to_string(o.status),
-                             o.iterations, o.evaluations, o.seconds, shown(o.value), shown(first));
-    r.document["hyperparameters"] = {
-        {"names", hyper_.names()}, {"values", std::vector<double>(o.theta[0].values().begin(), o.theta[0].values().end())}};
-    if (hyper_.is_penalty() && options_.hyper != "l2") r.document["best_shared"] = {{"loss", best_shared_}};
+    r.sentence = fmt::format("{}, {} solves: {}validation loss {} (from {}).", ended_text(options_, o), o.evaluations,
+                             hyper_.is_balanced() ? "balanced " : "", shown(o.value), shown(o.history.front().value));
+    r.document["hyperparameters"] = {{"names", hyper_.names()}, {"values", values_}};
+    r.document["balanced"] = hyper_.is_balanced();
+    if (best_shared_ > 0 && values_.size() > 1) r.document["best_shared"] = {{"loss", best_shared_}};
     if (!probes_.empty()) r.document["probes"] = pairs(probes_);
     const std::vector<std::string> bounds = at_bounds();
     r.document["at_bounds"] = bounds;
-    const Array x = final_x();
-    r.document["train"] = model_.score_json(job_.train, x);
-    if (job_.valid) r.document["valid"] = model_.score_json(*job_.valid, x);
-    if (job_.test) r.document["test"] = model_.score_json(*job_.test, x);
-    report_scores(r, x);
     report_values(r);
+    report_model(r);
     if (!compared_.empty()) report_comparison(r);
     r.accuracy = accuracy_of(o);
     if (const std::int64_t count = o.theta[0].size(); count > 10)
@@ -294,8 +209,7 @@ class Tune {
                       count));
     if (!bounds.empty())
       r.accuracy.push_back(
-          fmt::format("Held at a bound, [{:g}, {:g}]: {}{}.", hyper_.is_penalty() ? least_l2 : least_weight,
-                      hyper_.is_penalty() ? most_l2 : most_weight,
+          fmt::format("Held at a bound, [{:g}, {:g}]: {}{}.", hyper_.low(), hyper_.high(),
                       fmt::join(bounds.begin(),
                                 bounds.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(5, bounds.size())), ", "),
                       bounds.size() > 5 ? fmt::format(" and {} more", bounds.size() - 5) : ""));
@@ -310,34 +224,53 @@ class Tune {
     return list;
   }
 
-  void report_scores(Report& r, const Array& x) const {
+  void report_model(Report& r) const {
+    const std::string on = options_.folds > 0 ? fmt::format("all samples of {}", job_.name) : "the training samples";
+    Json model = {{"trained_on", on}, {"status", to_string(final_status_)}};
+    if (!is_solution(final_status_)) {
+      r.sentence += fmt::format(" The fit on {} with them failed: {}: {}", on, to_string(final_status_), final_message_);
+      r.document["model"] = model;
+      return;
+    }
+    model.update(json_of(job_, raw(job_, model_, final_x_)));
     page::Table t{.id = "scores",
                   .title = "Scores",
-                  .caption = "Of the model with these hyperparameters.",
+                  .caption = fmt::format(
+                      "Of the model with these hyperparameters, fitted on {}.{}", on,
+                      hyper_.is_balanced() ? " The search counts each class the same, the mean loss here each sample." : ""),
                   .columns = {"samples", "count", "mean loss", model_.score_name()}};
-    const auto add = [&](const std::string& name, const Samples& s) {
-      const Score score = model_.score(s, x);
+    if (hyper_.is_balanced()) t.columns.emplace_back("balanced accuracy");
+    const auto add = [&](const char* name, const char* key, const Samples& s) {
+      const Score score = model_.score(s, final_x_);
       t.rows.push_back({name, std::to_string(s.count()), shown(score.loss), fmt::format("{:.4f}", score.score)});
+      if (hyper_.is_balanced()) t.rows.back().push_back(fmt::format("{:.4f}", score.balanced));
+      r.document[key] = model_.score_json(s, final_x_);
     };
-    add("training", job_.train);
-    if (job_.valid) add("validation", *job_.valid);
-    if (job_.test) add("test", *job_.test);
+    add("training", "train", job_.train);
+    if (job_.valid) add("validation", "valid", *job_.valid);
+    if (job_.test) add("test", "test", *job_.test);
     r.tables.push_back(t);
+    r.document["model"] = std::move(model);
   }
 
   void report_values(Report& r) const {
     constexpr std::size_t most = 20;
     const std::vector<std::string> names = hyper_.names();
-    const std::span<const double> values = outcome_.theta[0].values();
-    page::Table t{.id = "hyperparameters", .title = "Hyperparameters", .caption = "", .columns = {options_.hyper, "value"}};
-    std::vector<std::size_t> order(values.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    page::Table t{.id = "hyperparameters",
+                  .title = "Hyperparameters",
+                  .caption = hyper_.is_penalty() ? "" : "Weights, with a mean of 1 over the training samples.",
+                  .columns = {hyper_.is_penalty()    ? "feature"
+                              : hyper_.is_balanced() ? "class"
+                                                     : "group",
+                              options_.hyper}};
+    std::vector<std::size_t> order = ascending(values_);
     if (order.size() > most) {
-      std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
       order.resize(most);
-      t.title = fmt::format("Hyperparameters, the {} smallest of {}", most, values.size());
+      t.title = fmt::format("Hyperparameters, the {} smallest of {}", most, values_.size());
+    } else {
+      std::ranges::sort(order);
     }
-    for (const std::size_t i : order) t.rows.push_back({names[i], shown(values[i])});
+    for (const std::size_t i : order) t.rows.push_back({names.size() == 1 ? "all" : names[i], shown(values_[i])});
     r.tables.push_back(t);
   }
 
@@ -351,7 +284,7 @@ class Tune {
                   .caption = "",
                   .columns = {"search", "solves", "validation loss"}};
     t.rows.push_back({"hypergradient", std::to_string(solves()), fmt::format("{:.8g}", outcome_.value)});
-    if (hyper_.is_penalty() && !one) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", best_shared_)});
+    if (best_shared_ > 0 && !one) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", best_shared_)});
     t.rows.push_back({one ? "grid" : "random", std::to_string(compared_.size()), fmt::format("{:.8g}", best_compared_)});
     r.tables.push_back(t);
   }
@@ -390,16 +323,13 @@ class Tune {
   page::Figure values() const {
     constexpr std::size_t most = 30;
     const std::vector<std::string> names = hyper_.names();
-    const std::span<const double> found = outcome_.theta[0].values();
-    std::vector<std::size_t> order(found.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return found[i]; });
     const double start = outcome_.history.front().theta[0];
     page::Series values{.label = "", .method = "one_step", .mark = "points"},
         begun{.label = "start", .method = "none", .mark = "rule"};
-    const auto count = static_cast<double>(found.size());
+    const auto count = static_cast<double>(values_.size());
+    const std::vector<std::size_t> order = ascending(values_);
     for (const std::size_t i : order) {
-      values.x.push_back(found[i]);
+      values.x.push_back(values_[i]);
       values.y.push_back(static_cast<double>(values.x.size()));
     }
     begun.x = {start, start}, begun.y = {0.3, count + 0.7};
@@ -410,7 +340,7 @@ class Tune {
                                     shown(start)),
                         {}};
     page::Panel panel{.title = "", .x = {options_.hyper, true}, .y = {""}};
-    if (found.size() <= most) {
+    if (values_.size() <= most) {
       for (const std::size_t i : order) panel.y.names.push_back(names[i]);
     } else {
       std::swap(values.x, values.y), std::swap(begun.x, begun.y);
@@ -434,9 +364,13 @@ class Tune {
   std::vector<Fold> folds_;
   std::vector<Inner> inner_;
   Outcome outcome_;
+  std::vector<double> values_;  // of the hyperparameters found
+  Array final_x_;
+  Status final_status_ = Status::converged;
+  std::string final_message_;
   std::vector<std::pair<double, double>> probes_, compared_;  // hyperparameter and loss
   int shared_evaluations_ = 0;
-  double best_shared_ = 0, best_compared_ = 0;
+  double best_shared_ = 0, best_compared_ = 0;  // losses
   std::vector<double> best_compared_at_;
 };
 
@@ -449,8 +383,9 @@ void add_tune(CommandLine& line) {
       {.name = "--hyper",
        .to = &options->hyper,
        .type = "WHAT",
-       .help = "l2 (default), l2-per-feature, class-weight (each class then counts\nthe same in validation) or "
-               "sample-group-weight",
+       .help =
+           "l2 (default), l2-per-feature, class-weight (each class then counts\nthe same in validation) or "
+           "sample-group-weight; a penalty is searched\nfor from --l2, or without it from the best of nine from 1e-3 to 1e5",
        .one_of = {"l2", "l2-per-feature", "class-weight", "sample-group-weight"}},
       {.name = "--folds",
        .to = &options->folds,

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numbers>
 
 #include "jobs/blocks.h"
 
@@ -18,13 +20,33 @@ Model::Model(const JobData& job)
       shape_(loss_ == Loss::softmax ? Shape{n_ + 1, classes_} : Shape{n_ + 1}),
       start_(zeros(shape_)) {}
 
+// A sum of losses below log 2 has no loss above it: every sample is on its side of the plane, which can be made as steep as
+// one likes. With samples on the plane the sum stands still at last while the steps do not get shorter.
+void Model::require_a_best_fit(const Samples& train) const {
+  constexpr int enough_iterations = 100;
+  constexpr double long_step = 1e-3;
+  double value = 0, step = 0;
+  const Solver watched = solver([&](Expr x) { return sum(losses(train, x)) + penalty(x, 0.0); },
+                                {.max_iterations = enough_iterations, .callback = [&](const Iteration& i) {
+                                   value = i.value;
+                                   step = i.step / i.scale;
+                                   return value >= std::numbers::ln2 && stop_signal() == 0;
+                                 }});
+  const Status status = solve(watched, start_, Parts()).status();
+  if (value < std::numbers::ln2 || (status == Status::rounding_reached && step > long_step))
+    throw Misuse(
+        "a plane tells classes apart without a mistake: with no penalty the coefficients grow without end; give --l2 above "
+        "0");
+}
+
 void Model::get_ready(const Samples& train, double l2) {
+  if (l2 == 0 && loss_ != Loss::ridge) require_a_best_fit(train);
   constexpr std::int64_t most = std::int64_t{1} << 27;  // entries: a gigabyte
   constexpr int rough_iterations = 8;                   // each cheap as long as the solution is far
   if (loss_ != Loss::softmax || unknowns() < 1000 || classes_ * (n_ + 1) * (n_ + 1) > most) return;
-  const Solver rough =
-      solver([&](Expr x) { return sum(losses(train, x)) + penalty(x, l2); },
-             {.max_iterations = rough_iterations, .callback = [](const Iteration&) { return stop_signal() == 0; }});
+  SolveOptions how = stops_at_signals();
+  how.max_iterations = rough_iterations;
+  const Solver rough = solver([&](Expr x) { return sum(losses(train, x)) + penalty(x, l2); }, how);
   const Solution s = solve(rough, start_, Parts());
   if (s.status() != Status::iteration_limit && !is_solution(s.status())) return;
   start_ = s.x();
@@ -74,22 +96,48 @@ Score Model::score(const Samples& samples, const Array& x) const {
     score.score = all > 0 ? 1 - rest / all : 0;
     return score;
   }
-  std::size_t right = 0;
+  const auto is_right = [&](std::size_t i) {
+    if (loss_ == Loss::logistic) return prediction[i] * y[i] > 0;
+    const auto row = prediction.subspan(i * static_cast<std::size_t>(classes_), static_cast<std::size_t>(classes_));
+    return std::ranges::max_element(row) - row.begin() == static_cast<std::ptrdiff_t>(y[i]);
+  };
+  std::map<double, std::pair<double, double>> of_class;  // right ones, all
   for (std::size_t i = 0; i < y.size(); ++i) {
-    if (loss_ == Loss::logistic) {
-      right += prediction[i] * y[i] > 0 ? 1 : 0;
-    } else {
-      const auto row = prediction.subspan(i * static_cast<std::size_t>(classes_), static_cast<std::size_t>(classes_));
-      right += std::ranges::max_element(row) - row.begin() == static_cast<std::ptrdiff_t>(y[i]) ? 1 : 0;
-    }
+    auto& [right, all] = of_class[y[i]];
+    right += is_right(i) ? 1 : 0;
+    all += 1;
   }
-  score.score = static_cast<double>(right) / count;
+  for (const auto& [label, counts] : of_class) {
+    score.score += counts.first / count;
+    score.balanced += counts.first / counts.second / static_cast<double>(of_class.size());
+  }
   return score;
+}
+
+Array Model::probabilities(const Samples& samples, const Array& x) const {
+  const Array z = evaluate(trace([&](Expr at) { return matmul(samples.A, at); }, shape_), {x})[0];
+  std::vector<double> all;
+  if (loss_ == Loss::logistic) {
+    for (const double v : z.values()) all.insert(all.end(), {1 / (1 + std::exp(v)), 1 / (1 + std::exp(-v))});
+    return {Shape{samples.count(), 2}, std::move(all)};
+  }
+  const Function softmax = trace(
+      [&](Expr s) {
+        return exp(s - reshape(log_sum_exp(s, 1), {samples.count(), 1}));
+      },
+      z.shape());
+  return evaluate(softmax, {z})[0];
 }
 
 Json Model::score_json(const Samples& samples, const Array& x) const {
   const Score s = score(samples, x);
-  return {{"samples", samples.count()}, {"loss", s.loss}, {score_name(), s.score}};
+  Json json = {{"samples", samples.count()}, {"loss", s.loss}, {score_name(), s.score}};
+  if (loss_ != Loss::ridge) json["balanced_accuracy"] = s.balanced;
+  return json;
+}
+
+SolveOptions stops_at_signals() {
+  return {.callback = [](const Iteration&) { return stop_signal() == 0; }};
 }
 
 std::string shown(double value) { return fmt::format("{:.6g}", value); }

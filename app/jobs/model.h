@@ -10,17 +10,19 @@
 
 namespace onestep::app::jobs {
 
-/// How good predictions are: the mean loss, and the share of right ones or R².
+/// How good predictions are.
 struct Score {
-  double loss = 0;
-  double score = 0;
+  double loss = 0;      ///< mean
+  double score = 0;     ///< the share of right ones, or R²
+  double balanced = 0;  ///< of classes: the mean of the shares of right ones in each
 };
 
 class Model {
  public:
   explicit Model(const JobData& job);
 
-  /// Before solvers of large problems are made: a rough fit tells where to start, and what makes solves near it quick.
+  /// Before solvers are made. Of large problems a rough fit tells where to start, and what makes solves near it quick.
+  /// Throws Misuse when there is no best fit: without a penalty, where a plane tells the classes apart.
   void get_ready(const Samples& train, double l2);
 
   Loss loss() const { return loss_; }
@@ -45,15 +47,22 @@ class Model {
   /// "accuracy" or "R2".
   const char* score_name() const { return loss_ == Loss::ridge ? "R2" : "accuracy"; }
   Score score(const Samples& samples, const Array& x) const;
+  /// (N, K): of the classes, for each sample.
+  Array probabilities(const Samples& samples, const Array& x) const;
   Json score_json(const Samples& samples, const Array& x) const;
 
  private:
+  void require_a_best_fit(const Samples& train) const;
+
   Loss loss_;
   std::int64_t n_ = 0, classes_ = 1;
   Shape shape_;
   Array start_;
   std::function<void(std::span<double> r)> preconditioner_;
 };
+
+/// For fits beside the search: they stop when a signal comes.
+SolveOptions stops_at_signals();
 
 /// A number for people: six digits.
 std::string shown(double value);

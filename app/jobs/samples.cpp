@@ -146,7 +146,7 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
        .help = "logistic (two labels), softmax (classes) or ridge (a quantity);\nwithout: what the labels look like",
        .one_of = {"logistic", "ridge", "softmax"}},
       {.name = "--l2",
-       .to = &options.l2,
+       .to = &options.l2_asked,
        .type = "L",
        .help =
            "the penalty is L/2 times the sum of squared coefficients, the\nintercept's excepted, and the losses are summed: "
@@ -217,10 +217,12 @@ std::string JobData::identity() const {
   return fmt::format("{} {} samples {:08x}", name_of(loss), train.count(), sum);
 }
 
-double JobData::label(double y) const {
-  if (loss == Loss::ridge) return y;
-  return labels[loss == Loss::logistic ? (y > 0 ? 1U : 0U) : static_cast<std::size_t>(y)];
+std::size_t JobData::class_of(double y) const {
+  return loss == Loss::logistic ? (y > 0 ? 1U : 0U) : static_cast<std::size_t>(y);
 }
+double JobData::y_of(std::size_t k) const { return loss == Loss::logistic ? (k == 0 ? -1.0 : 1.0) : static_cast<double>(k); }
+
+double JobData::label(double y) const { return loss == Loss::ridge ? y : labels[class_of(y)]; }
 
 std::string JobData::label_text(double y) const {
   if (loss == Loss::softmax && !label_names.empty()) return label_names[static_cast<std::size_t>(y)];
@@ -266,6 +268,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   job.train = samples_of(train, job);
   if (has_valid) job.valid = samples_of(valid, job);
   if (has_test) job.test = samples_of(test, job);
+  job.in_file = job.train.rows.size();
   if (with_validation && !job.valid) split_off(job, options.split, options.seed);
   return job;
 }

@@ -17,8 +17,11 @@ const char* name_of(Loss loss);
 /// Options of every job.
 struct JobOptions : CommonOptions {
   std::string file, valid, test, target, loss, checkpoint;
-  double l2 = 1, split = 0.2, memory = 4;  ///< memory: GiB
+  std::optional<double> l2_asked;  ///< none: as the job sees fit
+  double split = 0.2, memory = 4;  ///< memory: GiB
   bool demo = false, standardise = false;
+
+  double l2() const { return l2_asked.value_or(1); }
 };
 
 /// Their rows in the help: where the samples are and what is made of them. Not every job has validation or test samples.
@@ -45,7 +48,11 @@ struct JobData {
   std::vector<std::string> label_names = {};  ///< what they stand for, where that is known
   std::optional<Scaling> scaling;             ///< of the features and the column of ones, when they were standardised
   std::int64_t image_side = 0;                ///< of square images; 0: features are no pixels
+  std::size_t in_file = 0;                    ///< samples of the training file, those split off for validation included
 
+  /// Which of the labels a sample's y stands for, and the other way round.
+  std::size_t class_of(double y) const;
+  double y_of(std::size_t k) const;
   /// The label or target that a sample's y stands for, as its file has it; and for people.
   double label(double y) const;
   std::string label_text(double y) const;

@@ -7,6 +7,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "bilevel/checkpoint.h"
+
 namespace onestep::app::jobs {
 
 std::vector<Fold> folds_of(const Samples& all, std::size_t count, std::uint64_t seed) {
@@ -45,7 +47,7 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
     return stop_signal() == 0;
   };
   how.checkpoint = options.checkpoint;
-  how.identity = fmt::format("{} {} l2 {}", verb, job.identity(), options.l2);
+  how.identity = fmt::format("{} {}", verb, job.identity());
   return how;
 }
 
@@ -55,6 +57,12 @@ bool is_usable(const Outcome& o) {
 }
 
 std::string ended_text(const JobOptions& options, const Outcome& o) {
+  const std::string from = o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "";
+  if (o.status == Status::iteration_limit)
+    return fmt::format("Ended by --iterations after {}, {:.2g} s{}", o.iterations, o.seconds, from);
+  if (is_usable(o))
+    return fmt::format("{} in {} iteration{}, {:.2g} s{}", to_string(o.status), o.iterations, o.iterations == 1 ? "" : "s",
+                       o.seconds, from);
   if (o.status != Status::cancelled) return fmt::format("{}: {}", to_string(o.status), o.message());
   const std::string so_far = o.history.empty() ? "before the first iteration"
                                                : fmt::format("after {} iterations, validation loss {}", o.iterations,
@@ -63,6 +71,10 @@ std::string ended_text(const JobOptions& options, const Outcome& o) {
     return fmt::format("Stopped {}; the same command goes on from {}.", so_far, options.checkpoint);
   return fmt::format("Stopped {}; nothing was kept{}.", so_far,
                      options.checkpoint.empty() ? ": --checkpoint FILE would keep it" : "");
+}
+
+void check_checkpoint(const JobOptions& options) {
+  if (!options.checkpoint.empty()) (void)detail::CheckpointFile(options.checkpoint).read();
 }
 
 Json json_of(const Outcome& o) {

@@ -31,12 +31,15 @@ class Evaluator {
   detail::States x_;
 };
 
+/// Throws what `minimise` would when the file of --checkpoint cannot be used: before long work, not after it.
+void check_checkpoint(const JobOptions& options);
+
 /// What `minimise` is told in every job: it listens to signals and shows its progress.
 BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Progress& progress, const std::string& verb);
 
 /// Whether its point is worth reporting. Limits are ends of a search like any other: it is then the best there was.
 bool is_usable(const Outcome& outcome);
-/// How a search ended that has no such point, and how it can go on.
+/// How a search ended, in iterations and seconds; without a point that is worth it why, and how it can go on.
 std::string ended_text(const JobOptions& options, const Outcome& outcome);
 
 /// The way of an outer iteration, and its certificate.

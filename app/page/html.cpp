@@ -62,7 +62,8 @@ ul.claims li > b { display: inline-block; width: 1.6rem; text-indent: 0; }
 .answer { font-size: 1.15rem; max-width: 52rem; }
 .answer::first-letter { text-transform: uppercase; }
 .tables { display: flex; flex-wrap: wrap; gap: 0 4rem; }
-.tables .table { max-width: min(100%, 31rem); }
+.tables .table { max-width: 100%; }
+.tables .table p { max-width: 31rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--grid); border-radius: 4px; padding: .7rem .9rem;
   font-size: .92rem; }
 footer { font-size: .88rem; margin-top: 3.2rem; padding-bottom: 2.5rem; }
@@ -70,8 +71,7 @@ footer dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1
   padding-top: 1.2rem; }
 footer dd { margin: 0; min-width: 0; }
 @media (min-width: 1000px) {
-  figure.one { display: grid; grid-template-columns: 620px 1fr; gap: 0 2rem; align-items: center; }
-  figure.one h3, figure.one .box { grid-column: 1 / -1; }
+  figure.one { display: inline-block; width: calc(50% - 1.9rem); margin-right: 1.6rem; vertical-align: top; }
 }
 @media (max-width: 640px) {
   body { font-size: 16px; }

@@ -143,6 +143,7 @@ TEST_F(Jobs, FitScoresTestSamplesThatHaveMoreFeaturesOrFewer) {
 TEST_F(Jobs, InfluencePredictsWhatRetrainingFinds) {
   const auto found = json({"influence", folder_.write("cloud", cloud(1, 120)), "--verify", "20"});
   EXPECT_GT(found["verify"]["correlation"], 0.95);
+  EXPECT_NEAR(found["verify"]["slope"], 1, 0.2);
   EXPECT_EQ(found["verify"]["count"], 20);
   EXPECT_EQ(found["influence"].size(), found["samples"]);
   EXPECT_LT(found["certificate"]["bound"], 1e-8);
@@ -176,6 +177,31 @@ TEST_F(Jobs, TuneIsAsGoodAsAGridOfEqualBudget) {
   EXPECT_EQ(many["hyperparameters"]["names"].size(), 10U);
 }
 
+TEST_F(Jobs, TuneStartsWhereItIsTold) {
+  const std::string file = folder_.write("cloud", cloud(3, 60, 10)), valid = folder_.write("valid", cloud(4, 200, 10));
+  const auto probed = json({"tune", file, "--valid", valid}), told = json({"tune", file, "--valid", valid, "--l2", "30"});
+  EXPECT_NEAR(told["search"]["history"][0]["hyperparameters"][0], 30, 1e-12);
+  EXPECT_FALSE(told.contains("probes"));
+  EXPECT_NEAR(told["search"]["loss"], probed["search"]["loss"], 1e-6);
+  const auto many = json({"tune", file, "--valid", valid, "--l2", "30", "--hyper", "l2-per-feature"});
+  EXPECT_NEAR(many["search"]["history"][0]["hyperparameters"][9], 30, 1e-12);
+  EXPECT_THAT(misuse({"tune", file, "--l2", "0"}), HasSubstr("penalties lie from"));
+}
+
+TEST_F(Jobs, TuneGivesTheModelThatFitWouldFindWithItsAnswer) {
+  const std::string file = folder_.write("cloud", cloud(5, 100));
+  for (const std::vector<std::string>& how : {std::vector<std::string>{"--folds", "5"}, {"--valid", file}}) {
+    std::vector<std::string> arguments{"tune", file, "--standardise"};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    const auto tuned = json(arguments);
+    const double l2 = tuned["hyperparameters"]["values"][0];
+    const auto fitted = json({"fit", file, "--standardise", "--l2", std::to_string(l2)});
+    expect_near(tuned["model"]["coefficients"], fitted["coefficients"], 1e-5);
+    EXPECT_NEAR(tuned["model"]["intercept"], fitted["intercept"], 1e-5);
+    EXPECT_NEAR(tuned["train"]["loss"], fitted["train"]["loss"], 1e-6);
+  }
+}
+
 TEST_F(Jobs, TuneByFoldsDoesNotDependOnThreads) {
   const std::string file = folder_.write("cloud", cloud(5, 100));
   const auto one = json({"tune", file, "--folds", "5", "--threads", "1"}),
@@ -190,6 +216,8 @@ TEST_F(Jobs, TuneWeighsClassesAndGroups) {
   const auto classes = json({"tune", file, "--valid", valid, "--hyper", "class-weight"});
   EXPECT_EQ(classes["hyperparameters"]["names"], (std::vector<std::string>{"1", "2"}));
   EXPECT_LE(classes["search"]["loss"], classes["search"]["history"][0]["loss"]);
+  EXPECT_TRUE(classes["balanced"]);
+  EXPECT_TRUE(classes["valid"].contains("balanced_accuracy"));
   // The second half has nothing but noise for labels.
   Random random(8);
   std::string text = cloud(9, 100), groups;
@@ -202,7 +230,10 @@ TEST_F(Jobs, TuneWeighsClassesAndGroups) {
   for (int i = 0; i < 200; ++i) groups += i < 100 ? "0\n" : "1\n";
   const auto found = json({"tune", folder_.write("mixed", text + noise), "--valid", valid, "--hyper", "sample-group-weight",
                            "--groups", folder_.write("groups", groups)});
-  EXPECT_GT(found["hyperparameters"]["values"][0], 3 * found["hyperparameters"]["values"][1].get<double>());
+  const double good = found["hyperparameters"]["values"][0], bad = found["hyperparameters"]["values"][1];
+  EXPECT_GT(good, 3 * bad);
+  // Weights have the mean 1: the penalty is not changed behind the user's back.
+  EXPECT_NEAR(good + bad, 2, 1e-12);
 }
 
 TEST_F(Jobs, TuneKeepsAPenaltyThatWantsToBeInfiniteWithinBounds) {
@@ -263,6 +294,16 @@ TEST_F(Jobs, CleanFindsFlippedLabels) {
   EXPECT_EQ(found["weights"].size(), 200U);
   EXPECT_LT(found["search"]["loss"], found["search"]["history"][0]["loss"]);
   EXPECT_LT(found["scores"]["after"]["loss"], found["scores"]["before"]["loss"]);
+  for (const auto& suspect : found["suspects"]) {
+    EXPECT_LT(suspect["weight"], 0.5);
+    EXPECT_NE(suspect["label"], suspect["likely"]);
+  }
+}
+
+TEST_F(Jobs, CleanNamesFewSuspectsWhereLabelsAreRight) {
+  const auto found = json({"clean", folder_.write("cloud", cloud(13, 200, 5, "", 3)), "--valid",
+                           folder_.write("valid", cloud(14, 200, 5, "", 3))});
+  EXPECT_LE(found["suspects"].size(), 10U);
 }
 
 // ---- all ----
@@ -321,6 +362,8 @@ TEST_F(Jobs, BadInputIsOneLineThatSaysWhatAndWhere) {
               HasSubstr("classes"));
   EXPECT_THAT(misuse({"clean", folder_.write("q", samples_text("quantity"))}), HasSubstr("influence"));
   EXPECT_THAT(misuse({"clean", good, "--flip", "1.5"}), HasSubstr("--flip"));
+  EXPECT_THAT(misuse({"clean", good, "--flip", "0.001"}), HasSubstr("is none"));
+  EXPECT_THAT(misuse({"tune", good, "--groups", good}), HasSubstr("--hyper sample-group-weight"));
   EXPECT_THAT(misuse({"tune", good, "--checkpoint", good}), HasSubstr("no checkpoint of onestep"));
 }
 
@@ -333,12 +376,18 @@ TEST_F(Jobs, ConstantFeaturesAndMoreFeaturesThanSamplesAreFine) {
   EXPECT_EQ(wide["status"], "converged");
 }
 
-TEST_F(Jobs, WithoutAPenaltyAndWithoutAUniqueAnswerTheStatusSaysSo) {
-  // Separable: the coefficients grow without limit.
-  const Ended ended =
-      run_command({"fit", folder_.write("apart", "1 1:1\n-1 1:-1\n1 1:2\n-1 1:-2\n"), "--l2", "0", "--json"});
-  EXPECT_EQ(ended.status, 1) << ended.out;
-  EXPECT_NE(ended.json()["status"], "converged");
+TEST_F(Jobs, ClassesThatAPlaneTellsApartNeedAPenalty) {
+  const std::string two = folder_.write("two", cloud(18, 60, 5, "", 9)),
+                    three = folder_.write("three", "1 1:1\n2 1:1 2:3\n3 1:4 2:-1\n1 1:1.5\n2 1:1 2:4\n3 1:5 2:-2\n");
+  EXPECT_THAT(misuse({"fit", two, "--l2", "0"}), HasSubstr("--l2 above 0"));
+  EXPECT_THAT(misuse({"influence", two, "--l2", "0"}), HasSubstr("--l2 above 0"));
+  EXPECT_THAT(misuse({"clean", two, "--l2", "0"}), HasSubstr("--l2 above 0"));
+  EXPECT_THAT(misuse({"fit", three, "--l2", "0"}), HasSubstr("--l2 above 0"));
+  // Apart but for samples on the plane.
+  EXPECT_THAT(misuse({"fit", folder_.write("on", "1 1:1\n-1 1:-1\n1 1:0\n-1 1:0\n"), "--l2", "0"}), HasSubstr("above 0"));
+  EXPECT_EQ(json({"fit", two, "--l2", "0.001"})["status"], "converged");
+  // Not apart: without a penalty there is a best fit.
+  EXPECT_EQ(json({"fit", folder_.write("mixed", cloud(18, 60)), "--l2", "0"})["status"], "converged");
 }
 
 }  // namespace

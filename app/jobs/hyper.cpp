@@ -1,0 +1,104 @@
+#include "jobs/hyper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+namespace onestep::app::jobs {
+
+Groups read_groups(const std::string& file) {
+  Groups groups;
+  std::vector<double> each;
+  std::ifstream stream(file);
+  if (!stream) throw Misuse(fmt::format("--groups {}: the file cannot be read", file));
+  for (double group = 0; stream >> group;) each.push_back(group);
+  if (!stream.eof()) throw Misuse(fmt::format("--groups {}: entry {} is not a number", file, each.size() + 1));
+  groups.names = each;
+  std::ranges::sort(groups.names);
+  groups.names.erase(std::unique(groups.names.begin(), groups.names.end()), groups.names.end());
+  if (groups.names.size() < 2 || groups.names.size() > 10000)
+    throw Misuse(fmt::format("--groups {}: {} groups; there have to be 2 to 10000", file, groups.names.size()));
+  for (const double group : each)
+    groups.of.push_back(static_cast<std::size_t>(std::ranges::lower_bound(groups.names, group) - groups.names.begin()));
+  return groups;
+}
+
+Hyper::Hyper(Kind kind, double l2, Groups groups, const JobData& job, const Model& model)
+    : kind_(kind), l2_(l2), groups_(std::move(groups)), job_(job), model_(model) {
+  if (kind == Kind::class_weight && job.loss == Loss::ridge) throw Misuse("--hyper class-weight needs classes, not ridge");
+  if (kind == Kind::group_weight && groups_.of.size() != job.in_file)
+    throw Misuse(fmt::format("--groups: {} numbers, but {} has {} samples", groups_.of.size(), job.name, job.in_file));
+}
+
+Parameter Hyper::parameter(double value) const {
+  const Array start = kind_ == Kind::l2 ? Array(value) : full({static_cast<std::int64_t>(names().size())}, value);
+  return Parameter::positive(start).within(low(), high());
+}
+
+std::vector<std::string> Hyper::names() const {
+  if (kind_ == Kind::l2) return {"l2"};
+  if (kind_ == Kind::l2_per_feature) return job_.features;
+  std::vector<std::string> all;
+  if (kind_ == Kind::group_weight)
+    for (const double group : groups_.names) all.push_back(shown(group));
+  else
+    for (std::size_t k = 0; k < job_.labels.size(); ++k) all.push_back(job_.label_text(job_.y_of(k)));
+  return all;
+}
+
+std::vector<double> Hyper::values(const Array& found) const {
+  std::vector<double> all(found.values().begin(), found.values().end());
+  if (is_penalty()) return all;
+  double sum = 0;
+  for (const std::size_t k : membership(job_.train)) sum += all[k];
+  for (double& value : all) value *= static_cast<double>(job_.train.count()) / sum;
+  return all;
+}
+
+Solver Hyper::solver(const Samples& train, const SolveOptions& options) const {
+  if (is_penalty())
+    return model_.solver(
+        [&model = model_, train](Expr x, Expr l2) { return sum(model.losses(train, x)) + model.penalty(x, l2); }, options);
+  const Array member = one_hot(membership(train), names().size());
+  return model_.solver(
+      [&model = model_, train, member, l2 = l2_](Expr x, Expr weight) {
+        const Expr each = matmul(member, weight);
+        const Expr mean = sum(each) / static_cast<double>(train.count());
+        return sum(each / mean * model.losses(train, x)) + model.penalty(x, l2);
+      },
+      options);
+}
+
+Inner Hyper::inner(const Samples& train, const Samples& valid, double share) const {
+  const auto judge = [&model = model_, valid, share, weights = judging_weights(valid)](Expr x) {
+    return share * sum(weights * model.losses(valid, x));
+  };
+  return Inner(solver(train), model_.start(), judge);
+}
+
+std::vector<std::size_t> Hyper::membership(const Samples& samples) const {
+  std::vector<std::size_t> of;
+  if (kind_ == Kind::class_weight)
+    for (const double y : samples.y.values()) of.push_back(job_.class_of(y));
+  else
+    for (const std::size_t row : samples.rows) of.push_back(groups_.of[row - 1]);
+  return of;
+}
+
+// They sum to 1.
+Array Hyper::judging_weights(const Samples& valid) const {
+  const auto count = static_cast<std::size_t>(valid.count());
+  std::vector<double> weights(count, 1.0 / static_cast<double>(count));
+  if (is_balanced()) {
+    const std::vector<std::size_t> of = membership(valid);
+    std::vector<double> sizes(job_.labels.size());
+    for (const std::size_t k : of) sizes[k] += 1;
+    const auto present = static_cast<double>(std::ranges::count_if(sizes, [](double s) { return s > 0; }));
+    for (std::size_t i = 0; i < count; ++i) weights[i] = 1 / (present * sizes[of[i]]);
+  }
+  return {Shape{valid.count()}, std::move(weights)};
+}
+
+}  // namespace onestep::app::jobs

@@ -1,0 +1,60 @@
+// What `tune` can tune: how it enters the fit, where it may lie, and what its entries are called.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "jobs/model.h"
+#include "jobs/samples.h"
+#include "onestep/onestep.h"
+
+namespace onestep::app::jobs {
+
+/// The group of each sample, as the file of --groups says it.
+struct Groups {
+  std::vector<double> names;    ///< ascending
+  std::vector<std::size_t> of;  ///< by the sample's number in its file, from 0: which of them
+};
+
+/// Throws Misuse when the file cannot be read or has not one number for each sample.
+Groups read_groups(const std::string& file);
+
+/// Hyperparameters of one kind. Samples and model outlive it.
+class Hyper {
+ public:
+  enum class Kind : std::uint8_t { l2, l2_per_feature, class_weight, group_weight };
+
+  /// Weights are of classes or of groups; `l2` is the penalty beside them. Throws Misuse for what does not go together.
+  Hyper(Kind kind, double l2, Groups groups, const JobData& job, const Model& model);
+
+  bool is_penalty() const { return kind_ == Kind::l2 || kind_ == Kind::l2_per_feature; }
+  /// No entry leaves these: what wants to is held there, and that is said.
+  double low() const { return is_penalty() ? 1e-5 : 1e-3; }
+  double high() const { return is_penalty() ? 1e7 : 1e3; }
+
+  /// With every entry at the same value.
+  Parameter parameter(double value) const;
+  std::vector<std::string> names() const;
+  /// Values as they are reported. Weights have the mean 1 over the training samples, so that the penalty keeps its meaning:
+  /// only their ratios are searched for.
+  std::vector<double> values(const Array& found) const;
+
+  /// The fit on some samples with this as its parameter.
+  Solver solver(const Samples& train, const SolveOptions& options = {}) const;
+  /// That fit judged by other samples; `share` weighs this problem among several. With weights of classes each class counts
+  /// the same: by the plain mean the weights that were there would be about the best.
+  Inner inner(const Samples& train, const Samples& valid, double share) const;
+  bool is_balanced() const { return kind_ == Kind::class_weight; }
+
+ private:
+  std::vector<std::size_t> membership(const Samples& samples) const;
+  Array judging_weights(const Samples& valid) const;
+
+  Kind kind_;
+  double l2_;
+  Groups groups_;
+  const JobData& job_;
+  const Model& model_;
+};
+
+}  // namespace onestep::app::jobs
