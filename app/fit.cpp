@@ -280,8 +280,9 @@ int run_fit(const JobOptions& options) {
                 .title = fmt::format("A {} model of {}", name_of(job.loss), job.name),
                 .asked = fmt::format("{}; {} loss, l2 = {}", description_text(job), name_of(job.loss), shown(options.l2()))};
   report.sentence = fmt::format(
-      "{} in {} iterations, {:.3g} s: objective {:.10g}, training {} {:.4f}{}.", to_string(fitted.status),
-      fitted.statistics.iterations, fitted.statistics.seconds, fitted.objective, model.score_name(), train.score,
+      "{} in {} iterations, {}: objective {:.10g}, training {} {:.4f}{}.", to_string(fitted.status),
+      fitted.statistics.iterations, seconds_text(fitted.statistics.seconds), fitted.objective, model.score_name(),
+      train.score,
       job.test ? fmt::format(", test {} {:.4f}", model.score_name(), model.score(*job.test, fitted.x).score) : "");
   if (!is_solution(fitted.status)) report.sentence += fmt::format(" {}", fitted.message);
   report.tables.push_back(coefficient_table(job, m, errors));

@@ -170,9 +170,10 @@ class Influence {
         helpful(order_.rbegin(), order_.rbegin() + static_cast<std::ptrdiff_t>(shown_count));
     const auto count = std::ranges::count_if(influence_, [](double i) { return i > 0; });
     r.sentence = fmt::format(
-        "{} of {} samples do harm: validation loss {} (mean), most harmful is sample {}. The fit took {:.3g} s, all "
-        "influences {:.2g} s.",
-        count, influence_.size(), shown(loss_), job_.train.rows[harmful[0]], solve_seconds_, vjp_seconds_);
+        "{} of {} samples do harm: validation loss {} (mean), most harmful is sample {}. The fit took {}, all "
+        "influences {}.",
+        count, influence_.size(), shown(loss_), job_.train.rows[harmful[0]], seconds_text(solve_seconds_),
+        seconds_text(vjp_seconds_));
     r.tables = {table("harmful", "Most harmful", harmful), table("helpful", "Most helpful", helpful)};
     r.accuracy.emplace_back(
         "A positive influence is harm: without the sample the mean validation loss changes by about minus its influence.");

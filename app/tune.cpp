@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "jobs/report.h"
 #include "jobs/samples.h"
 #include "jobs/search.h"
+#include "jobs/tune_figures.h"
 #include "verbs.h"
 
 namespace onestep::app {
@@ -48,14 +47,6 @@ Hyper hyper_of(const TuneOptions& options, const JobData& job, const Model& mode
     throw Misuse(fmt::format("--l2 {}: the search starts there, and penalties lie from {:g} to {:g}", *options.l2_asked,
                              hyper.low(), hyper.high()));
   return hyper;
-}
-
-// The places of the values, the smallest first.
-std::vector<std::size_t> ascending(const std::vector<double>& values) {
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
-  return order;
 }
 
 class Tune {
@@ -217,8 +208,8 @@ class Tune {
     return r;
   }
 
-  // The first hyperparameter and the loss there, which is not a number where the fit failed.
-  static Json pairs(const std::vector<std::pair<double, double>>& all) {
+  // No loss where the fit failed.
+  static Json pairs(const std::vector<Tried>& all) {
     Json list = Json::array();
     for (const auto& [at, loss] : all) list.push_back({at, std::isfinite(loss) ? Json(loss) : Json()});
     return list;
@@ -289,71 +280,10 @@ class Tune {
     r.tables.push_back(t);
   }
 
-  // Validation loss against the only hyperparameter, from one value of it to another: what was tried, and where the search
-  // went.
-  page::Panel curve(const std::string& title, double low, double high) const {
-    page::Series tried{.label = "tried", .method = "none", .mark = "rule"},
-        grid{.label = "grid", .method = "bound", .mark = "points"},
-        path{.label = "search", .method = "one_step", .mark = "points"};
-    std::vector<std::pair<double, double>> all = compared_;
-    all.insert(all.end(), probes_.begin(), probes_.end());
-    for (const OuterIteration& i : outcome_.history) all.emplace_back(i.theta[0], i.value);
-    std::ranges::sort(all);
-    const auto add = [&](page::Series& to, double at, double value) {
-      if (at >= low && at <= high) to.x.push_back(at), to.y.push_back(value);
-    };
-    for (const auto& [at, value] : all) add(tried, at, value);
-    for (const auto& [at, value] : compared_) add(grid, at, value);
-    for (const OuterIteration& i : outcome_.history) add(path, i.theta[0], i.value);
-    return {.title = title, .x = {options_.hyper, true}, .y = {"validation loss"}, .series = {tried, grid, path}};
-  }
-
-  page::Figure curves() const {
-    const double end = outcome_.theta[0].item();
-    return {
-        "curve",
-        "Validation loss against the hyperparameter",
-        fmt::format("The line joins all that was tried{}. The search ends at {}.",
-                    compared_.empty() ? "" : fmt::format(", the grid's {} points among it", compared_.size()), shown(end)),
-        {curve("All that was tried", 0, std::numeric_limits<double>::infinity()),
-         curve("Near the end of the search", end / 6, end * 6)}};
-  }
-
-  // Many of them: by name while there is room, else only their sizes.
-  page::Figure values() const {
-    constexpr std::size_t most = 30;
-    const std::vector<std::string> names = hyper_.names();
-    const double start = outcome_.history.front().theta[0];
-    page::Series values{.label = "", .method = "one_step", .mark = "points"},
-        begun{.label = "start", .method = "none", .mark = "rule"};
-    const auto count = static_cast<double>(values_.size());
-    const std::vector<std::size_t> order = ascending(values_);
-    for (const std::size_t i : order) {
-      values.x.push_back(values_[i]);
-      values.y.push_back(static_cast<double>(values.x.size()));
-    }
-    begun.x = {start, start}, begun.y = {0.3, count + 0.7};
-    page::Figure figure{"hyperparameters",
-                        "Hyperparameters found",
-                        fmt::format("In ascending order; the dashed line is where all of "
-                                    "them started, {}.",
-                                    shown(start)),
-                        {}};
-    page::Panel panel{.title = "", .x = {options_.hyper, true}, .y = {""}};
-    if (values_.size() <= most) {
-      for (const std::size_t i : order) panel.y.names.push_back(names[i]);
-    } else {
-      std::swap(values.x, values.y), std::swap(begun.x, begun.y);
-      values.mark = "line";
-      panel.x = {"rank"}, panel.y = {options_.hyper, true};
-    }
-    panel.series = {begun, values};
-    figure.panels = {panel};
-    return figure;
-  }
-
   std::vector<page::Figure> figures() const {
-    return {outcome_.theta[0].size() == 1 ? curves() : values(), path_figure(outcome_)};
+    return {values_.size() == 1 ? curve_figure(options_.hyper, outcome_, probes_, compared_)
+                                : values_figure(options_.hyper, hyper_.names(), values_, outcome_.history.front().theta[0]),
+            path_figure(outcome_)};
   }
 
   const TuneOptions& options_;
@@ -368,7 +298,7 @@ class Tune {
   Array final_x_;
   Status final_status_ = Status::converged;
   std::string final_message_;
-  std::vector<std::pair<double, double>> probes_, compared_;  // hyperparameter and loss
+  std::vector<Tried> probes_, compared_;  // by the first hyperparameter
   int shared_evaluations_ = 0;
   double best_shared_ = 0, best_compared_ = 0;  // losses
   std::vector<double> best_compared_at_;

@@ -142,4 +142,8 @@ SolveOptions stops_at_signals() {
 
 std::string shown(double value) { return fmt::format("{:.6g}", value); }
 
+std::string seconds_text(double seconds) {
+  return seconds < 10 ? fmt::format("{:.2g} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
 }  // namespace onestep::app::jobs

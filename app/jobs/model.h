@@ -66,5 +66,7 @@ SolveOptions stops_at_signals();
 
 /// A number for people: six digits.
 std::string shown(double value);
+/// Seconds for people.
+std::string seconds_text(double seconds);
 
 }  // namespace onestep::app::jobs

@@ -59,10 +59,10 @@ bool is_usable(const Outcome& o) {
 std::string ended_text(const JobOptions& options, const Outcome& o) {
   const std::string from = o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "";
   if (o.status == Status::iteration_limit)
-    return fmt::format("Ended by --iterations after {}, {:.2g} s{}", o.iterations, o.seconds, from);
+    return fmt::format("Ended by --iterations after {}, {}{}", o.iterations, seconds_text(o.seconds), from);
   if (is_usable(o))
-    return fmt::format("{} in {} iteration{}, {:.2g} s{}", to_string(o.status), o.iterations, o.iterations == 1 ? "" : "s",
-                       o.seconds, from);
+    return fmt::format("{} in {} iteration{}, {}{}", to_string(o.status), o.iterations, o.iterations == 1 ? "" : "s",
+                       seconds_text(o.seconds), from);
   if (o.status != Status::cancelled) return fmt::format("{}: {}", to_string(o.status), o.message());
   const std::string so_far = o.history.empty() ? "before the first iteration"
                                                : fmt::format("after {} iterations, validation loss {}", o.iterations,
@@ -113,9 +113,8 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
                       : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
   if (o.inner_seconds > 0 && o.evaluations > 0 && o.hypergradients > 0) {
     const double solve = o.inner_seconds / o.evaluations, derivative = o.hypergradient_seconds / o.hypergradients;
-    lines.push_back(
-        fmt::format("An inner solve took {:.2g} s on average, the solve with its hypergradient {:.3f} times that.", solve,
-                    1 + derivative / solve));
+    lines.push_back(fmt::format("An inner solve took {} on average, the solve with its hypergradient {:.3f} times that.",
+                                seconds_text(solve), 1 + derivative / solve));
   }
   return lines;
 }
