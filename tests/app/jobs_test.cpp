@@ -120,7 +120,7 @@ TEST_F(Jobs, StandardisedFeaturesAreReportedAsTheyWere) {
     const std::string file = folder_.write(labels, samples_text(labels));
     // Without a penalty the scale of the features does not matter (three classes need a little for a unique answer).
     const std::string l2 = labels == "three" ? "1e-9" : "0";
-    const auto plain = json({"fit", file, "--l2", l2}), scaled = json({"fit", file, "--l2", l2, "--standardise"});
+    const auto plain = json({"fit", file, "--l2", l2}), scaled = json({"fit", file, "--l2", l2, "--standardize"});
     EXPECT_NEAR(plain["objective"], scaled["objective"], 1e-6 * plain["objective"].get<double>());
     if (labels == "three") continue;
     expect_near(scaled["coefficients"], plain["coefficients"], 1e-7);
@@ -136,6 +136,92 @@ TEST_F(Jobs, FitScoresTestSamplesThatHaveMoreFeaturesOrFewer) {
     const auto found = json({"fit", train, "--test", folder_.write("test", text)});
     EXPECT_EQ(found["test"]["accuracy"], 1.0);
   }
+}
+
+// ---- samples ----
+
+TEST_F(Jobs, NotesSayWhichFeaturesAreMissing) {
+  const std::string train = folder_.write("train", "1 1:1 2:0.5\n-1 1:-1\n1 1:2 2:1\n-1 1:-2 2:-1\n");
+  const auto notes = [&](const std::string& text) {
+    const std::string test = folder_.write("test", text);
+    const auto found = json({"fit", train, "--test", test});
+    for (const std::string note : found["notes"])
+      EXPECT_THAT(run_command({"fit", train, "--test", test}).out, HasSubstr("features (" + note + ");"));
+    return found["notes"];
+  };
+  const std::string test = (folder_.path() / "test").string();
+  EXPECT_TRUE(notes("1 2:1\n-1 1:-1\n").empty());
+  EXPECT_EQ(notes("1 1:1\n-1 1:-1\n"), (std::vector{test + " has 1 features, train 2: zero stands for the last one"}));
+  EXPECT_EQ(notes("1 1:1 7:3\n"), (std::vector{test + " has 7 features, train 2: no training sample has the last 5"}));
+}
+
+// Classes with names, one around each corner of a triangle.
+std::string flowers(std::uint64_t seed, const std::vector<std::string>& names, int each) {
+  Random random(seed);
+  std::string text = "id,width,length,species\n";
+  for (int i = 0; i < each * static_cast<int>(names.size()); ++i) {
+    const auto k = static_cast<std::size_t>(i) % names.size();
+    text += "n" + std::to_string(i) + "," + std::to_string(random.uniform(-1, 1) + (k == 1 ? 2 : 0)) + "," +
+            std::to_string(random.uniform(-1, 1) + (k == 2 ? 2 : 0)) + "," + names[k] + "\n";
+  }
+  return text;
+}
+
+TEST_F(Jobs, ClassesMayHaveNames) {
+  const std::vector<std::string> three{"virginica", "setosa", "versicolor"}, two{"no", "yes"};
+  const std::string file = folder_.write("iris.csv", flowers(20, three, 20)),
+                    binary = folder_.write("b.csv", flowers(21, two, 20));
+  const auto softmax = json({"fit", file, "--drop", "id"});
+  EXPECT_EQ(softmax["loss"], "softmax");
+  EXPECT_EQ(softmax["labels"], (std::vector<double>{0, 1, 2}));
+  EXPECT_EQ(softmax["label_names"], (std::vector<std::string>{"setosa", "versicolor", "virginica"}));
+  EXPECT_EQ(softmax["features"], 2);
+  EXPECT_THAT(run_command({"fit", file, "--drop", "id"}).out, HasSubstr("versicolor"));
+  const auto logistic = json({"influence", binary, "--drop", "1"});
+  EXPECT_EQ(logistic["loss"], "logistic");
+  EXPECT_EQ(logistic["label_names"], two);
+  EXPECT_THAT(run_command({"influence", binary, "--drop", "1"}).out, HasSubstr(" yes "));
+  // Only the last class, and the numbers of the classes are those of training all the same.
+  const std::string test = folder_.write("test.csv", flowers(22, {"virginica"}, 10));
+  EXPECT_GT(json({"fit", file, "--drop", "id", "--test", test})["test"]["accuracy"], 0.5);
+}
+
+TEST_F(Jobs, ColumnsAndNamesThatAreNotThereAreMisuse) {
+  const std::string file = folder_.write("iris.csv", flowers(23, {"b", "a"}, 10)),
+                    other = folder_.write("other.csv", flowers(24, {"a", "rose"}, 10)),
+                    numbers = folder_.write("numbers.csv", flowers(25, {"1", "2"}, 10));
+  EXPECT_THAT(misuse({"fit", file}), HasSubstr("iris.csv:2: field 1: the value of \"id\" is \"n0\", not a number"));
+  EXPECT_THAT(misuse({"fit", file, "--drop", "name"}),
+              HasSubstr("no column is called \"name\"; there are \"id\", \"width\""));
+  EXPECT_THAT(misuse({"fit", file, "--drop", "species"}), HasSubstr("is the target and cannot be dropped"));
+  EXPECT_THAT(misuse({"fit", folder_.write("svm", cloud(15, 40)), "--drop", "1"}), HasSubstr("is not CSV"));
+  EXPECT_THAT(misuse({"fit", file, "--drop", "id", "--loss", "ridge"}), HasSubstr("--loss ridge needs a quantity"));
+  for (const char* option : {"--valid", "--test"}) {
+    EXPECT_THAT(misuse({"influence", file, "--drop", "id", option, other}),
+                HasSubstr("other.csv:3: field 4: the value of \"species\" is \"rose\", which is not among \"a\", \"b\""));
+    EXPECT_THAT(misuse({"influence", numbers, "--drop", "id", option, file}),
+                HasSubstr("iris.csv has names for labels, such as a, numbers.csv has numbers"));
+    EXPECT_THAT(misuse({"influence", folder_.write("good", cloud(15, 40)), option, folder_.write("v", "1 1:1\n3 1:1\n")}),
+                HasSubstr("/v: the label of sample 2 is 3, which no sample of good has"));
+  }
+}
+
+TEST_F(Jobs, EachClassIsSplitInTheSameShare) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += std::to_string(i % 10 == 0 ? 2 : i % 2) + " 1:" + std::to_string(i % 7) + "\n";
+  const std::string file = folder_.write("classes", text);
+  const auto found = json({"influence", file, "--loss", "softmax", "--split", "0.3", "--seed", "5"});
+  EXPECT_EQ(found["samples"], 70);
+  std::vector<int> classes(3);
+  for (const int row : found["sample"]) ++classes[(row - 1) % 10 == 0 ? 2U : static_cast<std::size_t>((row - 1) % 2)];
+  EXPECT_EQ(classes, (std::vector{28, 35, 7}));
+  const std::string rare = folder_.write("rare", text + "3 1:1\n");
+  EXPECT_EQ(json({"influence", rare, "--split", "0.3"})["samples"], 71);
+  EXPECT_THAT(misuse({"influence", rare, "--split", "0.7"}),
+              HasSubstr("--split 0.7 leaves no sample with the label 3 for training; rare has 1"));
+  EXPECT_THAT(misuse({"tune", rare, "--folds", "3"}), HasSubstr("--folds 3: one sample of rare has the label 3"));
+  EXPECT_EQ(json({"tune", file, "--folds", "10", "--iterations", "3"})["samples"], 100)
+      << "each fold has one sample of class 2";
 }
 
 // ---- influence ----
@@ -284,6 +370,34 @@ TEST_F(Jobs, HelpHasAnExample) {
     const Ended ended = run_command({verb, "--help"});
     EXPECT_EQ(ended.status, 0);
     EXPECT_THAT(ended.out, HasSubstr(std::string("Example: onestep ") + verb + " --demo"));
+  }
+}
+
+TEST_F(Jobs, HelpSaysWhatMayBeGiven) {
+  const std::string help = run_command({"tune", "--help"}).out;
+  for (const char* row :
+       {"--loss LOSS:{logistic,ridge,softmax}", "--hyper WHAT:{l2,l2-per-feature,class-weight,sample-group-weight}",
+        "--compare SEARCH:{grid}", "seed of everything random (default 0)", "--standardise,--standardize", "--drop COLUMN"})
+    EXPECT_THAT(help, HasSubstr(row));
+}
+
+TEST_F(Jobs, WordsThatAreNoOptionsAreNamed) {
+  EXPECT_EQ(misuse({"tune", "a", "b", "--foo", "3", "--bar"}),
+            "onestep: there is no option --foo in onestep tune; see onestep tune --help\n");
+  EXPECT_EQ(misuse({"fit", "--foo=3", "a"}), "onestep: there is no option --foo in onestep fit; see onestep fit --help\n");
+  EXPECT_EQ(misuse({"fit", "a", "b", "c"}), "onestep: b is one argument too many for onestep fit; see onestep fit --help\n");
+  EXPECT_THAT(misuse({"tune", "a", "--folds", "3", "--split", "0.2"}), HasSubstr("--split excludes --folds"));
+}
+
+TEST_F(Jobs, ACheckpointThatCannotBeWrittenIsMisuseBeforeAnyWork) {
+  for (const char* verb : {"tune", "clean"}) {
+    EXPECT_EQ(misuse({verb, "/nowhere", "--checkpoint", "/no/such/c"}),
+              "onestep: --checkpoint /no/such/c: there is no folder /no/such\n");
+    EXPECT_THAT(misuse({verb, "/nowhere", "--checkpoint", folder_.path().string()}), HasSubstr("is a folder, not a file"));
+    EXPECT_THAT(misuse({verb, "/nowhere", "--checkpoint", folder_.write("plain", "") + "/c"}),
+                HasSubstr("there is no folder"));
+    if (geteuid() == 0) continue;  // who may write anywhere
+    EXPECT_THAT(misuse({verb, "/nowhere", "--checkpoint", "/c"}), HasSubstr("the folder / cannot be written to"));
   }
 }
 
