@@ -51,32 +51,36 @@ Array with_ones(const Array& A, std::int64_t n) {
   return {Shape{rows, n + 1}, std::move(entries)};
 }
 
+// How reports call a file.
+std::string short_name(const std::string& file) {
+  return file == "-" ? "standard input" : std::filesystem::path(file).filename().string();
+}
+
 // Samples that come with others: of the same features, or of a format that leaves the last ones out, which is noted.
-void check_features(const Dataset& train, const Dataset& other, const std::string& other_name, JobData& job) {
+void check_features(const Dataset& train, const Dataset& other, const std::string& file, JobData& job) {
   const std::int64_t n = train.A.shape()[1], m = other.A.shape()[1];
   if (n != m && !(train.open_ended && other.open_ended))
-    throw Misuse(fmt::format("{} has {} features, {} has {}", job.name, n, other_name, m));
+    throw Misuse(fmt::format("{} has {} features, {} has {}", job.name, n, file, m));
   for (std::size_t j = 0; j < std::min(train.names.size(), other.names.size()); ++j)
     if (train.names[j] != other.names[j])
       throw Misuse(
-          fmt::format("feature {} is {} in {} and {} in {}", j + 1, train.names[j], job.name, other.names[j], other_name));
+          fmt::format("feature {} is {} in {} and {} in {}", j + 1, train.names[j], job.name, other.names[j], file));
   if (n == m) return;
   const std::string last = std::abs(n - m) == 1 ? "one" : std::to_string(std::abs(n - m));
-  job.notes.push_back(fmt::format("{} has {} features, {} {}: {} the last {}", other_name, m, job.name, n,
+  job.notes.push_back(fmt::format("{} has {} features, {} {}: {} the last {}", short_name(file), m, job.name, n,
                                   n < m ? "no training sample has" : "zero stands for", last));
 }
 
 // Labels that training has, numbers or names as there.
-void check_labels(const Dataset& other, const std::string& other_name, const JobData& job) {
+void check_labels(const Dataset& other, const std::string& file, const JobData& job) {
   if (job.label_names.empty() && !other.label_names.empty())
     throw Misuse(
-        fmt::format("{} has names for labels, such as {}, {} has numbers", other_name, other.label_names.front(), job.name));
+        fmt::format("{} has names for labels, such as {}, {} has numbers", file, other.label_names.front(), job.name));
   if (job.loss == Loss::ridge) return;
   for (std::size_t i = 0; i < other.y.values().size(); ++i) {
     const double label = other.y.values()[i];
     if (!std::ranges::binary_search(job.labels, label))
-      throw Misuse(
-          fmt::format("{}: the label of sample {} is {}, which no sample of {} has", other_name, i + 1, label, job.name));
+      throw Misuse(fmt::format("{}: the label of sample {} is {}, which no sample of {} has", file, i + 1, label, job.name));
   }
 }
 
@@ -308,7 +312,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
     train = std::move(demo.train), test = std::move(demo.test), has_test = true;
     if (demo.valid) valid = std::move(*demo.valid), has_valid = true;
   } else {
-    job.name = options.file == "-" ? "standard input" : std::filesystem::path(options.file).filename().string();
+    job.name = short_name(options.file);
     train = read(options.file);
     if (has_valid) check_features(train, valid = read(options.valid), options.valid, job);
     if (has_test) check_features(train, test = read(options.test), options.test, job);

@@ -63,8 +63,8 @@ struct CsvOptions {
   /// The classes that the target may name, and their order: those of other samples. Empty: those found.
   std::vector<std::string> label_names = {};
   /// Whether the first line has names. Automatic: it has when one of its fields is neither a number nor missing, or none is
-  /// a number. Text in the target and in dropped columns alone is no header where the next line has text in the target too,
-  /// unless the numbers beside it count the columns.
+  /// a number. It has not when that is because of dropped columns or of a label only: where the target of the next line is
+  /// text too, and the numbers do not count the columns.
   Header header = automatic;
   char separator = '\0';  ///< none given: the one of comma, semicolon and tab that the first line has most of
   std::size_t memory_limit = default_memory_limit;

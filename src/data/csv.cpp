@@ -59,6 +59,18 @@ bool has_names(const std::vector<std::string>& fields) {
   return words || !numbers;
 }
 
+// Names such as 0, 1, 2.
+bool count_columns(const std::vector<double>& names) {
+  const auto breaks = [](double before, double after) { return after != before + 1; };
+  return names.size() > 1 && (names[0] == 0 || names[0] == 1) && std::ranges::adjacent_find(names, breaks) == names.end();
+}
+
+bool names_class(const std::vector<std::string>& fields, std::size_t target) {
+  if (target >= fields.size()) return false;
+  const std::string_view label = trimmed(fields[target]);
+  return !parse_number(label) && !is_missing(label);
+}
+
 class CsvParser {
  public:
   CsvParser(const Source& source, const std::string& text, const CsvOptions& options)
@@ -73,7 +85,7 @@ class CsvParser {
     names_ = read_names();
     columns_.resize(names_.size());
     const bool header = options_.header == CsvOptions::yes ||
-                        (options_.header == CsvOptions::automatic && has_names(names_) && !has_only_labels());
+                        (options_.header == CsvOptions::automatic && has_names(names_) && !is_first_sample());
     if (!header) {
       names_.clear();
       at_ = beginning;
@@ -171,32 +183,36 @@ class CsvParser {
     return fields;
   }
 
-  // A line that looks like names because of its label, or because of texts that are dropped.
-  bool has_only_labels() {
+  // Whether the first line looks like names only because of its label, or because of texts that are dropped.
+  bool is_first_sample() {
     const std::optional<std::size_t> target = options_.target.empty() ? names_.size() - 1 : place_of(options_.target);
     if (!target) return false;  // it has a name
-    std::vector<bool> text(names_.size());
-    text[*target] = true;
+    std::vector<bool> dropped(names_.size());
     for (const std::string& column : options_.drop) {
       const std::optional<std::size_t> place = place_of(column);
       if (!place) return false;
-      text[*place] = true;
+      dropped[*place] = true;
     }
     std::vector<double> numbers;
     for (std::size_t i = 0; i < names_.size(); ++i) {
-      if (text[i]) continue;
-      const std::optional<double> number = parse_number(names_[i]);
-      if (!number) return false;
-      numbers.push_back(*number);
+      if (dropped[i]) continue;
+      if (const std::optional<double> number = parse_number(names_[i]))
+        numbers.push_back(*number);
+      else if (i != *target)
+        return false;
     }
-    const bool from_0_or_1 = !numbers.empty() && (numbers[0] == 0 || numbers[0] == 1);
-    const auto does_not_count = [](double before, double after) { return after != before + 1; };
-    if (numbers.empty() || (from_0_or_1 && std::ranges::adjacent_find(numbers, does_not_count) == numbers.end()))
-      return false;
+    const std::string& label = names_[*target];
+    if (std::ranges::find(options_.label_names, label) != options_.label_names.end()) return true;
+    if (numbers.empty() || count_columns(numbers)) return false;
+    return parse_number(label) || names_class(next_record(), *target);
+  }
+  // The fields of the record at which we are, which is still to be read.
+  std::vector<std::string> next_record() {
     const char* const here = at_;
-    const std::vector<std::string> next = find_record() ? read_names() : std::vector<std::string>{};
+    std::vector<std::string> fields;
+    if (find_record()) fields = read_names();
     at_ = here;
-    return *target < next.size() && !parse_number(trimmed(next[*target])) && !is_missing(trimmed(next[*target]));
+    return fields;
   }
 
   // The column at a position that is given as a number, from 1, or from -1 backwards.

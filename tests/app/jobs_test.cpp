@@ -149,10 +149,11 @@ TEST_F(Jobs, NotesSayWhichFeaturesAreMissing) {
       EXPECT_THAT(run_command({"fit", train, "--test", test}).out, HasSubstr("features (" + note + ");"));
     return found["notes"];
   };
-  const std::string test = (folder_.path() / "test").string();
   EXPECT_TRUE(notes("1 2:1\n-1 1:-1\n").empty());
-  EXPECT_EQ(notes("1 1:1\n-1 1:-1\n"), (std::vector{test + " has 1 features, train 2: zero stands for the last one"}));
-  EXPECT_EQ(notes("1 1:1 7:3\n"), (std::vector{test + " has 7 features, train 2: no training sample has the last 5"}));
+  EXPECT_EQ(notes("1 1:1\n-1 1:-1\n"),
+            (std::vector<std::string>{"test has 1 features, train 2: zero stands for the last one"}));
+  EXPECT_EQ(notes("1 1:1 7:3\n"),
+            (std::vector<std::string>{"test has 7 features, train 2: no training sample has the last 5"}));
 }
 
 // Classes with names, one around each corner of a triangle.

@@ -117,6 +117,9 @@ TEST(ReadCsv, AFirstLineWithALabelIsASample) {
   EXPECT_TRUE(d.names.empty());
   EXPECT_EQ(d.label_names, (Names{"setosa", "virginica"}));
   EXPECT_EQ(parse("M,5.1,no\nF,4.9,yes\n", {.drop = {"1"}}).y.size(), 2);
+  EXPECT_EQ(parse("M,5.1,2\nF,4.9,3\n", {.drop = {"1"}}).y.size(), 2);
+  EXPECT_EQ(parse("1,2,setosa\n", {.label_names = {"setosa"}}).y.size(), 1) << "a label that is known";
+  EXPECT_EQ(parse("1,setosa\n2,virginica\n").y.size(), 2) << "one number does not count";
   EXPECT_EQ(parse("0,1,species\n4.9,3.0,virginica\n").names, (Names{"0", "1"})) << "numbers that count are names";
   EXPECT_EQ(parse(",0.5,species\n1,3.0,virginica\n").names, (Names{"", "0.5"})) << "names may be missing";
   EXPECT_EQ(parse("5.1,setosa\n4.9,virginica\n", {.target = "setosa"}).names, (Names{"5.1"})) << "it was called a name";
