@@ -11,12 +11,16 @@
 #include <vector>
 
 #include "app/run_command.h"
+#include "jobs/search.h"
 #include "support/random.h"
 
 namespace onestep::test {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
 
 // Sixty samples that scikit-learn saw too: numbers of three digits, and a quantity, two labels or three that depend on them.
 std::string samples_text(const std::string& labels) {
@@ -221,8 +225,32 @@ TEST_F(Jobs, EachClassIsSplitInTheSameShare) {
   EXPECT_THAT(misuse({"influence", rare, "--split", "0.7"}),
               HasSubstr("--split 0.7 leaves no sample with the label 3 for training; rare has 1"));
   EXPECT_THAT(misuse({"tune", rare, "--folds", "3"}), HasSubstr("--folds 3: one sample of rare has the label 3"));
-  EXPECT_EQ(json({"tune", file, "--folds", "10", "--iterations", "3"})["samples"], 100)
-      << "each fold has one sample of class 2";
+}
+
+TEST(Folds, HaveTheirShareOfEveryClassAndOfAllSamples) {
+  app::jobs::JobData job;
+  job.loss = app::jobs::Loss::softmax;
+  job.labels = {0, 1, 2};
+  std::vector<double> y;
+  for (int i = 0; i < 103; ++i) {
+    y.push_back(i % 10 == 0 ? 2 : i % 2);
+    job.train.rows.push_back(static_cast<std::size_t>(i) + 1);
+  }
+  job.train.A = ones({103, 1});
+  job.train.y = Array(Shape{103}, y);
+  const auto folds = app::jobs::folds_of(job, 10, 1);
+  std::vector<std::size_t> judged;
+  for (const auto& fold : folds) {
+    std::vector<std::int64_t> classes(3);
+    for (const double k : fold.valid.y.values()) ++classes[static_cast<std::size_t>(k)];
+    EXPECT_THAT(classes, ElementsAre(AnyOf(4, 5), AnyOf(5, 6), AnyOf(1, 2)));
+    EXPECT_THAT(fold.valid.count(), AnyOf(10, 11));
+    EXPECT_EQ(fold.train.count() + fold.valid.count(), 103);
+    judged.insert(judged.end(), fold.valid.rows.begin(), fold.valid.rows.end());
+  }
+  EXPECT_THAT(judged, UnorderedElementsAreArray(job.train.rows)) << "each sample is judged once";
+  EXPECT_EQ(app::jobs::folds_of(job, 10, 1)[0].valid.rows, folds[0].valid.rows);
+  EXPECT_NE(app::jobs::folds_of(job, 10, 2)[0].valid.rows, folds[0].valid.rows);
 }
 
 // ---- influence ----
