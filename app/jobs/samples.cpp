@@ -211,7 +211,7 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
       {.name = "--target",
        .to = &options.target,
        .type = "COLUMN",
-       .help = "of a CSV file: its name or number (default: last)"},
+       .help = "of a CSV file: its name or number (default: last); texts in it\nname classes"},
       {.name = "--drop", .to = &options.drop, .type = "COLUMN", .help = "of a CSV file: leave it out; may be given again"},
       {.name = "--standardise,--standardize",
        .to = &options.standardise,

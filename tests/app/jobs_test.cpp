@@ -182,6 +182,7 @@ TEST_F(Jobs, ClassesMayHaveNames) {
   EXPECT_EQ(softmax["label_names"], (std::vector<std::string>{"setosa", "versicolor", "virginica"}));
   EXPECT_EQ(softmax["features"], 2);
   EXPECT_THAT(run_command({"fit", file, "--drop", "id"}).out, HasSubstr("versicolor"));
+  EXPECT_EQ(json({"fit", "--drop", "id", "--drop", "-2", file})["features"], 1) << "each takes one column";
   const auto logistic = json({"influence", binary, "--drop", "1"});
   EXPECT_EQ(logistic["loss"], "logistic");
   EXPECT_EQ(logistic["label_names"], two);
