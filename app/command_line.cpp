@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <type_traits>
@@ -71,11 +72,20 @@ void add_option(CLI::App& verb, const Option& row) {
           return verb.add_option(row.name, *to, row.help)->type_name(row.type)->required(row.required);
       },
       row.to);
+  if (row.name.starts_with('-')) added->allow_extra_args(false);
   if (row.takes == Takes::positive) added->check(not_positive);
   if (row.takes == Takes::not_negative) added->check(negative);
   if (row.takes == Takes::count) added->check(not_count);
-  if (!row.one_of.empty()) added->check(CLI::IsMember(row.one_of).description(""));
+  if (!row.one_of.empty()) added->check(CLI::IsMember(row.one_of));
   for (const std::string& other : row.excludes) added->excludes(verb.get_option(other));
+}
+
+// What is wrong with the words that belong to no option.
+std::string unexpected(const std::string& verb, const std::vector<std::string>& words) {
+  const auto option = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with('-'); });
+  if (option != words.end())
+    return fmt::format("there is no option {} in onestep {}", option->substr(0, option->find('=')), verb);
+  return fmt::format("{} is one argument too many for onestep {}", words.front(), verb);
 }
 
 }  // namespace
@@ -112,7 +122,12 @@ int CommandLine::run(int argc, char** argv) {
     return line.exit(wanted);
   } catch (const CLI::ParseError& wrong) {
     const auto verbs = line.get_subcommands();
-    if (!verbs.empty()) throw Misuse(fmt::format("{}; see onestep {} --help", wrong.what(), verbs.front()->get_name()));
+    if (!verbs.empty()) {
+      const std::string verb = verbs.front()->get_name();
+      const bool extra = dynamic_cast<const CLI::ExtrasError*>(&wrong) != nullptr;
+      throw Misuse(fmt::format("{}; see onestep {} --help",
+                               extra ? unexpected(verb, verbs.front()->remaining()) : wrong.what(), verb));
+    }
     if (argc == 1) throw Misuse("a verb is missing, such as qp; see onestep --help");
     throw Misuse(fmt::format("there is no verb {}; see onestep --help", argv[1]));
   }

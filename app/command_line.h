@@ -16,7 +16,8 @@ namespace onestep::app {
 /// What an option of the command line takes besides the type of its variable.
 enum class Takes : std::uint8_t { anything, positive, not_negative, count };
 
-/// An option: a flag when its variable is a bool, an argument by its place when its name does not begin with dashes.
+/// An option: a flag when its variable is a bool, an argument by its place when its name does not begin with dashes. One
+/// that takes several values is given once for each. Other spellings of its name stand behind commas.
 struct Option {
   std::string name;
   std::variant<bool*, double*, std::optional<double>*, std::string*, std::vector<std::string>*> to;
@@ -37,7 +38,7 @@ struct Verb {
   std::vector<Option> options;
   std::function<int()> work;
   std::string out_help = "write files into this folder, which is made if needed";
-  std::string seed_help = "seed of everything random";
+  std::string seed_help = "seed of everything random (default 0)";
 };
 
 /// Reads a command line. CLI11, which does it, takes long to compile and is seen by command_line.cpp only.

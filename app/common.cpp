@@ -22,6 +22,17 @@ void make_folder(const CommonOptions& options) {
     throw Misuse(fmt::format("--out {}: the folder cannot be written to: {}", options.out, std::strerror(errno)));
 }
 
+void check_folder_of(std::string_view option, const std::string& file) {
+  if (file.empty()) return;
+  const auto wrong = [&](std::string_view what) { throw Misuse(fmt::format("{} {}: {}", option, file, what)); };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) wrong("is a folder, not a file");
+  const std::string parent = std::filesystem::path(file).parent_path().string(), folder = parent.empty() ? "." : parent;
+  if (!std::filesystem::is_directory(folder, ignored)) wrong(fmt::format("there is no folder {}", folder));
+  if (access(folder.c_str(), W_OK | X_OK) != 0)
+    wrong(fmt::format("the folder {} cannot be written to: {}", folder, std::strerror(errno)));
+}
+
 std::string to_text(const Json& document) {
   // Names in files may be any bytes; what is not UTF-8 is replaced.
   const auto line = [](const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); };

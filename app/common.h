@@ -45,6 +45,9 @@ void print(std::string_view text);
 /// written to.
 void make_folder(const CommonOptions& options);
 
+/// Throws Misuse when the file that an option names, if it does, cannot be written: before the work, not after it.
+void check_folder_of(std::string_view option, const std::string& file);
+
 /// Writes a file into the folder of --out, which is there when the work begins. Throws std::runtime_error when that fails;
 /// then the file is as it was before.
 void write_file(const CommonOptions& options, const std::string& name, std::string_view text);

@@ -237,9 +237,9 @@ page::Figure calibration(const JobData& job, const Array& x) {
       fmt::format(
           "The {} {} samples in {} groups by the predicted probability of the label {}. On the dashed line as many have it "
           "as was predicted.",
-          order.size(), job.test ? "test" : "training", count, shown(job.labels[1])),
+          order.size(), job.test ? "test" : "training", count, job.label_text(1)),
       {page::Panel{.title = "",
-                   .x = {fmt::format("predicted probability of {}", shown(job.labels[1]))},
+                   .x = {fmt::format("predicted probability of {}", job.label_text(1))},
                    .y = {"share that has it"},
                    .series = {right, groups}}}};
 }

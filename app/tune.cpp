@@ -56,7 +56,7 @@ class Tune {
     model_.get_ready(job.train, options.l2());
     const auto count = static_cast<std::size_t>(options.folds);
     if (count > 0)
-      folds_ = folds_of(job.train, count, options.seed);
+      folds_ = folds_of(job, count, options.seed);
     else
       folds_ = {{job.train, *job.valid}};
     inner_ = inner_of(hyper_);

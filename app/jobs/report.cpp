@@ -31,15 +31,17 @@ Json description(const JobData& job) {
                  {"loss", name_of(job.loss)},
                  {"samples", job.train.count()},
                  {"features", job.n()},
-                 {"standardised", job.scaling.has_value()}};
+                 {"standardised", job.scaling.has_value()},
+                 {"notes", job.notes}};
   if (job.loss != Loss::ridge) result["labels"] = job.labels;
+  if (!job.label_names.empty()) result["label_names"] = job.label_names;
   return result;
 }
 
 std::string description_text(const JobData& job) {
   std::string text = fmt::format("{}: {} samples, {} features", job.name, job.train.count(), job.n());
   if (job.loss == Loss::softmax) text += fmt::format(", {} classes", job.labels.size());
-  return text;
+  return job.notes.empty() ? text : fmt::format("{} ({})", text, fmt::join(job.notes, "; "));
 }
 
 std::string text_of(const Certificate& certificate) {

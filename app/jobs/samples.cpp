@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <random>
 
@@ -33,6 +34,7 @@ Loss chosen_loss(const JobOptions& options, const Dataset& train) {
   if (options.loss == "logistic") return Loss::logistic;
   if (options.loss == "ridge") return Loss::ridge;
   if (options.loss == "softmax") return Loss::softmax;
+  if (!train.label_names.empty()) return train.label_names.size() <= 2 ? Loss::logistic : Loss::softmax;
   return loss_of(train.y);
 }
 
@@ -49,15 +51,37 @@ Array with_ones(const Array& A, std::int64_t n) {
   return {Shape{rows, n + 1}, std::move(entries)};
 }
 
-// Samples that come with others: of the same features, or of a format that leaves the last ones out.
-void check_features(const Dataset& train, const Dataset& other, const std::string& name, const std::string& other_name) {
+// How reports call a file.
+std::string short_name(const std::string& file) {
+  return file == "-" ? "standard input" : std::filesystem::path(file).filename().string();
+}
+
+// Samples that come with others: of the same features, or of a format that leaves the last ones out, which is noted.
+void check_features(const Dataset& train, const Dataset& other, const std::string& file, JobData& job) {
   const std::int64_t n = train.A.shape()[1], m = other.A.shape()[1];
   if (n != m && !(train.open_ended && other.open_ended))
-    throw Misuse(fmt::format("{} has {} features, {} has {}", name, n, other_name, m));
+    throw Misuse(fmt::format("{} has {} features, {} has {}", job.name, n, file, m));
   for (std::size_t j = 0; j < std::min(train.names.size(), other.names.size()); ++j)
     if (train.names[j] != other.names[j])
       throw Misuse(
-          fmt::format("feature {} is {} in {} and {} in {}", j + 1, train.names[j], name, other.names[j], other_name));
+          fmt::format("feature {} is {} in {} and {} in {}", j + 1, train.names[j], job.name, other.names[j], file));
+  if (n == m) return;
+  const std::string last = std::abs(n - m) == 1 ? "one" : std::to_string(std::abs(n - m));
+  job.notes.push_back(fmt::format("{} has {} features, {} {}: {} the last {}", short_name(file), m, job.name, n,
+                                  n < m ? "no training sample has" : "zero stands for", last));
+}
+
+// Labels that training has, numbers or names as there.
+void check_labels(const Dataset& other, const std::string& file, const JobData& job) {
+  if (job.label_names.empty() && !other.label_names.empty())
+    throw Misuse(
+        fmt::format("{} has names for labels, such as {}, {} has numbers", file, other.label_names.front(), job.name));
+  if (job.loss == Loss::ridge) return;
+  for (std::size_t i = 0; i < other.y.values().size(); ++i) {
+    const double label = other.y.values()[i];
+    if (!std::ranges::binary_search(job.labels, label))
+      throw Misuse(fmt::format("{}: the label of sample {} is {}, which no sample of {} has", file, i + 1, label, job.name));
+  }
 }
 
 // The column of ones stays as it is.
@@ -96,16 +120,39 @@ Samples samples_of(const Dataset& d, const JobData& job) {
 }
 
 void find_labels(JobData& job, const Dataset& train) {
-  if (job.loss == Loss::ridge) return;
+  if (job.loss == Loss::ridge) {
+    if (!train.label_names.empty())
+      throw Misuse(fmt::format("{}: --loss ridge needs a quantity, the labels are names such as {}", job.name,
+                               train.label_names.front()));
+    return;
+  }
   job.labels = classes_of(train.y).values;
+  if (!train.label_names.empty()) job.label_names = train.label_names;
   if (job.labels.size() < 2)
-    throw Misuse(fmt::format("{}: all samples have the label {}; there is nothing to tell apart", job.name, job.labels[0]));
+    throw Misuse(fmt::format("{}: all samples have the label {}; there is nothing to tell apart", job.name,
+                             job.label_names.empty() ? fmt::format("{}", job.labels[0]) : job.label_names[0]));
   if (job.loss == Loss::logistic && job.labels.size() > 2)
     throw Misuse(
         fmt::format("{}: --loss logistic needs two labels, there are {}; try --loss softmax", job.name, job.labels.size()));
 }
 
-// The places of the samples that stay, and of those split off for validation.
+// How many samples of each class are left out: the share of it, rounded so that they add up to the share of all.
+std::vector<std::size_t> left_out_of(const std::vector<std::vector<std::size_t>>& classes, double share, std::size_t all) {
+  std::vector<std::size_t> count, order(classes.size());
+  std::vector<double> lost;
+  for (const auto& places : classes) {
+    const double wanted = share * static_cast<double>(places.size());
+    count.push_back(static_cast<std::size_t>(wanted));
+    lost.push_back(wanted - std::floor(wanted));
+  }
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t k) { return lost[k]; });
+  const std::size_t missing = all - std::reduce(count.begin(), count.end());
+  for (std::size_t i = 0; i < missing; ++i) ++count[order[i]];
+  return count;
+}
+
+// Leaves a share of each class for validation.
 void split_off(JobData& job, double share, std::uint64_t seed) {
   if (share >= 1) throw Misuse(fmt::format("--split {}: a share below 1", share));
   const auto count = static_cast<std::size_t>(job.train.count());
@@ -113,9 +160,18 @@ void split_off(JobData& job, double share, std::uint64_t seed) {
   if (left_out < 1 || left_out >= count)
     throw Misuse(fmt::format("--split {} leaves {} of {} samples for validation and {} for training", share, left_out, count,
                              count - left_out));
-  const std::vector<std::size_t> order = shuffled(count, seed);
-  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(count - left_out);
-  std::vector<std::size_t> stay(order.begin(), middle), out(middle, order.end());
+  const auto classes = shuffled_classes(job, seed);
+  const std::vector<std::size_t> left_out_each = left_out_of(classes, share, left_out);
+  std::vector<std::size_t> stay, out;
+  for (std::size_t k = 0; k < classes.size(); ++k) {
+    const std::vector<std::size_t>& places = classes[k];
+    if (left_out_each[k] == places.size())
+      throw Misuse(fmt::format("--split {} leaves no sample with the label {} for training; {} has {} of them", share,
+                               job.label_text(job.train.y.values()[places[0]]), job.name, places.size()));
+    const auto middle = places.end() - static_cast<std::ptrdiff_t>(left_out_each[k]);
+    stay.insert(stay.end(), places.begin(), middle);
+    out.insert(out.end(), middle, places.end());
+  }
   std::ranges::sort(stay);
   std::ranges::sort(out);
   job.valid = some_of(job.train, out);
@@ -155,8 +211,9 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
       {.name = "--target",
        .to = &options.target,
        .type = "COLUMN",
-       .help = "of a CSV file: its name or number (default: last)"},
-      {.name = "--standardise",
+       .help = "of a CSV file: its name or number (default: last); texts in it\nname classes"},
+      {.name = "--drop", .to = &options.drop, .type = "COLUMN", .help = "of a CSV file: leave it out; may be given again"},
+      {.name = "--standardise,--standardize",
        .to = &options.standardise,
        .help =
            "scale features to mean 0 and deviation 1 (of the training\nsamples); coefficients are given for the features as "
@@ -198,6 +255,13 @@ std::vector<std::size_t> shuffled(std::size_t count, std::uint64_t seed) {
   return order;
 }
 
+std::vector<std::vector<std::size_t>> shuffled_classes(const JobData& job, std::uint64_t seed) {
+  std::vector<std::vector<std::size_t>> classes(job.loss == Loss::ridge ? 1 : job.labels.size());
+  for (const std::size_t i : shuffled(static_cast<std::size_t>(job.train.count()), seed))
+    classes[job.class_of(job.train.y.values()[i])].push_back(i);
+  return classes;
+}
+
 Samples some_of(const Samples& all, const std::vector<std::size_t>& places) {
   Samples s;
   s.A = rows_of(all.A, places);
@@ -218,6 +282,7 @@ std::string JobData::identity() const {
 }
 
 std::size_t JobData::class_of(double y) const {
+  if (loss == Loss::ridge) return 0;
   return loss == Loss::logistic ? (y > 0 ? 1U : 0U) : static_cast<std::size_t>(y);
 }
 double JobData::y_of(std::size_t k) const { return loss == Loss::logistic ? (k == 0 ? -1.0 : 1.0) : static_cast<double>(k); }
@@ -225,19 +290,20 @@ double JobData::y_of(std::size_t k) const { return loss == Loss::logistic ? (k =
 double JobData::label(double y) const { return loss == Loss::ridge ? y : labels[class_of(y)]; }
 
 std::string JobData::label_text(double y) const {
-  if (loss == Loss::softmax && !label_names.empty()) return label_names[static_cast<std::size_t>(y)];
-  return fmt::format("{:.6g}", label(y));
+  return label_names.empty() ? fmt::format("{:.6g}", label(y)) : label_names[class_of(y)];
 }
 
 JobData load(const JobOptions& options, bool with_validation, Progress& progress) {
   if (options.file.empty() && !options.demo) throw Misuse("name a FILE with samples, or try --demo");
+  check_folder_of("--checkpoint", options.checkpoint);
   progress.begin("reading");
   JobData job;
   const auto memory = static_cast<std::size_t>(options.memory * 0x1p30);
-  const auto read = [&](const std::string& file) {
-    return read_dataset(file, {.target = options.target, .memory_limit = memory});
-  };
   Dataset train, valid, test;
+  const auto read = [&](const std::string& file) {
+    return read_dataset(
+        file, {.target = options.target, .drop = options.drop, .label_names = train.label_names, .memory_limit = memory});
+  };
   bool has_valid = !options.valid.empty(), has_test = !options.test.empty();
   if (options.demo) {
     Demo demo = make_demo(options.loss, options.seed, with_validation);
@@ -247,10 +313,10 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
     train = std::move(demo.train), test = std::move(demo.test), has_test = true;
     if (demo.valid) valid = std::move(*demo.valid), has_valid = true;
   } else {
-    job.name = options.file == "-" ? "standard input" : std::filesystem::path(options.file).filename().string();
+    job.name = short_name(options.file);
     train = read(options.file);
-    if (has_valid) check_features(train, valid = read(options.valid), job.name, options.valid);
-    if (has_test) check_features(train, test = read(options.test), job.name, options.test);
+    if (has_valid) check_features(train, valid = read(options.valid), options.valid, job);
+    if (has_test) check_features(train, test = read(options.test), options.test, job);
     const std::int64_t n = train.A.shape()[1];
     const auto side = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(n))));
     if (job.name.find("idx3") != std::string::npos && side * side == n) job.image_side = side;
@@ -258,6 +324,8 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (train.A.shape()[1] == 0) throw Misuse(fmt::format("{}: its samples have no features", job.name));
   job.loss = chosen_loss(options, train);
   find_labels(job, train);
+  if (!options.valid.empty()) check_labels(valid, options.valid, job);
+  if (!options.test.empty()) check_labels(test, options.test, job);
   job.features = train.names;
   std::int64_t n = train.A.shape()[1];
   if (has_valid) n = std::max(n, valid.A.shape()[1]);

@@ -17,6 +17,7 @@ const char* name_of(Loss loss);
 /// Options of every job.
 struct JobOptions : CommonOptions {
   std::string file, valid, test, target, loss, checkpoint;
+  std::vector<std::string> drop;
   std::optional<double> l2_asked;  ///< none: as the job sees fit
   double split = 0.2, memory = 4;  ///< memory: GiB
   bool demo = false, standardise = false;
@@ -46,11 +47,12 @@ struct JobData {
   std::vector<std::string> features;          ///< their names, or their numbers from 1
   std::vector<double> labels;                 ///< ascending, of classification
   std::vector<std::string> label_names = {};  ///< what they stand for, where that is known
+  std::vector<std::string> notes = {};        ///< what was made of the samples that people may not expect
   std::optional<Scaling> scaling;             ///< of the features and the column of ones, when they were standardised
   std::int64_t image_side = 0;                ///< of square images; 0: features are no pixels
   std::size_t in_file = 0;                    ///< samples of the training file, those split off for validation included
 
-  /// Which of the labels a sample's y stands for, and the other way round.
+  /// Which of the labels a sample's y stands for (the first for ridge, which has none), and the other way round.
   std::size_t class_of(double y) const;
   double y_of(std::size_t k) const;
   /// The label or target that a sample's y stands for, as its file has it; and for people.
@@ -64,6 +66,10 @@ struct JobData {
 
 /// Reads, splits and prepares them. Throws Misuse or Error for what cannot be used.
 JobData load(const JobOptions& options, bool with_validation, Progress& progress);
+
+/// The places of the training samples, class by class and in an order that the seed decides; all in one where there are no
+/// classes.
+std::vector<std::vector<std::size_t>> shuffled_classes(const JobData& job, std::uint64_t seed);
 
 /// Some of the samples, by their places.
 Samples some_of(const Samples& all, const std::vector<std::size_t>& places);

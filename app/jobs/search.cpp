@@ -11,13 +11,19 @@
 
 namespace onestep::app::jobs {
 
-std::vector<Fold> folds_of(const Samples& all, std::size_t count, std::uint64_t seed) {
+std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t seed) {
+  const Samples& all = job.train;
   const auto size = static_cast<std::size_t>(all.count());
   if (count < 2 || count > size)
     throw Misuse(fmt::format("--folds {}: at least 2, and at most as many as the {} samples", count, size));
-  const std::vector<std::size_t> order = shuffled(size, seed);
   std::vector<std::size_t> fold(size);
-  for (std::size_t i = 0; i < size; ++i) fold[order[i]] = i % count;
+  std::size_t next = 0;
+  for (const std::vector<std::size_t>& places : shuffled_classes(job, seed)) {
+    if (places.size() == 1)
+      throw Misuse(fmt::format("--folds {}: one sample of {} has the label {}; a fold would leave none for training", count,
+                               job.name, job.label_text(all.y.values()[places[0]])));
+    for (const std::size_t i : places) fold[i] = next++ % count;
+  }
   std::vector<Fold> folds;
   for (std::size_t f = 0; f < count; ++f) {
     std::vector<std::size_t> in, out;

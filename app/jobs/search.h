@@ -16,8 +16,8 @@ struct Fold {
   Samples train, valid;
 };
 
-/// The folds of a cross-validation: each sample is judged once.
-std::vector<Fold> folds_of(const Samples& all, std::size_t count, std::uint64_t seed);
+/// The folds of a cross-validation: each training sample is judged once, and each fold has its share of every class.
+std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t seed);
 
 /// Solves the inner problems at given hyperparameters, warm from the last time.
 class Evaluator {

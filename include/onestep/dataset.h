@@ -19,6 +19,8 @@ struct Dataset {
   Array A;                              ///< (N, n), the features
   Array y;                              ///< (N), the labels or the target
   std::vector<std::string> names = {};  ///< of the features, where the file has them; empty otherwise
+  /// Of the classes 0, 1, … that y then has, ascending, where the file names them; empty otherwise.
+  std::vector<std::string> label_names = {};
   /// Read from a format that leaves zeros out: other samples of the same kind may come with more features, or fewer.
   bool open_ended = false;
 };
@@ -57,8 +59,12 @@ struct CsvOptions {
   /// The column that becomes y: its name in the header, or its position as a number, from 1, or from -1 at the end
   /// backwards. Empty: the last column.
   std::string target = "";
+  std::vector<std::string> drop = {};  ///< columns that are left out, each given as the target is
+  /// The classes that the target may name, and their order: those of other samples. Empty: those found.
+  std::vector<std::string> label_names = {};
   /// Whether the first line has names. Automatic: it has when one of its fields is neither a number nor missing, or none is
-  /// a number.
+  /// a number. It has not when that is because of dropped columns or of a label only: where the target of the next line is
+  /// text too, and the numbers do not count the columns.
   Header header = automatic;
   char separator = '\0';  ///< none given: the one of comma, semicolon and tab that the first line has most of
   std::size_t memory_limit = default_memory_limit;
@@ -67,11 +73,16 @@ struct CsvOptions {
 /// Reads a table of numbers as text: a line is a sample, one column is the target, the others are the features. Fields may
 /// be quoted, with "" for a quotation mark and with separators and ends of lines within. Empty lines are skipped.
 ///
+/// A target that has text in it names classes: y counts them from 0 in the ascending order of their names, label_names. A
+/// text among numbers is taken for a mistake and refused, as are more than 100 names.
+///
 /// A field that is empty or says NA, N/A, NaN, null or ? is missing: it is refused with line and column, as are rows of
-/// another length and text that is not a number.
+/// another length and features that are not numbers.
 ///
 ///     Dataset last = read_csv("housing.csv");
 ///     Dataset first = read_csv("housing.csv.gz", {.target = "1", .header = CsvOptions::no});
+///     Dataset iris = read_csv("iris.csv", {.target = "species", .drop = {"id"}});
+///     Dataset others = read_csv("iris2.csv", {.target = "species", .drop = {"id"}, .label_names = iris.label_names});
 Dataset read_csv(const std::string& path, const CsvOptions& options = {});
 
 /// Reads the binary format of MNIST: numbers of one type (bytes, big-endian integers, floats or doubles) in an array of any
@@ -90,8 +101,10 @@ Dataset read_idx(const std::string& images, const std::string& labels, std::size
 ///     Dataset test = read_dataset("test.csv", {.features = train.A.shape()[1], .target = "price"});
 struct DatasetOptions {
   std::optional<std::int64_t> features =
-      std::nullopt;         ///< how many there have to be; LIBSVM's format may lack the last ones
-  std::string target = "";  ///< the column of a CSV file, see CsvOptions
+      std::nullopt;                           ///< how many there have to be; LIBSVM's format may lack the last ones
+  std::string target = "";                    ///< the column of a CSV file, see CsvOptions
+  std::vector<std::string> drop = {};         ///< the same
+  std::vector<std::string> label_names = {};  ///< the same
   /// The labels' file for images in IDX format. Empty: named as the images' with `labels` for `images` and `idx1` for
   /// `idx3`.
   std::string labels = "";

@@ -5,6 +5,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,12 +21,32 @@ namespace data {
 namespace {
 
 constexpr std::string_view reader = "read_csv";
+constexpr std::size_t most_classes = 100;  // that texts may name
+
+enum class Column : std::uint8_t { feature, target, dropped };
 
 bool is_missing(std::string_view field) {
   constexpr std::array<std::string_view, 6> words{"", "?", "na", "n/a", "nan", "null"};
   std::string lower(field.substr(0, 8));
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   return std::find(words.begin(), words.end(), lower) != words.end();
+}
+
+std::optional<std::int64_t> position_in(std::string_view text) {
+  std::int64_t position = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), position);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return position;
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 10;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) {
+    if (i > 0) list += ", ";
+    list += quoted(names[i]);
+  }
+  return names.size() > most ? fmt::format("{} and {} more", list, names.size() - most) : list;
 }
 
 bool has_names(const std::vector<std::string>& fields) {
@@ -34,6 +57,18 @@ bool has_names(const std::vector<std::string>& fields) {
     words = words || (!number && !is_missing(field));
   }
   return words || !numbers;
+}
+
+// Names such as 0, 1, 2.
+bool count_columns(const std::vector<double>& names) {
+  const auto breaks = [](double before, double after) { return after != before + 1; };
+  return names.size() > 1 && (names[0] == 0 || names[0] == 1) && std::ranges::adjacent_find(names, breaks) == names.end();
+}
+
+bool names_class(const std::vector<std::string>& fields, std::size_t target) {
+  if (target >= fields.size()) return false;
+  const std::string_view label = trimmed(fields[target]);
+  return !parse_number(label) && !is_missing(label);
 }
 
 class CsvParser {
@@ -48,22 +83,24 @@ class CsvParser {
     separator_ = options_.separator != '\0' ? options_.separator : likely_separator();
     const char* const beginning = at_;
     names_ = read_names();
-    columns_ = names_.size();
-    const bool header =
-        options_.header == CsvOptions::yes || (options_.header == CsvOptions::automatic && has_names(names_));
+    columns_.resize(names_.size());
+    const bool header = options_.header == CsvOptions::yes ||
+                        (options_.header == CsvOptions::automatic && has_names(names_) && !is_first_sample());
     if (!header) {
       names_.clear();
       at_ = beginning;
     }
-    target_ = find_target();
+    find_columns();
     while (find_record()) read_sample();
     if (y_.empty())
       fail(source_, header
                         ? "there is no sample in it, only a line of names; if those are values, say that there is no header"
                         : "there is no sample in it");
-    if (header) names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(target_));
-    const auto rows = static_cast<std::int64_t>(y_.size()), features = static_cast<std::int64_t>(columns_) - 1;
-    return {Array(Shape{rows, features}, std::move(A_)), Array(Shape{rows}, std::move(y_)), std::move(names_)};
+    std::vector<std::string> labels = text_rows_.empty() ? options_.label_names : name_classes(), features;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (columns_[i] == Column::feature) features.push_back(std::move(names_[i]));
+    const auto rows = static_cast<std::int64_t>(y_.size()), n = std::ranges::count(columns_, Column::feature);
+    return {Array(Shape{rows, n}, std::move(A_)), Array(Shape{rows}, std::move(y_)), std::move(features), std::move(labels)};
   }
 
  private:
@@ -146,54 +183,90 @@ class CsvParser {
     return fields;
   }
 
-  std::size_t find_target() const {
-    const std::string& wanted = options_.target;
-    if (wanted.empty()) return columns_ - 1;
+  // Whether the first line looks like names only because of its label, or because of texts that are dropped.
+  bool is_first_sample() {
+    const std::optional<std::size_t> target = options_.target.empty() ? names_.size() - 1 : place_of(options_.target);
+    if (!target) return false;  // it has a name
+    std::vector<bool> dropped(names_.size());
+    for (const std::string& column : options_.drop) {
+      const std::optional<std::size_t> place = place_of(column);
+      if (!place) return false;
+      dropped[*place] = true;
+    }
+    std::vector<double> numbers;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (dropped[i]) continue;
+      if (const std::optional<double> number = parse_number(names_[i]))
+        numbers.push_back(*number);
+      else if (i != *target)
+        return false;
+    }
+    const std::string& label = names_[*target];
+    if (std::ranges::find(options_.label_names, label) != options_.label_names.end()) return true;
+    if (numbers.empty() || count_columns(numbers)) return false;
+    return parse_number(label) || names_class(next_record(), *target);
+  }
+  // The fields of the record at which we are, which is still to be read.
+  std::vector<std::string> next_record() {
+    const char* const here = at_;
+    std::vector<std::string> fields;
+    if (find_record()) fields = read_names();
+    at_ = here;
+    return fields;
+  }
+
+  // The column at a position that is given as a number, from 1, or from -1 backwards.
+  std::optional<std::size_t> place_of(std::string_view wanted) const {
+    const std::optional<std::int64_t> position = position_in(wanted);
+    const auto count = static_cast<std::int64_t>(columns_.size());
+    if (!position || *position == 0 || *position > count || *position < -count) return std::nullopt;
+    return static_cast<std::size_t>(*position > 0 ? *position - 1 : count + *position);
+  }
+
+  void find_columns() {
+    target_ = options_.target.empty() ? columns_.size() - 1 : find_column(options_.target, "for the target");
+    for (const std::string& name : options_.drop) {
+      const std::size_t dropped = find_column(name, "to drop");
+      if (dropped == target_)
+        fail(source_, fmt::format("the column {} is the target and cannot be dropped; name another target", quoted(name)));
+      columns_[dropped] = Column::dropped;
+    }
+    columns_[target_] = Column::target;
+  }
+
+  std::size_t find_column(const std::string& wanted, std::string_view what_for) const {
     const auto named = std::find(names_.begin(), names_.end(), wanted);
     if (named != names_.end()) {
       const auto again = std::find(named + 1, names_.end(), wanted);
       if (again != names_.end())
-        fail(source_, fmt::format("the columns {} and {} are both called {}; give the target by its position",
-                                  named - names_.begin() + 1, again - names_.begin() + 1, quoted(wanted)));
+        fail(source_, fmt::format("the columns {} and {} are both called {}; give the position of the one {}",
+                                  named - names_.begin() + 1, again - names_.begin() + 1, quoted(wanted), what_for));
       return static_cast<std::size_t>(named - names_.begin());
     }
-    std::int64_t position = 0;
-    const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), position);
-    if (error != std::errc() || end != wanted.data() + wanted.size()) {
-      if (names_.empty())
-        fail(source_, fmt::format("there is no header to find the target {} in; give its position", quoted(wanted)));
-      fail(source_, fmt::format("no column is called {}; there are {}", quoted(wanted), list_of_names()));
-    }
-    const auto count = static_cast<std::int64_t>(columns_);
-    if (position == 0 || position > count || position < -count)
-      fail(source_, fmt::format("there is no column {} for the target; there are {}, counted from 1, or from -1 at the end",
-                                position, count));
-    return static_cast<std::size_t>(position > 0 ? position - 1 : count + position);
-  }
-
-  std::string list_of_names() const {
-    constexpr std::size_t most = 10;
-    std::string list;
-    for (std::size_t i = 0; i < std::min(most, names_.size()); ++i) {
-      if (i > 0) list += ", ";
-      list += quoted(names_[i]);
-    }
-    return names_.size() > most ? fmt::format("{} and {} more", list, names_.size() - most) : list;
+    if (const std::optional<std::size_t> place = place_of(wanted)) return *place;
+    if (position_in(wanted))
+      fail(source_, fmt::format("there is no column {} {}; there are {}, counted from 1, or from -1 at the end", wanted,
+                                what_for, columns_.size()));
+    if (names_.empty())
+      fail(source_, fmt::format("there is no header to find the column {} in; give its position", quoted(wanted)));
+    fail(source_, fmt::format("no column is called {}; there are {}", quoted(wanted), list_of(names_)));
   }
 
   void read_sample() {
     const char* const first = at_;
     std::size_t field = 0;
     for (;; ++at_) {
-      if (field < columns_)
-        (field == target_ ? y_ : A_).push_back(read_number(field));
-      else
+      if (field >= columns_.size() || columns_[field] == Column::dropped)
         read_field(field);
+      else if (columns_[field] == Column::feature)
+        A_.push_back(read_number(field));
+      else
+        y_.push_back(read_label());
       ++field;
       if (at_record_end()) break;
     }
-    if (field != columns_)
-      fail(source_, line_of(first), fmt::format("has {} fields, the first line has {}", field, columns_));
+    if (field != columns_.size())
+      fail(source_, line_of(first), fmt::format("has {} fields, the first line has {}", field, columns_.size()));
     end_record();
     const std::size_t entries = A_.size() + y_.size();
     if (entries > options_.memory_limit / sizeof(double))
@@ -201,26 +274,102 @@ class CsvParser {
                    options_.memory_limit);
   }
 
+  // A plain number, the whole field; false when it is something else, which is then still to be read.
+  bool scan_field(double& value) {
+    skip_padding();
+    const char* const first = at_;
+    const char* const end = scan_number(at_, end_, value);
+    if (end == nullptr) return false;
+    at_ = end;
+    skip_padding();
+    if (at_field_end()) return true;
+    at_ = first;
+    return false;
+  }
+
   double read_number(std::size_t field) {
+    double value = 0;
+    if (scan_field(value)) return value;
+    const char* const first = at_;
+    const std::string text = read_field(field);
+    if (const std::optional<double> number = number_in(text, first, field)) return *number;
+    refuse(first, field, text,
+           columns_.size() == 1 ? "the first line has no comma, semicolon or tab: say what separates the fields"
+                                : "give categories numbers, or drop the column");
+  }
+
+  // The target's number, or that of the class it names. Which names there are, and whether they are any, is known at the end
+  // only: until then they count in the order they are found.
+  double read_label() {
+    if (columns_.size() == 1) return read_number(target_);
     skip_padding();
     const char* const first = at_;
     double value = 0;
-    if (const char* end = scan_number(at_, end_, value)) {
-      at_ = end;
-      skip_padding();
-      if (at_field_end()) return value;
-      at_ = first;
+    std::string text;
+    std::optional<double> number;
+    if (scan_field(value)) {
+      number = value;
+    } else {
+      text = trimmed(read_field(target_));
+      number = number_in(text, first, target_);
     }
-    const std::string text = read_field(field);
+    if (!options_.label_names.empty()) return known_class(first, number ? fmt::format("{}", *number) : text);
+    if (number) return *number;
+    if (text_rows_.empty()) first_text_ = first;
+    text_rows_.push_back(y_.size());
+    return count_class(text);
+  }
+
+  // Nothing for text; what is missing or infinite is refused.
+  std::optional<double> number_in(std::string_view text, const char* where, std::size_t field) const {
     const std::optional<double> number = parse_number(trimmed(text));
-    if (number && std::isfinite(*number)) return *number;
+    if (number && std::isfinite(*number)) return number;
     if (is_missing(trimmed(text)))
-      wrong(first, field, fmt::format("{} is missing; fill it in, or leave the sample out", title(field)));
-    if (number) wrong(first, field, fmt::format("{} is {}, not finite", title(field), quoted(text)));
-    wrong(first, field,
-          fmt::format("{} is {}, not a number; {}", title(field), quoted(text),
-                      columns_ == 1 ? "the first line has no comma, semicolon or tab: say what separates the fields"
-                                    : "give classes and categories numbers"));
+      wrong(where, field, fmt::format("{} is missing; fill it in, or leave the sample out", title(field)));
+    if (number) wrong(where, field, fmt::format("{} is {}, not finite", title(field), quoted(text)));
+    return std::nullopt;
+  }
+
+  [[noreturn]] void refuse(const char* where, std::size_t field, std::string_view text, std::string_view advice) const {
+    wrong(where, field, fmt::format("{} is {}, not a number; {}", title(field), quoted(text), advice));
+  }
+  [[noreturn]] void refuse_first_text(std::string_view advice) {
+    at_ = first_text_;
+    refuse(first_text_, target_, read_field(target_), advice);
+  }
+
+  double known_class(const char* where, const std::string& name) const {
+    const std::vector<std::string>& known = options_.label_names;
+    const auto found = std::find(known.begin(), known.end(), name);
+    if (found == known.end())
+      wrong(where, target_, fmt::format("{} is {}, which is not among {}", title(target_), quoted(name), list_of(known)));
+    return static_cast<double>(found - known.begin());
+  }
+
+  double count_class(const std::string& name) {
+    const std::size_t next = classes_.size();
+    if (next == most_classes && !classes_.contains(name))
+      refuse_first_text(fmt::format("the column has more than {} different entries, too many to be classes", most_classes));
+    return static_cast<double>(classes_.try_emplace(name, next).first->second);
+  }
+
+  // The target names classes: from here on they count in the order of their names, which are returned.
+  std::vector<std::string> name_classes() {
+    if (y_.size() > 2 * text_rows_.size()) refuse_first_text("most of this column are numbers");
+    auto text_row = text_rows_.begin();
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      if (text_row != text_rows_.end() && *text_row == i)
+        ++text_row;
+      else
+        y_[i] = count_class(fmt::format("{}", y_[i]));
+    std::vector<std::string> names;
+    std::vector<double> rank(classes_.size());
+    for (const auto& [name, place] : classes_) {
+      rank[place] = static_cast<double>(names.size());
+      names.push_back(name);
+    }
+    for (double& label : y_) label = rank[static_cast<std::size_t>(label)];
+    return names;
   }
 
   Source source_;
@@ -230,8 +379,12 @@ class CsvParser {
   const char* end_ = text_.data() + text_.size();
   char separator_ = ',';
   std::vector<std::string> names_;  // empty without a header
-  std::size_t columns_ = 0, target_ = 0;
+  std::vector<Column> columns_;
+  std::size_t target_ = 0;
   std::vector<double> A_, y_;
+  std::map<std::string, std::size_t> classes_;  // that the target names, in the order they were found
+  std::vector<std::size_t> text_rows_;          // the samples whose target is a text
+  const char* first_text_ = nullptr;            // where the first of them is
 };
 
 }  // namespace

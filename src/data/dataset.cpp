@@ -53,11 +53,21 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
   const bool idx = data::is_idx(text), csv = !idx && is_csv(path, text);
   if (!csv && !options.target.empty())
     data::fail(source, fmt::format("is not CSV: there is no column {} to be the target", data::quoted(options.target)));
+  if (!csv && !options.drop.empty())
+    data::fail(source, fmt::format("is not CSV: there is no column {} to drop", data::quoted(options.drop.front())));
+  if (!csv && !options.label_names.empty())
+    data::fail(source,
+               fmt::format("is not CSV: its labels cannot be names such as {}", data::quoted(options.label_names.front())));
   if (!idx && !options.labels.empty()) data::fail(source, "is not an IDX file: it has its labels itself");
   if (!idx && !csv) return data::parse_libsvm(std::move(text), path, options.features, options.memory_limit);
 
   const auto read = [&] {
-    if (csv) return data::parse_csv(text, path, {.target = options.target, .memory_limit = options.memory_limit});
+    if (csv)
+      return data::parse_csv(text, path,
+                             {.target = options.target,
+                              .drop = options.drop,
+                              .label_names = options.label_names,
+                              .memory_limit = options.memory_limit});
     return data::with_labels(data::parse_idx(text, path, options.memory_limit), path,
                              options.labels.empty() ? labels_beside(source) : options.labels, options.memory_limit);
   };

@@ -11,12 +11,16 @@
 #include <vector>
 
 #include "app/run_command.h"
+#include "jobs/search.h"
 #include "support/random.h"
 
 namespace onestep::test {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
 
 // Sixty samples that scikit-learn saw too: numbers of three digits, and a quantity, two labels or three that depend on them.
 std::string samples_text(const std::string& labels) {
@@ -120,7 +124,7 @@ TEST_F(Jobs, StandardisedFeaturesAreReportedAsTheyWere) {
     const std::string file = folder_.write(labels, samples_text(labels));
     // Without a penalty the scale of the features does not matter (three classes need a little for a unique answer).
     const std::string l2 = labels == "three" ? "1e-9" : "0";
-    const auto plain = json({"fit", file, "--l2", l2}), scaled = json({"fit", file, "--l2", l2, "--standardise"});
+    const auto plain = json({"fit", file, "--l2", l2}), scaled = json({"fit", file, "--l2", l2, "--standardize"});
     EXPECT_NEAR(plain["objective"], scaled["objective"], 1e-6 * plain["objective"].get<double>());
     if (labels == "three") continue;
     expect_near(scaled["coefficients"], plain["coefficients"], 1e-7);
@@ -136,6 +140,118 @@ TEST_F(Jobs, FitScoresTestSamplesThatHaveMoreFeaturesOrFewer) {
     const auto found = json({"fit", train, "--test", folder_.write("test", text)});
     EXPECT_EQ(found["test"]["accuracy"], 1.0);
   }
+}
+
+// ---- samples ----
+
+TEST_F(Jobs, NotesSayWhichFeaturesAreMissing) {
+  const std::string train = folder_.write("train", "1 1:1 2:0.5\n-1 1:-1\n1 1:2 2:1\n-1 1:-2 2:-1\n");
+  const auto notes = [&](const std::string& text) {
+    const std::string test = folder_.write("test", text);
+    const auto found = json({"fit", train, "--test", test});
+    for (const std::string note : found["notes"])
+      EXPECT_THAT(run_command({"fit", train, "--test", test}).out, HasSubstr("features (" + note + ");"));
+    return found["notes"];
+  };
+  EXPECT_TRUE(notes("1 2:1\n-1 1:-1\n").empty());
+  EXPECT_EQ(notes("1 1:1\n-1 1:-1\n"),
+            (std::vector<std::string>{"test has 1 features, train 2: zero stands for the last one"}));
+  EXPECT_EQ(notes("1 1:1 7:3\n"),
+            (std::vector<std::string>{"test has 7 features, train 2: no training sample has the last 5"}));
+}
+
+// Classes with names, one around each corner of a triangle.
+std::string flowers(std::uint64_t seed, const std::vector<std::string>& names, int each) {
+  Random random(seed);
+  std::string text = "id,width,length,species\n";
+  for (int i = 0; i < each * static_cast<int>(names.size()); ++i) {
+    const auto k = static_cast<std::size_t>(i) % names.size();
+    text += "n" + std::to_string(i) + "," + std::to_string(random.uniform(-1, 1) + (k == 1 ? 2 : 0)) + "," +
+            std::to_string(random.uniform(-1, 1) + (k == 2 ? 2 : 0)) + "," + names[k] + "\n";
+  }
+  return text;
+}
+
+TEST_F(Jobs, ClassesMayHaveNames) {
+  const std::vector<std::string> three{"virginica", "setosa", "versicolor"}, two{"no", "yes"};
+  const std::string file = folder_.write("iris.csv", flowers(20, three, 20)),
+                    binary = folder_.write("b.csv", flowers(21, two, 20));
+  const auto softmax = json({"fit", file, "--drop", "id"});
+  EXPECT_EQ(softmax["loss"], "softmax");
+  EXPECT_EQ(softmax["labels"], (std::vector<double>{0, 1, 2}));
+  EXPECT_EQ(softmax["label_names"], (std::vector<std::string>{"setosa", "versicolor", "virginica"}));
+  EXPECT_EQ(softmax["features"], 2);
+  EXPECT_THAT(run_command({"fit", file, "--drop", "id"}).out, HasSubstr("versicolor"));
+  EXPECT_EQ(json({"fit", "--drop", "id", "--drop", "-2", file})["features"], 1) << "each takes one column";
+  const auto logistic = json({"influence", binary, "--drop", "1"});
+  EXPECT_EQ(logistic["loss"], "logistic");
+  EXPECT_EQ(logistic["label_names"], two);
+  EXPECT_THAT(run_command({"influence", binary, "--drop", "1"}).out, HasSubstr(" yes "));
+  // Only the last class, and the numbers of the classes are those of training all the same.
+  const std::string test = folder_.write("test.csv", flowers(22, {"virginica"}, 10));
+  EXPECT_GT(json({"fit", file, "--drop", "id", "--test", test})["test"]["accuracy"], 0.5);
+}
+
+TEST_F(Jobs, ColumnsAndNamesThatAreNotThereAreMisuse) {
+  const std::string file = folder_.write("iris.csv", flowers(23, {"b", "a"}, 10)),
+                    other = folder_.write("other.csv", flowers(24, {"a", "rose"}, 10)),
+                    numbers = folder_.write("numbers.csv", flowers(25, {"1", "2"}, 10));
+  EXPECT_THAT(misuse({"fit", file}), HasSubstr("iris.csv:2: field 1: the value of \"id\" is \"n0\", not a number"));
+  EXPECT_THAT(misuse({"fit", file, "--drop", "name"}),
+              HasSubstr("no column is called \"name\"; there are \"id\", \"width\""));
+  EXPECT_THAT(misuse({"fit", file, "--drop", "species"}), HasSubstr("is the target and cannot be dropped"));
+  EXPECT_THAT(misuse({"fit", folder_.write("svm", cloud(15, 40)), "--drop", "1"}), HasSubstr("is not CSV"));
+  EXPECT_THAT(misuse({"fit", file, "--drop", "id", "--loss", "ridge"}), HasSubstr("--loss ridge needs a quantity"));
+  for (const char* option : {"--valid", "--test"}) {
+    EXPECT_THAT(misuse({"influence", file, "--drop", "id", option, other}),
+                HasSubstr("other.csv:3: field 4: the value of \"species\" is \"rose\", which is not among \"a\", \"b\""));
+    EXPECT_THAT(misuse({"influence", numbers, "--drop", "id", option, file}),
+                HasSubstr("iris.csv has names for labels, such as a, numbers.csv has numbers"));
+    EXPECT_THAT(misuse({"influence", folder_.write("good", cloud(15, 40)), option, folder_.write("v", "1 1:1\n3 1:1\n")}),
+                HasSubstr("/v: the label of sample 2 is 3, which no sample of good has"));
+  }
+}
+
+TEST_F(Jobs, EachClassIsSplitInTheSameShare) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += std::to_string(i % 10 == 0 ? 2 : i % 2) + " 1:" + std::to_string(i % 7) + "\n";
+  const std::string file = folder_.write("classes", text);
+  const auto found = json({"influence", file, "--loss", "softmax", "--split", "0.3", "--seed", "5"});
+  EXPECT_EQ(found["samples"], 70);
+  std::vector<int> classes(3);
+  for (const int row : found["sample"]) ++classes[(row - 1) % 10 == 0 ? 2U : static_cast<std::size_t>((row - 1) % 2)];
+  EXPECT_EQ(classes, (std::vector{28, 35, 7}));
+  const std::string rare = folder_.write("rare", text + "3 1:1\n");
+  EXPECT_EQ(json({"influence", rare, "--split", "0.3"})["samples"], 71);
+  EXPECT_THAT(misuse({"influence", rare, "--split", "0.7"}),
+              HasSubstr("--split 0.7 leaves no sample with the label 3 for training; rare has 1"));
+  EXPECT_THAT(misuse({"tune", rare, "--folds", "3"}), HasSubstr("--folds 3: one sample of rare has the label 3"));
+}
+
+TEST(Folds, HaveTheirShareOfEveryClassAndOfAllSamples) {
+  app::jobs::JobData job;
+  job.loss = app::jobs::Loss::softmax;
+  job.labels = {0, 1, 2};
+  std::vector<double> y;
+  for (int i = 0; i < 103; ++i) {
+    y.push_back(i % 10 == 0 ? 2 : i % 2);
+    job.train.rows.push_back(static_cast<std::size_t>(i) + 1);
+  }
+  job.train.A = ones({103, 1});
+  job.train.y = Array(Shape{103}, y);
+  const auto folds = app::jobs::folds_of(job, 10, 1);
+  std::vector<std::size_t> judged;
+  for (const auto& fold : folds) {
+    std::vector<std::int64_t> classes(3);
+    for (const double k : fold.valid.y.values()) ++classes[static_cast<std::size_t>(k)];
+    EXPECT_THAT(classes, ElementsAre(AnyOf(4, 5), AnyOf(5, 6), AnyOf(1, 2)));
+    EXPECT_THAT(fold.valid.count(), AnyOf(10, 11));
+    EXPECT_EQ(fold.train.count() + fold.valid.count(), 103);
+    judged.insert(judged.end(), fold.valid.rows.begin(), fold.valid.rows.end());
+  }
+  EXPECT_THAT(judged, UnorderedElementsAreArray(job.train.rows)) << "each sample is judged once";
+  EXPECT_EQ(app::jobs::folds_of(job, 10, 1)[0].valid.rows, folds[0].valid.rows);
+  EXPECT_NE(app::jobs::folds_of(job, 10, 2)[0].valid.rows, folds[0].valid.rows);
 }
 
 // ---- influence ----
@@ -325,6 +441,34 @@ TEST_F(Jobs, HelpHasAnExample) {
     const Ended ended = run_command({verb, "--help"});
     EXPECT_EQ(ended.status, 0);
     EXPECT_THAT(ended.out, HasSubstr(std::string("Example: onestep ") + verb + " --demo"));
+  }
+}
+
+TEST_F(Jobs, HelpSaysWhatMayBeGiven) {
+  const std::string help = run_command({"tune", "--help"}).out;
+  for (const char* row :
+       {"--loss LOSS:{logistic,ridge,softmax}", "--hyper WHAT:{l2,l2-per-feature,class-weight,sample-group-weight}",
+        "--compare SEARCH:{grid}", "seed of everything random (default 0)", "--standardise,--standardize", "--drop COLUMN"})
+    EXPECT_THAT(help, HasSubstr(row));
+}
+
+TEST_F(Jobs, WordsThatAreNoOptionsAreNamed) {
+  EXPECT_EQ(misuse({"tune", "a", "b", "--foo", "3", "--bar"}),
+            "onestep: there is no option --foo in onestep tune; see onestep tune --help\n");
+  EXPECT_EQ(misuse({"fit", "--foo=3", "a"}), "onestep: there is no option --foo in onestep fit; see onestep fit --help\n");
+  EXPECT_EQ(misuse({"fit", "a", "b", "c"}), "onestep: b is one argument too many for onestep fit; see onestep fit --help\n");
+  EXPECT_THAT(misuse({"tune", "a", "--folds", "3", "--split", "0.2"}), HasSubstr("--split excludes --folds"));
+}
+
+TEST_F(Jobs, ACheckpointThatCannotBeWrittenIsMisuseBeforeAnyWork) {
+  for (const char* verb : {"tune", "clean"}) {
+    EXPECT_EQ(misuse({verb, "/nowhere", "--checkpoint", "/no/such/c"}),
+              "onestep: --checkpoint /no/such/c: there is no folder /no/such\n");
+    EXPECT_THAT(misuse({verb, "/nowhere", "--checkpoint", folder_.path().string()}), HasSubstr("is a folder, not a file"));
+    EXPECT_THAT(misuse({verb, "/nowhere", "--checkpoint", folder_.write("plain", "") + "/c"}),
+                HasSubstr("there is no folder"));
+    if (geteuid() == 0) continue;  // who may write anywhere
+    EXPECT_THAT(misuse({verb, "/nowhere", "--checkpoint", "/c"}), HasSubstr("the folder / cannot be written to"));
   }
 }
 

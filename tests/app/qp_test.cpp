@@ -222,7 +222,7 @@ TEST(Command, MisuseIsOneLineWithAWayOut) {
   expect_misuse(run_command({"solve"}), "onestep: there is no verb solve; see onestep --help");
   expect_misuse(run_command({"qp"}), "onestep: FILE is required; see onestep qp --help");
   expect_misuse(run_command({"qp", "f", "--fast"}),
-                "onestep: The following argument was not expected: --fast; see onestep qp --help");
+                "onestep: there is no option --fast in onestep qp; see onestep qp --help");
   expect_misuse(run_command({"qp", "f", "--tol", "0"}), "onestep: --tol: 0 is not a positive number; see onestep qp --help");
   expect_misuse(run_command({"qp", "f", "--tol", "inf"}),
                 "onestep: --tol: inf is not a positive number; see onestep qp --help");

@@ -55,8 +55,10 @@ TEST(ReadCsv, QuotedFieldsMayHaveAnythingInThem) {
   EXPECT_EQ(d.names, (Names{"a, \"b\"", "two\nlines"}));
   EXPECT_TRUE(near(d.A, Array{{1.0, 2.0}, {4.0, 5.0}}));
   EXPECT_TRUE(near(d.y, Array{3.0, 6.0}));
-  EXPECT_EQ(error_in("\"a\nb\",y\n1,x\n"),
-            "[read_csv] F:3: field 2: the value of \"y\" is \"x\", not a number; give classes and categories numbers")
+  EXPECT_EQ(
+      error_in("\"a\nb\",y\n\"x\ny\",1\nx,\n"),
+      "[read_csv] F:3: field 1: the value of \"a\\x0ab\" is \"x\\x0ay\", not a number; give categories numbers, or drop "
+      "the column")
       << "lines are counted within quotes";
 }
 
@@ -82,6 +84,79 @@ TEST(ReadCsv, AByteOrderMarkIsNoPartOfAName) {
             (Names{"a"}));
 }
 
+TEST(ReadCsv, TextInTheTargetNamesClasses) {
+  const Dataset d = parse("a,species\n1,virginica\n2, setosa \n3,\"virginica\"\n4,\"blue, or so\"\n");
+  EXPECT_EQ(d.label_names, (Names{"blue, or so", "setosa", "virginica"}));
+  EXPECT_TRUE(near(d.y, Array{2.0, 1.0, 2.0, 0.0}));
+  EXPECT_TRUE(near(d.A, Array(Shape{4, 1}, std::vector<double>{1, 2, 3, 4})));
+  EXPECT_TRUE(parse("a,y\n1,2\n").label_names.empty());
+  const Dataset first = parse("y,a\nyes,1\nno,2\n", {.target = "y"});
+  EXPECT_EQ(first.label_names, (Names{"no", "yes"}));
+  EXPECT_TRUE(near(first.y, Array{1.0, 0.0}));
+}
+
+TEST(ReadCsv, NumbersAmongTextsAreNamesToo) {
+  const Dataset d = parse("a,y\n1,2\n1,3+\n1,1\n1,3+\n1,2.0\n1,3+\n");
+  EXPECT_EQ(d.label_names, (Names{"1", "2", "3+"}));
+  EXPECT_TRUE(near(d.y, Array{1.0, 2.0, 0.0, 2.0, 1.0, 2.0}));
+}
+
+TEST(ReadCsv, OtherSamplesHaveTheSameClasses) {
+  const Names known{"1", "setosa", "virginica"};
+  const Dataset d = parse("a,y\n1,virginica\n2,virginica\n3,1.0\n", {.label_names = known});
+  EXPECT_TRUE(near(d.y, Array{2.0, 2.0, 0.0}));
+  EXPECT_EQ(d.label_names, known);
+  EXPECT_EQ(error_in("a,y\n1,setosa\n2,rose\n", {.label_names = known}),
+            "[read_csv] F:3: field 2: the value of \"y\" is \"rose\", which is not among \"1\", \"setosa\", \"virginica\"");
+  EXPECT_THAT(error_in("a,y\n1,2\n", {.label_names = known}), HasSubstr("F:2: field 2: the value of \"y\" is \"2\", which"));
+}
+
+TEST(ReadCsv, AFirstLineWithALabelIsASample) {
+  const Dataset d = parse("5.1,3.5,setosa\n4.9,3.0,virginica\n");
+  EXPECT_EQ(d.A.shape(), (Shape{2, 2}));
+  EXPECT_TRUE(d.names.empty());
+  EXPECT_EQ(d.label_names, (Names{"setosa", "virginica"}));
+  EXPECT_EQ(parse("M,5.1,no\nF,4.9,yes\n", {.drop = {"1"}}).y.size(), 2);
+  EXPECT_EQ(parse("M,5.1,2\nF,4.9,3\n", {.drop = {"1"}}).y.size(), 2);
+  EXPECT_EQ(parse("1,2,setosa\n", {.label_names = {"setosa"}}).y.size(), 1) << "a label that is known";
+  EXPECT_EQ(parse("1,setosa\n2,virginica\n").y.size(), 2) << "one number does not count";
+  EXPECT_EQ(parse("0,1,species\n4.9,3.0,virginica\n").names, (Names{"0", "1"})) << "numbers that count are names";
+  EXPECT_EQ(parse(",0.5,species\n1,3.0,virginica\n").names, (Names{"", "0.5"})) << "names may be missing";
+  EXPECT_EQ(parse("5.1,setosa\n4.9,virginica\n", {.target = "setosa"}).names, (Names{"5.1"})) << "it was called a name";
+}
+
+TEST(ReadCsv, DroppedColumnsMayHaveAnythingInThem) {
+  const std::string text = "id,a,note,y\nx1,1,\"fine, \",2\n,3,?,4\n";
+  for (const Names& drop : {Names{"id", "note"}, Names{"1", "-2"}, Names{"note", "id", "1"}}) {
+    const Dataset d = parse(text, {.drop = drop});
+    EXPECT_TRUE(near(d.A, Array(Shape{2, 1}, std::vector<double>{1, 3})));
+    EXPECT_TRUE(near(d.y, Array{2.0, 4.0}));
+    EXPECT_EQ(d.names, (Names{"a"}));
+  }
+  EXPECT_EQ(error_in(text, {.drop = {"name"}}),
+            "[read_csv] F: no column is called \"name\"; there are \"id\", \"a\", \"note\", \"y\"");
+  EXPECT_THAT(error_in(text, {.drop = {"5"}}), HasSubstr("there is no column 5 to drop; there are 4"));
+  EXPECT_EQ(error_in(text, {.drop = {"y"}}),
+            "[read_csv] F: the column \"y\" is the target and cannot be dropped; name another target");
+}
+
+TEST(ReadCsvErrors, ATextAmongNumbersIsNoClass) {
+  EXPECT_EQ(error_in("a,y\n1,2.5\n1,3.5\n1,4,5\n"), "[read_csv] F:4: has 3 fields, the first line has 2");
+  EXPECT_EQ(error_in("a,y\n1,2.5\n1,4.S\n1,5.5\n"),
+            "[read_csv] F:3: field 2: the value of \"y\" is \"4.S\", not a number; most of this column are numbers");
+  std::string many = "a,y\n", numbers = many;
+  for (int i = 0; i < 101; ++i) {
+    many += fmt::format("1,n{}\n1,n0\n", i);
+    numbers += fmt::format("1,n0\n1,{}\n", i);
+  }
+  const std::string message =
+      "[read_csv] F:2: field 2: the value of \"y\" is \"n0\", not a number; the column has more than 100 "
+      "different entries, too many to be classes";
+  EXPECT_EQ(error_in(many), message);
+  EXPECT_EQ(error_in(numbers), message);
+  EXPECT_THAT(error_in("a,y\n1,no\n1,\n"), HasSubstr("F:3: field 2: the value of \"y\" is missing"));
+}
+
 TEST(ReadCsvErrors, MissingValuesSayLineAndColumn) {
   EXPECT_EQ(error_in("a,age,y\n1,2,3\n1,,3\n"),
             "[read_csv] F:3: field 2: the value of \"age\" is missing; fill it in, or leave the sample out");
@@ -93,8 +168,9 @@ TEST(ReadCsvErrors, SayLineAndField) {
   EXPECT_EQ(error_in("a,b\n1,2\n1,2,3\n"), "[read_csv] F:3: has 3 fields, the first line has 2");
   EXPECT_EQ(error_in("a,b\n1\n"), "[read_csv] F:2: has 1 fields, the first line has 2");
   EXPECT_EQ(error_in("a,b\n1,inf\n"), "[read_csv] F:2: field 2: the value of \"b\" is \"inf\", not finite");
-  EXPECT_EQ(error_in("a,b\n1,red\n"),
-            "[read_csv] F:2: field 2: the value of \"b\" is \"red\", not a number; give classes and categories numbers");
+  EXPECT_EQ(
+      error_in("a,b\nred,1\n"),
+      "[read_csv] F:2: field 1: the value of \"a\" is \"red\", not a number; give categories numbers, or drop the column");
   EXPECT_EQ(error_in("a,b\n1,\"2\n"), "[read_csv] F:2: field 2: the quotation mark that opens here is never closed");
   EXPECT_EQ(error_in("a,b\n1,\"2\"3\n"), "[read_csv] F:2: field 2: there is text after the closing quotation mark");
   EXPECT_THAT(error_in("1 2\n3 4\n"), HasSubstr("say what separates the fields"));
@@ -103,13 +179,13 @@ TEST(ReadCsvErrors, SayLineAndField) {
 TEST(ReadCsvErrors, TargetsThatAreNotThere) {
   EXPECT_EQ(error_in("a,b\n1,2\n", {.target = "c"}), "[read_csv] F: no column is called \"c\"; there are \"a\", \"b\"");
   EXPECT_EQ(error_in("1,2\n", {.target = "c"}),
-            "[read_csv] F: there is no header to find the target \"c\" in; give its position");
+            "[read_csv] F: there is no header to find the column \"c\" in; give its position");
   for (const char* target : {"0", "3", "-3"})
     EXPECT_THAT(error_in("a,b\n1,2\n", {.target = target}),
                 HasSubstr(fmt::format("there is no column {} for the target; there are 2", target)));
   const std::string twice = "a,y,b,y\n1,2,3,4\n";
   EXPECT_EQ(error_in(twice, {.target = "y"}),
-            "[read_csv] F: the columns 2 and 4 are both called \"y\"; give the target by its position");
+            "[read_csv] F: the columns 2 and 4 are both called \"y\"; give the position of the one for the target");
   EXPECT_TRUE(near(parse(twice, {.target = "4"}).y, Array{4.0})) << "twice is fine where it is not asked for";
 }
 

@@ -8,6 +8,7 @@
 #include <rapidcheck/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <string>
@@ -53,6 +54,9 @@ TEST(ReadDatasetErrors, OtherFeaturesAndOptionsOfOtherFormats) {
   EXPECT_EQ(error(idx, {.features = 2, .labels = labels}), fmt::format("[read_dataset] {}: has 1 features, not 2", idx));
   EXPECT_THAT(error(svm, {.features = 3}), HasSubstr("index 4 is above the 3 features asked for"));
   EXPECT_THAT(error(svm, {.target = "y"}), HasSubstr("is not CSV: there is no column \"y\" to be the target"));
+  EXPECT_THAT(error(svm, {.drop = {"y"}}), HasSubstr("is not CSV: there is no column \"y\" to drop"));
+  EXPECT_THAT(error(svm, {.label_names = {"no", "yes"}}),
+              HasSubstr("is not CSV: its labels cannot be names such as \"no\""));
   EXPECT_THAT(error(csv, {.labels = labels}), HasSubstr("is not an IDX file: it has its labels itself"));
   EXPECT_THAT(error(idx, {}), HasSubstr("give the file of its labels"));
   EXPECT_THAT(error(folder.write("empty", ""), {}), HasSubstr("there is no sample in it"));
@@ -168,6 +172,24 @@ RC_GTEST_PROP(RoundTrip, CsvTextComesBackBitForBit, ()) {
   RC_ASSERT(identical(back.A, d.A));
   RC_ASSERT(identical(back.y, d.y));
   RC_ASSERT(back.names == names);
+}
+
+RC_GTEST_PROP(RoundTrip, NamesOfClassesComeBack, ()) {
+  Random random(*rc::gen::arbitrary<std::uint64_t>());
+  const std::vector<std::string> names{"12", "a \"quote\"", "semi;colon", "two\nlines", "\xc3\xa9"};
+  std::string text = "a,y\n";
+  std::vector<std::string> wanted;
+  for (std::int64_t i = 0, count = random.integer(1, 30); i < count; ++i) {
+    wanted.push_back(random.one_of(names));
+    std::string quoted;
+    for (const char c : wanted.back()) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+    text += fmt::format("{},\"{}\"\n", i, quoted);
+  }
+  RC_PRE(2 * std::ranges::count(wanted, "12") <= std::ssize(wanted));
+  const Dataset back = data::parse_csv(text, "F", {});
+  RC_ASSERT(std::ranges::is_sorted(back.label_names));
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    RC_ASSERT(back.label_names[static_cast<std::size_t>(back.y.values()[i])] == wanted[i]);
 }
 
 RC_GTEST_PROP(RoundTrip, IdxDoublesComeBackBitForBit, ()) {

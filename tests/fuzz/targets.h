@@ -2,6 +2,7 @@
 // returns something that holds together.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -65,9 +66,18 @@ inline bool fuzz_libsvm(std::string_view bytes) try {
 } catch (const Error&) { return false; }
 
 inline bool fuzz_csv(std::string_view bytes) try {
-  const Dataset set = data::parse_csv(unpacked(bytes), "fuzz", {.memory_limit = fuzz_memory});
+  const std::string text = unpacked(bytes);
+  const Dataset set = data::parse_csv(text, "fuzz", {.memory_limit = fuzz_memory});
   require_samples(set);
   require(set.names.empty() || static_cast<std::int64_t>(set.names.size()) == set.A.shape()[1]);
+  if (set.label_names.empty() || set.A.size() == 0) return true;
+  for (const double label : set.y.values())
+    require(label >= 0 && label < static_cast<double>(set.label_names.size()) && label == std::floor(label));
+  const Dataset again = data::parse_csv(text, "fuzz",
+                                        {.label_names = set.label_names,
+                                         .header = set.names.empty() ? CsvOptions::no : CsvOptions::yes,
+                                         .memory_limit = fuzz_memory});
+  require(std::ranges::equal(set.y.values(), again.y.values()));
   return true;
 } catch (const Error&) { return false; }
 
