@@ -104,7 +104,14 @@ class Tune {
     if (!std::isfinite(shared.value)) return best;
     best_shared_ = shared.value;
     shared_evaluations_ = shared.evaluations;
-    return shared.theta[0].item();
+    if (shared.at_low.empty()) return shared.theta[0].item();
+    // So small that none of them matters: from there no derivative by a logarithm leads anywhere. The largest that does
+    // little harm is a better start.
+    constexpr double little_harm = 0.01;
+    double start = shared.theta[0].item();
+    for (const auto& [l2, loss] : probes_)
+      if (loss <= (1 + little_harm) * best_shared_) start = std::max(start, l2);
+    return start;
   }
 
   // All that were spent until the end of the search.

@@ -304,6 +304,15 @@ TEST_F(Jobs, TuneStartsWhereItIsTold) {
   EXPECT_THAT(misuse({"tune", file, "--l2", "0"}), HasSubstr("penalties lie from"));
 }
 
+TEST_F(Jobs, TuneOfManyPenaltiesStartsWhereTheyMatter) {
+  // Judged by what it was learned on, one penalty for all wants to be zero, where derivatives by logarithms vanish.
+  const std::string file = folder_.write("cloud", cloud(19, 200, 6));
+  const auto found = json({"tune", file, "--valid", file, "--hyper", "l2-per-feature"});
+  EXPECT_GE(found["search"]["history"][0]["hyperparameters"][0], 1e-3);
+  EXPECT_GT(found["search"]["iterations"], 0);
+  EXPECT_LE(found["search"]["loss"], found["best_shared"]["loss"].get<double>() * (1 + 1e-5));
+}
+
 TEST_F(Jobs, TuneGivesTheModelThatFitWouldFindWithItsAnswer) {
   const std::string file = folder_.write("cloud", cloud(5, 100));
   for (const std::vector<std::string>& how : {std::vector<std::string>{"--folds", "5"}, {"--valid", file}}) {
