@@ -116,12 +116,14 @@ struct BilevelOptions {
   /// Whether the history has the parameters.
   bool path = false;
   /// A file that the state is written to, atomically, so that a run which is killed goes on from there and ends with the
-  /// same bits. An existing one is resumed from: it must be of the same problem. Empty: none.
+  /// same bits. An existing one is resumed from: it must be of the same problem, with the same parameters (the values of
+  /// fixed ones too), estimators, inner tolerances and outer method. What may differ is how much is allowed: iterations,
+  /// time, and Implicit::max_iterations. Empty: none.
   std::string checkpoint = {};
   /// Of the time, at most, is spent on writing it.
   double checkpoint_share = 0.01;
-  /// What else tells this problem from others with the same shapes, such as the name of the data: a checkpoint of another
-  /// one is refused.
+  /// What else tells this problem from others with the same shapes, such as the name of the data or the options of the
+  /// inner solver: a checkpoint of another one is refused. Without it other data is noticed by the value of g alone.
   std::string identity = {};
 };
 

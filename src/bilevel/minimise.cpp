@@ -61,9 +61,10 @@ class Minimiser {
       : options_(options),
         moved_(parameters),
         outer_(make_outer(method)),
-        objective_(inner, moved_.theta(moved_.start()), [this] { return stops(); }),
-        parameters_(parameters) {
-    if (!options.checkpoint.empty()) file_.emplace(options.checkpoint);
+        objective_(inner, moved_.theta(moved_.start()), [this] { return stops(); }) {
+    if (options.checkpoint.empty()) return;
+    file_.emplace(options.checkpoint);
+    fingerprint_ = fingerprint(parameters);
   }
 
   Outcome run() {
@@ -263,11 +264,13 @@ class Minimiser {
   // ---- checkpoints ----
 
   // What decides the way that is taken: a checkpoint of another problem is told by it.
-  std::string fingerprint() const {
-    std::string text = fmt::format("{}; {} {}; {}", outer_->text(), options_.warm, options_.adaptive, options_.identity);
-    for (const Shape& shape : objective_.state_shapes()) text += fmt::format("; x {}", to_string(shape));
-    for (const Parameter& p : parameters_)
+  std::string fingerprint(const std::vector<Parameter>& parameters) const {
+    std::string text = fmt::format("{}; {} {}; {}{}", outer_->text(), options_.warm, options_.adaptive, options_.identity,
+                                   objective_.text());
+    for (const Parameter& p : parameters) {
       text += fmt::format("; {} {} [{}, {}]", static_cast<int>(p.kind), to_string(p.start.shape()), p.low, p.high);
+      if (p.kind == Parameter::Kind::fixed) text += fmt::format(" {:08x}", checksum(p.start));
+    }
     for (const double u : moved_.start()) text += fmt::format(" {:a}", u);
     return text;
   }
@@ -279,7 +282,7 @@ class Minimiser {
     Reader reader(*bytes);
     std::string its_fingerprint;
     reader(its_fingerprint);
-    if (its_fingerprint != fingerprint()) file_->refuse("is of another problem: parameters, method or options differ");
+    if (its_fingerprint != fingerprint_) file_->refuse("is of another problem: parameters, estimators, method or options differ");
     reader(state_);
     reader(outer_bytes_);
     Reader of_the_method(outer_bytes_);
@@ -306,7 +309,7 @@ class Minimiser {
   void save() {
     const double begin = now();
     Writer writer;
-    writer(fingerprint());
+    writer(fingerprint_);
     writer(state_);
     writer(outer_bytes_);
     file_->write(writer.take());
@@ -373,8 +376,8 @@ class Minimiser {
   const Moved moved_;
   const std::unique_ptr<Outer> outer_;
   Objective objective_;
-  const std::vector<Parameter>& parameters_;
   std::optional<CheckpointFile> file_;
+  std::string fingerprint_;
   State state_;
   std::optional<Status> status_;
   Status inner_status_ = Status::converged;

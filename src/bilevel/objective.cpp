@@ -190,9 +190,12 @@ States Objective::starts() const {
   for (const auto& problem : problems_) all.push_back(problem->start());
   return all;
 }
-std::vector<Shape> Objective::state_shapes() const {
-  std::vector<Shape> all;
-  for (const auto& problem : problems_) all.insert(all.end(), problem->parts().begin(), problem->parts().end());
+std::string Objective::text() const {
+  std::string all;
+  for (const auto& problem : problems_) {
+    all += fmt::format("; {} to {}", text_of(problem->solution().internals().estimator), problem->tolerance());
+    for (const Shape& shape : problem->parts()) all += fmt::format(", x {}", to_string(shape));
+  }
   return all;
 }
 

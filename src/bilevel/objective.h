@@ -32,7 +32,9 @@ class Objective {
   /// The tightest tolerance of the inner solvers: with that they are as accurate as they were asked to be.
   double tightest() const;
   States starts() const;
-  std::vector<Shape> state_shapes() const;
+  /// The states' shapes, the estimators and the solvers' tolerances: what a checkpoint must agree in. What a solver is made
+  /// of, and its data, is not told.
+  std::string text() const;
 
   /// Solves from `starts`, to this tolerance or the solver's own where that is looser. Converged, or the status of the first
   /// inner problem that was not solved.

@@ -74,6 +74,10 @@ struct SolutionState {
   std::vector<Vector> part_spans_;
 };
 
+/// The estimator and those of its options that decide the derivative: not how much work or memory it may take. Of a
+/// preconditioner it says only that there is one.
+std::string text_of(const Estimator& estimator);
+
 /// Throws Error unless the map has the derivative; names the estimators that do without it.
 void need_jvp(const Map& map, const char* estimator);
 void need_vjp(const Map& map, const char* estimator);
