@@ -182,6 +182,10 @@ class Minimiser {
     const double expected = -slope_to(shifted(step, 1));
     if (expected <= 4 * state_.noise)
       end(Status::rounding_reached, "g changes by less than the inner problems' accuracy");
+    else if (!is_solution(inner_status_))
+      end(Status::line_search_failed,
+          fmt::format("no step along the hypergradient leads to inner problems that are solved; the last: {}",
+                      objective_.about()));
     else
       end(Status::line_search_failed, "no step along the hypergradient lowers g");
   }
@@ -335,6 +339,7 @@ class Minimiser {
       state_.tolerance = objective_.tightest();
       if (solve(state_.u)) {
         accept(state_.u);
+        note_shortfall(o);
         const auto [bound, rests_on] = objective_.gradient_bound();
         o.bound = bound * moved_.stretch(state_.u);
         o.bound_rests_on = rests_on;
@@ -352,6 +357,7 @@ class Minimiser {
     const InnerWork& work = objective_.work;
     o.evaluations = work.evaluations;
     o.hypergradients = work.hypergradients;
+    o.fell_short = work.fell_short;
     o.inner_iterations = work.iterations;
     o.inner_factorisations = work.factorisations;
     o.inner_seconds = work.solving;
@@ -359,6 +365,14 @@ class Minimiser {
     o.checkpoint_seconds = writing_;
     o.seconds = elapsed();
     return o;
+  }
+
+  // What the last hypergradient says of the point is believed only where its linear systems were solved.
+  void note_shortfall(Outcome& o) const {
+    const auto [status, why] = objective_.gradient_status();
+    if (is_solution(status)) return;
+    if (is_solution(o.status)) o.status = status;
+    o.about = o.about.empty() ? why : fmt::format("{}; {}", o.about, why);
   }
 
   void describe(Outcome& o) const {

@@ -82,6 +82,10 @@ std::string text_of(const Estimator& estimator);
 void need_jvp(const Map& map, const char* estimator);
 void need_vjp(const Map& map, const char* estimator);
 
+/// Derivatives of steps tend to those of the solution only where steps contract: why they do not, where that is seen and
+/// the estimator needs it; else empty.
+std::string no_contraction(SolutionState& state);
+
 /// A linear system was solved to this, where it should have been to `tolerance`: the report says so.
 void note_residual(DerivativeReport& report, double residual, double tolerance);
 

@@ -53,7 +53,9 @@ std::string bits_of(const Outcome& o) {
   for (const double e : entries_of(o.x[0])) append(e);
   for (const double e : entries_of(o.hypergradient[0])) append(e);
   for (const double e : {o.value, o.critical, o.norm, o.bound}) append(e);
-  for (const int e : {o.iterations, o.evaluations, o.hypergradients, o.inner_iterations, o.inner_factorisations}) append(e);
+  for (const int e : {o.iterations, o.evaluations, o.hypergradients, o.fell_short, o.inner_iterations,
+                      o.inner_factorisations})
+    append(e);
   for (const OuterIteration& i : o.history) {
     for (const double e : {i.value, i.critical, i.norm, i.length, i.inner_tolerance}) append(e);
     for (const double e : i.theta) append(e);
