@@ -286,7 +286,8 @@ class Minimiser {
     Reader reader(*bytes);
     std::string its_fingerprint;
     reader(its_fingerprint);
-    if (its_fingerprint != fingerprint_) file_->refuse("is of another problem: parameters, estimators, method or options differ");
+    if (its_fingerprint != fingerprint_)
+      file_->refuse("is of another problem: parameters, estimators, method or options differ");
     reader(state_);
     reader(outer_bytes_);
     Reader of_the_method(outer_bytes_);

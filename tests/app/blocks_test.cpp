@@ -48,8 +48,7 @@ TEST(SoftmaxBlocks, ArePositiveDefiniteWhereProbabilitiesAreSaturated) {
   // All samples are surely of the first class: p(1 - p) is zero, to rounding.
   std::vector<double> x(static_cast<std::size_t>(n * classes));
   x[static_cast<std::size_t>((n - 1) * classes)] = 800;
-  for (const double l2 : {0.0, 1e-3, 1.0})
-    expect_positive_definite(SoftmaxBlocks(A, Array({n, classes}, x), l2), x.size());
+  for (const double l2 : {0.0, 1e-3, 1.0}) expect_positive_definite(SoftmaxBlocks(A, Array({n, classes}, x), l2), x.size());
 }
 
 TEST(SoftmaxBlocks, ArePositiveDefiniteForDataOfAnyScale) {

@@ -53,8 +53,8 @@ std::string bits_of(const Outcome& o) {
   for (const double e : entries_of(o.x[0])) append(e);
   for (const double e : entries_of(o.hypergradient[0])) append(e);
   for (const double e : {o.value, o.critical, o.norm, o.bound}) append(e);
-  for (const int e : {o.iterations, o.evaluations, o.hypergradients, o.fell_short, o.inner_iterations,
-                      o.inner_factorisations})
+  for (const int e :
+       {o.iterations, o.evaluations, o.hypergradients, o.fell_short, o.inner_iterations, o.inner_factorisations})
     append(e);
   for (const OuterIteration& i : o.history) {
     for (const double e : {i.value, i.critical, i.norm, i.length, i.inner_tolerance}) append(e);
@@ -234,8 +234,9 @@ TEST(Checkpoint, OneOfAnotherProblemIsRefused) {
 // Where the value of g does not tell: the estimator, the inner tolerance, and a fixed parameter that only weighs.
 TEST(Checkpoint, OneOfAnotherEstimatorToleranceOrFixedParameterIsRefused) {
   const auto run = [](const std::string& file, const Estimator& estimator, double weight, double tolerance) {
-    const Inner inner(newton([](Expr x, Expr a, Expr w) { return 0.5 * w * sum(square(x - a)); }, {.tolerance = tolerance}),
-                      zeros(2), [](Expr x) { return 0.5 * sum(square(x - 3.0)) + 1.0; }, estimator);
+    const Inner inner(
+        newton([](Expr x, Expr a, Expr w) { return 0.5 * w * sum(square(x - a)); }, {.tolerance = tolerance}), zeros(2),
+        [](Expr x) { return 0.5 * sum(square(x - 3.0)) + 1.0; }, estimator);
     return minimise({inner}, {Parameter::real(Array{1.0, 1.0}), Parameter::fixed(Array(weight))}, Lbfgs{},
                     {.checkpoint = file});
   };
