@@ -157,14 +157,15 @@ class NewtonCgPoint final : public Point {
   double solved_to() const override { return tolerance_; }
   int products() const override { return products_; }
   // A small residual says little about d where H is ill-conditioned. What a second solve makes of the residual is seen to be
-  // small beside d, and added to it; the rest shrinks as it did.
+  // small beside d, and added to it; the rest shrinks as it did. The residual is spread over the directions that matter, so
+  // that the second solve may be rough.
   double be_precise() override {
-    constexpr double trusted = 0.5;
+    constexpr double trusted = 0.5, rough = 1e-3;
     tolerance_ = as_exact_as_possible;
     const Status first = linear(g_, d_, tolerance_).status;
     product(d_, w_);
     for (std::size_t i = 0; i < w_.size(); ++i) w_[i] = g_[i] - w_[i];
-    const Status second = linear(w_, u_, tolerance_).status;
+    const Status second = linear(w_, u_, rough).status;
     for (std::size_t i = 0; i < d_.size(); ++i) d_[i] += u_[i];
     began_ = false;
     exact_ = true;
