@@ -1,6 +1,7 @@
 #include "jobs/blocks.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backend/cpu/blas.h"
 #include "backend/cpu/dense.h"
@@ -22,22 +23,32 @@ SoftmaxBlocks::SoftmaxBlocks(const Array& A, const Array& x, double l2)
       },
       x.shape());
   const Array weights = evaluate(weights_at, {x})[0];
-  // Without a penalty there may be nothing that holds a coefficient: a little does.
-  const auto little = [n](const Expr& M) { return 1e-6 * sum(diagonal(M)) / static_cast<double>(n); };
+  // Without a penalty there may be nothing that holds a coefficient: a little does, relative to the mean of the diagonal.
   const Plan plan(trace(
-      [&](Expr v) {
-        const Expr M = gram(A, v);
-        return std::pair{solve(cholesky(M + (l2 + little(M)) * eye(n)), eye(n)), little(M)};
+      [&](Expr v, Expr share) {
+        const Expr M = gram(A, v), little = share * sum(diagonal(M)) / static_cast<double>(n);
+        return std::pair{solve(cholesky(M + (l2 + little) * eye(n)), eye(n)), little};
       },
-      Shape{count}));
+      Shape{count}, Shape{}));
   Workspace workspace = plan.workspace();
   const auto rows = static_cast<std::size_t>(count);
   for (std::size_t k = 0; k < classes_; ++k) {
-    double least = 0;
-    plan.run(workspace, {Array::view(weights.values().subspan(k * rows, rows))},
-             {std::span(inverses_).subspan(k * n_ * n_, n_ * n_), std::span(&least, 1)});
-    together_ = std::max({together_, l2, least});
+    const std::span<double> inverse = std::span(inverses_).subspan(k * n_ * n_, n_ * n_);
+    double little = 0;
+    const auto inverts = [&](double share) {
+      plan.run(workspace, {Array::view(weights.values().subspan(k * rows, rows)), Array(share)},
+               {inverse, std::span(&little, 1)});
+      return !workspace.failed() && std::ranges::all_of(inverse, [](double e) { return std::isfinite(e); });
+    };
+    if (!inverts(1e-6) && !inverts(1e-3) && !inverts(1)) {
+      // Nothing is known of this class: as if only the penalty curved it.
+      little = 0;
+      std::ranges::fill(inverse, 0.0);
+      for (std::size_t i = 0; i < n_; ++i) inverse[i * n_ + i] = l2 > 0 ? 1 / l2 : 1;
+    }
+    together_ = std::max({together_, l2, little});
   }
+  if (!(together_ > 0)) together_ = 1;
 }
 
 void SoftmaxBlocks::operator()(std::span<double> r) const {

@@ -14,7 +14,8 @@ namespace onestep::app::jobs {
 class SoftmaxBlocks {
  public:
   /// For samples A, the last column of ones, at coefficients x (a column for each class; the intercepts are the last row,
-  /// and half the square of their sum is part of the penalty).
+  /// and half the square of their sum is part of the penalty). A block that is not positive definite to rounding is damped,
+  /// or left out, as it has to be: M is positive definite whatever the data.
   SoftmaxBlocks(const Array& A, const Array& x, double l2);
 
   /// r ← M⁻¹r. From any thread.

@@ -116,12 +116,14 @@ struct BilevelOptions {
   /// Whether the history has the parameters.
   bool path = false;
   /// A file that the state is written to, atomically, so that a run which is killed goes on from there and ends with the
-  /// same bits. An existing one is resumed from: it must be of the same problem. Empty: none.
+  /// same bits. An existing one is resumed from: it must be of the same problem, with the same parameters (the values of
+  /// fixed ones too), estimators, inner tolerances and outer method. What may differ is how much is allowed: iterations,
+  /// time, and Implicit::max_iterations. Empty: none.
   std::string checkpoint = {};
   /// Of the time, at most, is spent on writing it.
   double checkpoint_share = 0.01;
-  /// What else tells this problem from others with the same shapes, such as the name of the data: a checkpoint of another
-  /// one is refused.
+  /// What else tells this problem from others with the same shapes, such as the name of the data or the options of the
+  /// inner solver: a checkpoint of another one is refused. Without it other data is noticed by the value of g alone.
   std::string identity = {};
 };
 
@@ -145,6 +147,10 @@ struct Outcome {
   std::vector<std::size_t> at_low, at_high;  ///< entries of what is moved, one behind the other, that ended at a bound
   int iterations = 0, evaluations = 0;       ///< evaluations: of g, each a solve of all inner problems
   int hypergradients = 0;
+  /// Of these, where the linear system of an inner problem's derivative fell short of its tolerance
+  /// (DerivativeReport::status). Such a hypergradient is still a direction to search along, and the run goes on; but where
+  /// the last one is of them the status is that of the linear system, never `converged`, and `about` says what to try.
+  int fell_short = 0;
   int inner_iterations = 0, inner_factorisations = 0;
   double seconds = 0, inner_seconds = 0, hypergradient_seconds = 0;  ///< all; in inner solves; in derivatives
   double checkpoint_seconds = 0;  ///< in writing checkpoints, since the start or the last resume
@@ -160,7 +166,9 @@ std::ostream& operator<<(std::ostream& out, const Outcome& outcome);
 /// Minimises Σ gᵢ(xᵢ(θ), θ) over θ, where xᵢ(θ) is what the solver of the i-th inner problem converges to. Inner problems,
 /// such as the folds of a cross-validation, are solved in parallel; results have the same bits for any number of threads.
 /// Throws Error for shapes, options and checkpoints that do not fit, std::system_error when a checkpoint cannot be written;
-/// numerical trouble is a status.
+/// numerical trouble is a status. Where an inner problem cannot be solved, or its step is seen not to contract although the
+/// estimator differentiates steps (`diverged`), a search takes a shorter step; at the start, or where the length is given,
+/// the run ends.
 ///
 ///     Outcome o = minimise({inner}, {Parameter::positive(1.0)}, Lbfgs{}, {.tolerance = 1e-6});
 Outcome minimise(const std::vector<Inner>& inner, const std::vector<Parameter>& parameters,

@@ -18,12 +18,7 @@ namespace onestep::detail {
 namespace {
 
 constexpr std::string_view magic = "onestep checkpoint\n";
-constexpr std::uint32_t version = 1;
-
-std::uint32_t checksum(std::string_view bytes) {
-  return static_cast<std::uint32_t>(
-      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
-}
+constexpr std::uint32_t version = 2;
 
 [[noreturn]] void fail(const std::string& what, int error = errno) {
   throw std::system_error(error, std::generic_category(), what);
@@ -64,6 +59,16 @@ bool write_all(int file, std::string_view bytes) {
 }
 
 }  // namespace
+
+std::uint32_t checksum(std::string_view bytes) {
+  return static_cast<std::uint32_t>(
+      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
+}
+std::uint32_t checksum(const Array& values) {
+  std::vector<double> entries(static_cast<std::size_t>(values.size()));
+  values.copy_to(entries);
+  return checksum({reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(double)});
+}
 
 CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_path_(path_ + ".lock") {
   do {

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <concepts>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -12,6 +13,10 @@
 #include "onestep/array.h"
 
 namespace onestep::detail {
+
+/// CRC-32: of bytes, and of an array's entries by rows.
+std::uint32_t checksum(std::string_view bytes);
+std::uint32_t checksum(const Array& values);
 
 /// Writes fields one behind the other. What Reader reads in the same order is what was written, to the bit.
 class Writer {

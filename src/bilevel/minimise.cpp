@@ -61,9 +61,10 @@ class Minimiser {
       : options_(options),
         moved_(parameters),
         outer_(make_outer(method)),
-        objective_(inner, moved_.theta(moved_.start()), [this] { return stops(); }),
-        parameters_(parameters) {
-    if (!options.checkpoint.empty()) file_.emplace(options.checkpoint);
+        objective_(inner, moved_.theta(moved_.start()), [this] { return stops(); }) {
+    if (options.checkpoint.empty()) return;
+    file_.emplace(options.checkpoint);
+    fingerprint_ = fingerprint(parameters);
   }
 
   Outcome run() {
@@ -181,6 +182,10 @@ class Minimiser {
     const double expected = -slope_to(shifted(step, 1));
     if (expected <= 4 * state_.noise)
       end(Status::rounding_reached, "g changes by less than the inner problems' accuracy");
+    else if (!is_solution(inner_status_))
+      end(Status::line_search_failed,
+          fmt::format("no step along the hypergradient leads to inner problems that are solved; the last: {}",
+                      objective_.about()));
     else
       end(Status::line_search_failed, "no step along the hypergradient lowers g");
   }
@@ -263,11 +268,13 @@ class Minimiser {
   // ---- checkpoints ----
 
   // What decides the way that is taken: a checkpoint of another problem is told by it.
-  std::string fingerprint() const {
-    std::string text = fmt::format("{}; {} {}; {}", outer_->text(), options_.warm, options_.adaptive, options_.identity);
-    for (const Shape& shape : objective_.state_shapes()) text += fmt::format("; x {}", to_string(shape));
-    for (const Parameter& p : parameters_)
+  std::string fingerprint(const std::vector<Parameter>& parameters) const {
+    std::string text = fmt::format("{}; {} {}; {}{}", outer_->text(), options_.warm, options_.adaptive, options_.identity,
+                                   objective_.text());
+    for (const Parameter& p : parameters) {
       text += fmt::format("; {} {} [{}, {}]", static_cast<int>(p.kind), to_string(p.start.shape()), p.low, p.high);
+      if (p.kind == Parameter::Kind::fixed) text += fmt::format(" {:08x}", checksum(p.start));
+    }
     for (const double u : moved_.start()) text += fmt::format(" {:a}", u);
     return text;
   }
@@ -279,7 +286,8 @@ class Minimiser {
     Reader reader(*bytes);
     std::string its_fingerprint;
     reader(its_fingerprint);
-    if (its_fingerprint != fingerprint()) file_->refuse("is of another problem: parameters, method or options differ");
+    if (its_fingerprint != fingerprint_)
+      file_->refuse("is of another problem: parameters, estimators, method or options differ");
     reader(state_);
     reader(outer_bytes_);
     Reader of_the_method(outer_bytes_);
@@ -306,7 +314,7 @@ class Minimiser {
   void save() {
     const double begin = now();
     Writer writer;
-    writer(fingerprint());
+    writer(fingerprint_);
     writer(state_);
     writer(outer_bytes_);
     file_->write(writer.take());
@@ -332,6 +340,7 @@ class Minimiser {
       state_.tolerance = objective_.tightest();
       if (solve(state_.u)) {
         accept(state_.u);
+        note_shortfall(o);
         const auto [bound, rests_on] = objective_.gradient_bound();
         o.bound = bound * moved_.stretch(state_.u);
         o.bound_rests_on = rests_on;
@@ -349,6 +358,7 @@ class Minimiser {
     const InnerWork& work = objective_.work;
     o.evaluations = work.evaluations;
     o.hypergradients = work.hypergradients;
+    o.fell_short = work.fell_short;
     o.inner_iterations = work.iterations;
     o.inner_factorisations = work.factorisations;
     o.inner_seconds = work.solving;
@@ -356,6 +366,14 @@ class Minimiser {
     o.checkpoint_seconds = writing_;
     o.seconds = elapsed();
     return o;
+  }
+
+  // What the last hypergradient says of the point is believed only where its linear systems were solved.
+  void note_shortfall(Outcome& o) const {
+    const auto [status, why] = objective_.gradient_status();
+    if (is_solution(status)) return;
+    if (is_solution(o.status)) o.status = status;
+    o.about = o.about.empty() ? why : fmt::format("{}; {}", o.about, why);
   }
 
   void describe(Outcome& o) const {
@@ -373,8 +391,8 @@ class Minimiser {
   const Moved moved_;
   const std::unique_ptr<Outer> outer_;
   Objective objective_;
-  const std::vector<Parameter>& parameters_;
   std::optional<CheckpointFile> file_;
+  std::string fingerprint_;
   State state_;
   std::optional<Status> status_;
   Status inner_status_ = Status::converged;

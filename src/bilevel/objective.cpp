@@ -78,8 +78,13 @@ class Objective::Problem {
   void solve(const Parts& theta, const std::vector<double>& start, double tolerance) {
     prepared_.options().tolerance = std::max(own_.tolerance, tolerance);
     prepared_.solve(start.empty() ? Parts() : Parts(unflatten(start, parts_)), theta);
-    if (is_solution(solution().status())) value_ = evaluate(solution().state(), theta, derivatives_);
+    status_ = solution().status();
+    about_ = is_solution(status_) ? no_contraction(solution().internals()) : solution().message();
+    if (!about_.empty() && is_solution(status_)) status_ = Status::diverged;
+    if (is_solution(status_)) value_ = evaluate(solution().state(), theta, derivatives_);
   }
+  Status status() const { return status_; }
+  const std::string& about() const { return about_; }  // where it was not solved
 
   double value() const { return value_; }
   double noise() const {
@@ -93,7 +98,13 @@ class Objective::Problem {
     return c * left;
   }
 
-  void differentiate() { pull(derivatives_); }
+  void differentiate() {
+    pull(derivatives_);
+    linear_status_ = solution().report().status;
+    linear_residual_ = solution().report().residual;
+  }
+  Status linear_status() const { return linear_status_; }
+  double linear_residual() const { return linear_residual_; }
   const std::vector<std::vector<double>>& pulled() const { return pulled_; }
 
   // With c = ∂g/∂x at x_k: the certificate has the error of Jᵀc; c and ∂g/∂θ are themselves not at the solution, and how
@@ -170,7 +181,9 @@ class Objective::Problem {
   std::optional<Plan> plan_;
   std::optional<Workspace> workspace_;
   std::vector<double> start_;
-  double value_ = 0;
+  Status status_ = Status::iteration_limit, linear_status_ = Status::converged;
+  std::string about_;
+  double value_ = 0, linear_residual_ = 0;
   std::vector<std::vector<double>> derivatives_, pulled_;  // of g by all its arguments; hypergradient
 };
 
@@ -190,9 +203,12 @@ States Objective::starts() const {
   for (const auto& problem : problems_) all.push_back(problem->start());
   return all;
 }
-std::vector<Shape> Objective::state_shapes() const {
-  std::vector<Shape> all;
-  for (const auto& problem : problems_) all.insert(all.end(), problem->parts().begin(), problem->parts().end());
+std::string Objective::text() const {
+  std::string all;
+  for (const auto& problem : problems_) {
+    all += fmt::format("; {} to {}", text_of(problem->solution().internals().estimator), problem->tolerance());
+    for (const Shape& shape : problem->parts()) all += fmt::format(", x {}", to_string(shape));
+  }
   return all;
 }
 
@@ -207,14 +223,14 @@ Status Objective::solve(const Parts& theta, const States& starts, double toleran
     work.factorisations += problem->solution().statistics().factorisations;
   }
   for (const auto& problem : problems_)
-    if (!is_solution(problem->solution().status())) return problem->solution().status();
+    if (!is_solution(problem->status())) return problem->status();
   return std::isfinite(value()) ? Status::converged : Status::not_finite;
 }
 
 std::string Objective::about() const {
   for (std::size_t i = 0; i < problems_.size(); ++i) {
-    const Solution& s = problems_[i]->solution();
-    if (!is_solution(s.status())) return fmt::format("inner problem {}: {}: {}", i, to_string(s.status()), s.message());
+    const Problem& p = *problems_[i];
+    if (!is_solution(p.status())) return fmt::format("inner problem {}: {}: {}", i, to_string(p.status()), p.about());
   }
   return std::isfinite(value()) ? "" : "g is not finite at a solution of the inner problem";
 }
@@ -250,7 +266,21 @@ std::vector<std::vector<double>> Objective::gradient() {
     for (std::size_t p = 0; p < sum.size(); ++p) add(sum[p], problems_[i]->pulled()[p]);
   work.differentiating += now() - begin;
   ++work.hypergradients;
+  if (!is_solution(gradient_status().first)) ++work.fell_short;
   return sum;
+}
+
+std::pair<Status, std::string> Objective::gradient_status() const {
+  for (std::size_t i = 0; i < problems_.size(); ++i) {
+    const Problem& p = *problems_[i];
+    if (!is_solution(p.linear_status()))
+      return {p.linear_status(),
+              fmt::format("inner problem {}: the linear system of the hypergradient fell short, {}, with a residual of "
+                          "{:.1e}: allow it more iterations (Implicit::max_iterations, NewtonCgOptions::max_products), "
+                          "precondition it, or condition the inner problem better",
+                          i, to_string(p.linear_status()), p.linear_residual())};
+  }
+  return {Status::converged, ""};
 }
 
 std::pair<double, std::string> Objective::gradient_bound() {

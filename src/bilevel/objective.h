@@ -15,11 +15,11 @@ using States = std::vector<std::vector<double>>;  ///< the flat state of each in
 
 /// What inner solves and derivatives took.
 struct InnerWork {
-  int evaluations = 0, hypergradients = 0, iterations = 0, factorisations = 0;
+  int evaluations = 0, hypergradients = 0, fell_short = 0, iterations = 0, factorisations = 0;
   double solving = 0, differentiating = 0;  ///< seconds
 
   template <class Archive> void fields(Archive& a) {
-    a(evaluations), a(hypergradients), a(iterations), a(factorisations), a(solving), a(differentiating);
+    a(evaluations), a(hypergradients), a(fell_short), a(iterations), a(factorisations), a(solving), a(differentiating);
   }
 };
 
@@ -32,10 +32,12 @@ class Objective {
   /// The tightest tolerance of the inner solvers: with that they are as accurate as they were asked to be.
   double tightest() const;
   States starts() const;
-  std::vector<Shape> state_shapes() const;
+  /// The states' shapes, the estimators and the solvers' tolerances: what a checkpoint must agree in. What a solver is made
+  /// of, and its data, is not told.
+  std::string text() const;
 
   /// Solves from `starts`, to this tolerance or the solver's own where that is looser. Converged, or the status of the first
-  /// inner problem that was not solved.
+  /// inner problem that was not solved, diverged where its steps do not contract and the estimator needs that they do.
   Status solve(const Parts& theta, const States& starts, double tolerance);
   // Of the last solve:
   std::string about() const;
@@ -47,6 +49,8 @@ class Objective {
   std::vector<Parts> parts_of(const States& states) const;
   /// The hypergradient: a vector for each parameter.
   std::vector<std::vector<double>> gradient();
+  /// Converged, or the status of the first inner problem whose linear system fell short of its tolerance, and what to try.
+  std::pair<Status, std::string> gradient_status() const;
   /// How far that can be from the truth, in norm, and what this rests on; infinity and why otherwise.
   std::pair<double, std::string> gradient_bound();
 

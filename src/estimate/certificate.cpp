@@ -105,10 +105,13 @@ class Certifier {
       add(other, g, -1);
       // The solve of H ẋ = b again, for a b that is known to have ẋ as its solution.
       const double rounding = rounding_of_solve([&](Point& at, std::vector<double>& r) {
-        s_.equation().jvp_x(g, r);
-        at.precondition(false, r);
-        add(r, g, -1);
-        const double solve_error = detail::norm(r);
+        const auto of_a_sample = [&](ConstVector sample) {
+          s_.equation().jvp_x(sample, r);
+          at.precondition(false, r);
+          add(r, sample, -1);
+          return detail::norm(r);
+        };
+        const double solve_error = s_.method->step->iterates ? left_by_iteration(at, v, r) : largest_sample(g, of_a_sample);
         // H ẋ = -G_θ v, both sides at another x.
         std::ranges::copy(g, r.begin());
         at.precondition(false, r);
@@ -234,13 +237,18 @@ class Certifier {
     add_to(other, g, -1);
     // What the solve of Hᵀu = v left of v, and what that is to θ.
     const double rounding = rounding_of_solve([&](Point& at, std::vector<double>& r) {
-      std::ranges::copy(v, next.begin());
-      at.precondition(true, next);
-      s_.method->equation->symmetric ? s_.equation().jvp_x(next, r) : s_.equation().vjp_x(next, r);
-      const std::vector<double> product = r;
-      for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - r[i];
-      vjp_theta(at, r, left_out_again);
-      const double residual = std::max(epsilon, ratio(detail::norm(r), detail::norm(v))), solve_error = norm(left_out_again);
+      std::vector<double> product(n_);
+      double left = 0;
+      const double solve_error = largest_sample(v, [&](ConstVector sample) {
+        std::ranges::copy(sample, next.begin());
+        at.precondition(true, next);
+        s_.method->equation->symmetric ? s_.equation().jvp_x(next, product) : s_.equation().vjp_x(next, product);
+        for (std::size_t i = 0; i < n_; ++i) r[i] = sample[i] - product[i];
+        left = std::max(left, ratio(detail::norm(r), detail::norm(sample)));
+        vjp_theta(at, r, left_out_again);
+        return norm(left_out_again);
+      });
+      const double residual = std::max(epsilon, left);
       // -G_θᵀ u and Hᵀu = v at another x.
       Point& beside = displaced(next);
       Parameters moved = zero(), rest = zero();
@@ -263,14 +271,16 @@ class Certifier {
     if (implicit() && s_.loop->here() != nullptr) return s_.last();
     // Where the step solves a linear system by an iteration, what that left shows in the change only if it was not left
     // here.
-    s_.here().be_precise();
+    step_here_ = s_.here().be_precise();
     return s_.here();
   }
 
   // `left_out`: the next Neumann term at x_k; `rate`: by how much the terms shrink, about; `rounding`: of a solve.
   void observed_change(double change, double left_out, double rate, double rounding) {
     c_.rho = rate;
-    c_.distance = s_.run.last_step;
+    // From x_k on the next step is as long as the distance, but for a term of second order; where x_k is known to rounding
+    // only, both are rounding, of one size.
+    c_.distance = std::max(s_.run.last_step, safety * step_here_) + 4 * epsilon * detail::norm(s_.run.x);
     c_.estimate = change + left_out;
     const double floor = rounding + (32 * epsilon * std::sqrt(static_cast<double>(n_)) + 10 * s_.report.residual) * c_.value;
     c_.L_J = s_.run.last_step > 0 ? change / s_.run.last_step : 0;
@@ -279,6 +289,10 @@ class Certifier {
           fmt::format("the step multiplies errors by {:.2g} where a superlinear method should by almost 0: the solution is "
                       "degenerate, or not yet near",
                       rate));
+      return;
+    }
+    if (!std::isfinite(step_here_)) {
+      refuse("how far the solution is was not found: the linear system of the step there was not solved exactly enough");
       return;
     }
     if (s_.report.status == Status::singular || s_.report.status == Status::iteration_limit) {
@@ -297,8 +311,41 @@ class Certifier {
     const Map& step = *s_.method->step;
     if (!s_.method->equation || !(step.preconditions || step.iterates) || !s_.method->equation->no_jvp.empty()) return 0;
     std::vector<double> r(n_);
-    ++c_.products;
     return rounding_safety * error(s_.here(), r);
+  }
+
+  // Rounding is as if by chance: what it leaves of one right-hand side may be far smaller than of the next. The same one
+  // times a few numbers rounds differently; it comes last itself. Where each solve is an iteration, one has to do.
+  template <class Error> double largest_sample(ConstVector of, const Error& error) {
+    constexpr double factors[] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 11, 1};
+    double largest = 0;
+    std::vector<double> sample(of.size());
+    for (const double factor : factors) {
+      if (factor != 1 && s_.method->step->iterates) continue;
+      std::ranges::transform(of, sample.begin(), [&](double e) { return factor * e; });
+      largest = std::max(largest, error(sample) / factor);
+      ++c_.products;
+    }
+    return largest;
+  }
+
+  // What an iteration leaves of the solution of H z = q = G_θ v, by a second solve for the residual. (It leaves out of H z
+  // what it left out of z, so that a right-hand side made of a solution tells nothing.) q itself was rounded: what came out,
+  // f, lies where H⁻¹ is large, so that an error of q which does not cancel there becomes ‖f‖ Σ |fᵢ| ε|qᵢ| / fᵀHf.
+  double left_by_iteration(Point& at, std::span<const Array> v, std::vector<double>& f) {
+    std::vector<double> q(n_), z(n_), product(n_);
+    s_.equation().jvp_theta(v, q);
+    z = q;
+    at.precondition(false, z);
+    s_.equation().jvp_x(z, product);
+    for (std::size_t i = 0; i < n_; ++i) f[i] = q[i] * (1 + (i % 2 == 0 ? epsilon : -epsilon)) - product[i];
+    at.precondition(false, f);
+    s_.equation().jvp_x(f, product);
+    c_.products += 3;
+    const double length = detail::norm(f), curvature = dot(f, product);
+    double against = 0;
+    for (std::size_t i = 0; i < n_; ++i) against += std::fabs(f[i]) * epsilon * std::fabs(q[i]);
+    return length + (curvature > 0 ? length * against / curvature : 0);
   }
 
   // x_k itself is known to rounding only, and where the matrix is nearly singular not even that. What an error of x is to
@@ -483,6 +530,7 @@ class Certifier {
   std::size_t n_;
   Norms norms_;
   Certificate c_;
+  double step_here_ = 0;  // the length of the step from x_k, where its linear system is solved by an iteration
   std::unique_ptr<Point> beside_;
 };
 

@@ -99,25 +99,9 @@ double growth(SolutionState& state) {
   return std::exp(log_growth);
 }
 
-// Derivatives of steps tend to those of the solution only where steps contract. That they shrank on the way is proof enough;
-// where the solve began at its solution there is none.
 void require_contraction(SolutionState& state, const char* what) {
-  const auto& kind = state.estimator.kind();
-  const bool needs = !std::holds_alternative<Implicit>(kind) && !std::holds_alternative<Auto>(kind);
-  if (!needs || state.method->superlinear || state.allow_unconverged || state.contracts) return;
-  constexpr int shrinking_steps = 3;
-  constexpr double rounding = 1e-10;
-  const detail::Map& map = *state.method->step;
-  const bool is_known = state.method->known.rho >= 0 && state.method->known.rho < 1;
-  const bool measures = map.no_jvp.empty() || map.no_vjp.empty();
-  const double rho = is_known || !measures || state.run.statistics.iterations >= shrinking_steps ? 0 : growth(state);
-  if (rho >= 1 - rounding)
-    throw Error(
-        fmt::format("[{}] the step does not contract at the solution (differences are multiplied by {:.10g}), so "
-                    "derivatives of steps do not "
-                    "tend to that of the solution; Implicit{{}} does not need it, or call even_if_unconverged() first",
-                    what, rho));
-  state.contracts = true;
+  if (const std::string why = detail::no_contraction(state); !why.empty())
+    throw Error(fmt::format("[{}] {}, or call even_if_unconverged() first", what, why));
 }
 
 // Cotangents of the parts as one vector; those left out are zero.
@@ -216,6 +200,26 @@ void fill_columns(SolutionState& state, std::size_t n, Matrices& matrices) {
 }
 
 }  // namespace
+
+// That steps shrank on the way is proof enough; where the solve began at its solution there is none.
+std::string detail::no_contraction(SolutionState& state) {
+  const auto& kind = state.estimator.kind();
+  const bool needs = !std::holds_alternative<Implicit>(kind) && !std::holds_alternative<Auto>(kind);
+  if (!needs || state.method->superlinear || state.allow_unconverged || state.contracts) return "";
+  constexpr int shrinking_steps = 3;
+  constexpr double rounding = 1e-10;
+  const Map& map = *state.method->step;
+  const bool is_known = state.method->known.rho >= 0 && state.method->known.rho < 1;
+  const bool measures = map.no_jvp.empty() || map.no_vjp.empty();
+  const double rho = is_known || !measures || state.run.statistics.iterations >= shrinking_steps ? 0 : growth(state);
+  if (rho >= 1 - rounding)
+    return fmt::format(
+        "the step does not contract at the solution (differences are multiplied by {:.10g}), so derivatives of steps do not "
+        "tend to that of the solution; Implicit{{}} does not need it",
+        rho);
+  state.contracts = true;
+  return "";
+}
 
 Solver Solver::with(const Estimator& estimator) const {
   detail::Recipe copy = *recipe_;

@@ -74,9 +74,17 @@ struct SolutionState {
   std::vector<Vector> part_spans_;
 };
 
+/// The estimator and those of its options that decide the derivative: not how much work or memory it may take. Of a
+/// preconditioner it says only that there is one.
+std::string text_of(const Estimator& estimator);
+
 /// Throws Error unless the map has the derivative; names the estimators that do without it.
 void need_jvp(const Map& map, const char* estimator);
 void need_vjp(const Map& map, const char* estimator);
+
+/// Derivatives of steps tend to those of the solution only where steps contract: why they do not, where that is seen and
+/// the estimator needs it; else empty.
+std::string no_contraction(SolutionState& state);
 
 /// A linear system was solved to this, where it should have been to `tolerance`: the report says so.
 void note_residual(DerivativeReport& report, double residual, double tolerance);

@@ -49,8 +49,10 @@ class Point {
   virtual int factorisations() const { return 0; }
   /// Products with the matrix of a linear system inside, so far.
   virtual int products() const { return 0; }
-  /// From now on a linear system inside is solved as exactly as rounding allows: for finding out how exact the others are.
-  virtual void be_precise() {}
+  /// Of a step with a linear system inside (Map::iterates). From now on it is solved as exactly as rounding allows, for
+  /// finding out how exact the others are; the step itself too, from the point of the last apply. What comes back is the
+  /// length of that step, with what is left of it: infinite where it could not be found.
+  virtual double be_precise() { return 0; }
 };
 
 /// Steps taken together with their tangents, one after the other: what depends on θ and its direction alone is computed once

@@ -53,7 +53,9 @@ std::string bits_of(const Outcome& o) {
   for (const double e : entries_of(o.x[0])) append(e);
   for (const double e : entries_of(o.hypergradient[0])) append(e);
   for (const double e : {o.value, o.critical, o.norm, o.bound}) append(e);
-  for (const int e : {o.iterations, o.evaluations, o.hypergradients, o.inner_iterations, o.inner_factorisations}) append(e);
+  for (const int e :
+       {o.iterations, o.evaluations, o.hypergradients, o.fell_short, o.inner_iterations, o.inner_factorisations})
+    append(e);
   for (const OuterIteration& i : o.history) {
     for (const double e : {i.value, i.critical, i.norm, i.length, i.inner_tolerance}) append(e);
     for (const double e : i.theta) append(e);
@@ -227,6 +229,44 @@ TEST(Checkpoint, OneOfAnotherProblemIsRefused) {
   BilevelOptions named = with_checkpoint(file);
   named.identity = "a9a";
   EXPECT_THAT(error_of([&] { (void)tuned(Lbfgs{}, named); }), HasSubstr("another problem"));
+}
+
+// Where the value of g does not tell: the estimator, the inner tolerance, and a fixed parameter that only weighs.
+TEST(Checkpoint, OneOfAnotherEstimatorToleranceOrFixedParameterIsRefused) {
+  const auto run = [](const std::string& file, const Estimator& estimator, double weight, double tolerance) {
+    const Inner inner(
+        newton([](Expr x, Expr a, Expr w) { return 0.5 * w * sum(square(x - a)); }, {.tolerance = tolerance}), zeros(2),
+        [](Expr x) { return 0.5 * sum(square(x - 3.0)) + 1.0; }, estimator);
+    return minimise({inner}, {Parameter::real(Array{1.0, 1.0}), Parameter::fixed(Array(weight))}, Lbfgs{},
+                    {.checkpoint = file});
+  };
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "c").string();
+  for (const Estimator& estimator :
+       std::vector<Estimator>{OneStep{}, KStep{2}, Implicit{}, Unrolled{}, Auto{.tolerance = 1e-6}}) {
+    (void)run(file, estimator, 1, 1e-10);
+    EXPECT_TRUE(run(file, estimator, 1, 1e-10).resumed);
+    EXPECT_THAT(error_of([&] { (void)run(file, estimator, 2, 1e-10); }), HasSubstr("another problem"));
+    EXPECT_THAT(error_of([&] { (void)run(file, estimator, 1, 1e-9); }), HasSubstr("another problem"));
+    for (const Estimator& other : std::vector<Estimator>{
+             KStep{3}, Implicit{.how = Implicit::dense}, Implicit{.tolerance = 1e-8}, Implicit{.on_step = true},
+             Implicit{.preconditioner = [](std::span<double>, bool) {}}, Unrolled{.mode = Unrolled::reverse}, Auto{1e-3}})
+      EXPECT_THAT(error_of([&] { (void)run(file, other, 1, 1e-10); }), HasSubstr("another problem"))
+          << estimator.kind().index() << " " << other.kind().index();
+    std::filesystem::remove(file);
+  }
+}
+
+TEST(Checkpoint, MoreMayBeAllowedToTheLinearSolverOnResuming) {
+  const TemporaryFolder folder;
+  Random random(14);
+  const Ridge ridge(random, 20, 6, 2);
+  const BilevelOptions options = with_checkpoint((folder.path() / "c").string());
+  const auto run = [&](int most) {
+    return minimise({ridge.inner(Implicit{.max_iterations = most})}, {Parameter::positive(ones(6))}, Lbfgs{}, options);
+  };
+  (void)run(500);
+  EXPECT_TRUE(run(1000).resumed);
 }
 
 TEST(Checkpoint, TheSecondRunOnOneFileIsRefused) {

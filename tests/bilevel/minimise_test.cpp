@@ -217,6 +217,56 @@ TEST(Minimise, EndsWithTheReasonWhenAnInnerProblemCannotBeSolved) {
   EXPECT_TRUE(std::isinf(o.bound));
 }
 
+// x ← θx from its fixed point 0: the solve ends at once, wherever θ is, but there is no derivative of steps from 1 on.
+Inner contracts_below_one(double best) {
+  return Inner(fixed_point([](Expr x, Expr theta) { return theta * x; }), zeros(2),
+               [best](Expr x, Expr theta) { return square(theta - best) + sum(x) + 1.0; });
+}
+
+TEST(Minimise, AStepThatDoesNotContractAtTheStartIsAStatus) {
+  const std::vector<OuterMethod> methods{Lbfgs{}, Descent{}, Adam{}};
+  for (const OuterMethod& method : methods) {
+    const Outcome o = minimise({contracts_below_one(0.9)}, {Parameter::real(2.0)}, method);
+    EXPECT_EQ(o.status, Status::diverged);
+    EXPECT_THAT(o.about, HasSubstr("inner problem 0"));
+    EXPECT_THAT(o.about, HasSubstr("does not contract"));
+    EXPECT_THAT(o.about, HasSubstr("Implicit{}"));
+  }
+}
+
+TEST(Minimise, ASearchTakesShorterStepsWhereAnInnerStepDoesNotContract) {
+  const Outcome within = minimise({contracts_below_one(0.9)}, {Parameter::real(0.5)});
+  EXPECT_EQ(within.status, Status::converged) << within.message();
+  EXPECT_NEAR(within.theta[0].item(), 0.9, 1e-4);
+  const Outcome beyond = minimise({contracts_below_one(3)}, {Parameter::real(0.5)});
+  EXPECT_EQ(beyond.status, Status::line_search_failed) << beyond.message();
+  EXPECT_THAT(beyond.about, HasSubstr("does not contract"));
+  EXPECT_LT(beyond.theta[0].item(), 1);
+  EXPECT_GT(beyond.theta[0].item(), 0.99);
+  const Outcome given = minimise({contracts_below_one(3)}, {Parameter::real(0.5)}, Descent{.step = 0.05});
+  EXPECT_EQ(given.status, Status::diverged) << given.message();
+  EXPECT_LT(given.theta[0].item(), 1);
+}
+
+TEST(Minimise, ALinearSystemThatFellShortIsCountedAndNeverConverges) {
+  Random random(8);
+  const Ridge ridge(random, 60, 30, 2);
+  const Implicit stopped{
+      .how = Implicit::matrix_free, .max_iterations = 3, .preconditioner = [](std::span<double>, bool) {}};
+  const std::vector<Parameter> start{Parameter::positive(1.0)};
+  // With a tolerance that the start meets, and with one that is met by what the wrong hypergradient leads to, if at all.
+  for (const double tolerance : {1e3, 1e-5}) {
+    const Outcome o = minimise({ridge.inner(stopped)}, start, Lbfgs{}, {.tolerance = tolerance});
+    EXPECT_FALSE(is_solution(o.status)) << o;
+    EXPECT_EQ(o.fell_short, o.hypergradients);
+    EXPECT_THAT(o.about, HasSubstr("the linear system of the hypergradient fell short"));
+    EXPECT_TRUE(std::isinf(o.bound));
+  }
+  const Outcome good = minimise({ridge.inner(Implicit{})}, start);
+  EXPECT_EQ(good.status, Status::converged) << good.message();
+  EXPECT_EQ(good.fell_short, 0);
+}
+
 TEST(Minimise, CanBeCancelledAndLimited) {
   Random random(6);
   const Ridge ridge(random, 30, 8, 2);

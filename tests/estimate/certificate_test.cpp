@@ -8,6 +8,7 @@
 
 #include "onestep/onestep.h"
 #include "support/problems.h"
+#include "support/spectrum.h"
 
 namespace onestep {
 namespace {
@@ -252,6 +253,26 @@ TEST(Certificate, OfNewtonIsNeverBelowTheError) {
       }
     }
   }
+}
+
+TEST(Certificate, OfNewtonHoldsForHessiansOfAnyCondition) {
+  test::Random random(15);
+  int bounds = 0;
+  for (int k = 0; k < 400; ++k) {
+    const std::int64_t n = random.integer(3, 12);
+    const test::Spectrum problem(random, n, std::pow(10.0, random.uniform(2, 12)), random.flip());
+    const Array c = random.array({n}), v = random.array({n});
+    for (const Estimator& e : {Estimator(OneStep{}), Estimator(Implicit{})}) {
+      const Solver fit = newton(problem.objective(), {.tolerance = std::pow(10.0, random.uniform(-12, -4))});
+      const Solution s = solve(fit, problem.start(), problem.theta, e);
+      if (!is_solution(s.status())) continue;
+      const Certificate reverse = s.certificate(c), forward = s.certificate_jvp(v);
+      EXPECT_GE(reverse.bound, test::distance(s.vjp(c), problem.vjp(c))) << k << " " << reverse;
+      EXPECT_GE(forward.bound, test::distance(s.jvp(v), problem.jvp(v))) << k << " " << forward;
+      bounds += std::isfinite(reverse.bound) ? 1 : 0;
+    }
+  }
+  EXPECT_GE(bounds, 750);
 }
 
 // A linear solve that was stopped early is seen in what it returned.

@@ -3,10 +3,12 @@
 
 #include "support/problems.h"
 #include "support/softmax.h"
+#include "support/spectrum.h"
 
 namespace onestep {
 namespace {
 
+using test::distance;
 using test::Random;
 using test::Softmax;
 
@@ -119,12 +121,6 @@ TEST(NewtonCgDerivative, ANodeOfAnotherFunctionHasItsGradient) {
   EXPECT_LT(test::relative_error(Array({30}, found), s.vjp(validation_gradient(validation, s.x()))[0]), 1e-8);
 }
 
-double distance(const Array& found, const std::vector<long double>& truth) {
-  long double sum = 0;
-  for (std::size_t i = 0; i < truth.size(); ++i) sum += (found.values()[i] - truth[i]) * (found.values()[i] - truth[i]);
-  return static_cast<double>(std::sqrt(sum));
-}
-
 // Ill-conditioned and well-conditioned, solved well and badly, stopped early and late.
 TEST(NewtonCgCertificate, TheBoundIsNeverBelowTheError) {
   Random random(6);
@@ -152,6 +148,33 @@ TEST(NewtonCgCertificate, TheBoundIsNeverBelowTheError) {
     }
   }
   EXPECT_GE(bounds, 180);
+}
+
+// Steps that conjugate gradients cut short say little about the distance that is left where the condition is large.
+TEST(NewtonCgCertificate, TheBoundAndTheDistanceHoldForHessiansOfAnyCondition) {
+  Random random(2);
+  int bounds = 0;
+  for (int k = 0; k < 150; ++k) {
+    const std::int64_t n = random.integer(0, 2) == 0 ? random.integer(30, 60) : random.integer(3, 12);
+    const test::Spectrum problem(random, n, std::pow(10.0, random.uniform(4, 9)), random.flip());
+    const SolveOptions options{.tolerance = std::pow(10.0, random.uniform(-11, -3))};
+    const NewtonCgOptions how{.derivative_tolerance = std::pow(10.0, random.uniform(-13, -6))};
+    const Array c = random.array({n}), v = random.array({n});
+    for (const Estimator& e :
+         std::vector<Estimator>{OneStep{}, Implicit{.how = Implicit::matrix_free, .tolerance = how.derivative_tolerance}}) {
+      const Solution s = solve(newton_cg(problem.objective(), how, options), problem.start(), problem.theta, e);
+      if (!is_solution(s.status())) continue;
+      const Certificate reverse = s.certificate(c), forward = s.certificate_jvp(v);
+      EXPECT_GE(reverse.bound, distance(s.vjp(c), problem.vjp(c))) << k << " " << reverse;
+      EXPECT_GE(forward.bound, distance(s.jvp(v), problem.jvp(v))) << k << " " << forward;
+      const double left = distance(s.x(), problem.x());
+      for (const Certificate& certificate : {reverse, forward})
+        EXPECT_TRUE(certificate.distance >= left || certificate.basis == Certificate::Basis::refused)
+            << k << " " << certificate.distance << " " << left;
+      bounds += std::isfinite(reverse.bound) ? 1 : 0;
+    }
+  }
+  EXPECT_GE(bounds, 290);
 }
 
 TEST(NewtonCgCertificate, OfASolveToTheDefaultsIsSharp) {
