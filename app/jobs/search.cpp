@@ -58,7 +58,8 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
 }
 
 bool is_usable(const Outcome& o) {
-  const bool ended = is_solution(o.status) || o.status == Status::iteration_limit || o.status == Status::line_search_failed;
+  const bool ended = is_solution(o.status) || o.status == Status::iteration_limit ||
+                     o.status == Status::line_search_failed || (o.status == Status::singular && o.fell_short > 0);
   return ended && std::isfinite(o.value);
 }
 
@@ -105,6 +106,8 @@ Json json_of(const Outcome& o) {
           {"loss", o.value},
           {"critical", o.critical},
           {"hypergradient", o.norm},
+          {"hypergradients", o.hypergradients},
+          {"fell_short", o.fell_short},
           {"hypergradient_bound", std::isfinite(o.bound) ? Json(o.bound) : Json()},
           {"bound_rests_on", o.bound_rests_on},
           {"seconds", {{"all", o.seconds}, {"inner", o.inner_seconds}, {"hypergradients", o.hypergradient_seconds}}},
@@ -117,6 +120,10 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
                       ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.1g} ({}): the point is critical to {:.2g}.",
                                     o.norm, o.bound, o.bound_rests_on, o.norm + o.bound)
                       : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
+  if (o.fell_short > 0)
+    lines.push_back(
+        fmt::format("The linear systems of {} of {} hypergradients were solved less accurately than asked for: {}",
+                    o.fell_short, o.hypergradients, o.message()));
   if (o.inner_seconds > 0 && o.evaluations > 0 && o.hypergradients > 0) {
     const double solve = o.inner_seconds / o.evaluations, derivative = o.hypergradient_seconds / o.hypergradients;
     lines.push_back(fmt::format("An inner solve took {} on average, the solve with its hypergradient {:.3f} times that.",
