@@ -104,11 +104,11 @@ class Tune {
     if (!std::isfinite(shared.value)) return best;
     best_shared_ = shared.value;
     shared_evaluations_ = shared.evaluations;
-    if (shared.at_low.empty()) return shared.theta[0].item();
-    // So small that none of them matters: from there no derivative by a logarithm leads anywhere. The largest that does
-    // little harm is a better start.
-    constexpr double little_harm = 0.01;
     double start = shared.theta[0].item();
+    // Where hardly any penalty is best for all, none of them matters, and from there no derivative by a logarithm leads
+    // anywhere. The largest that does little harm is a better start.
+    constexpr double no_harm = 1e-4, little_harm = 1e-2;
+    if (probes_.front().second > (1 + no_harm) * best_shared_) return start;
     for (const auto& [l2, loss] : probes_)
       if (loss <= (1 + little_harm) * best_shared_) start = std::max(start, l2);
     return start;

@@ -1,5 +1,6 @@
 // The jobs `fit`, `influence`, `tune` and `clean`: their answers against other programs' and closed forms, and what they say
 // when something is wrong.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -33,7 +34,7 @@ std::string samples_text(const std::string& labels) {
     for (int j = 0; j < 4; ++j) {
       const double a = three_digits(std::sin(1.3 * i + 2.1 * j + 0.7 * i * j));
       target += truth[j] * a;
-      features += " " + std::to_string(j + 1) + ":" + std::to_string(a);
+      features += fmt::format(" {}:{:f}", j + 1, a);
     }
     const double label = labels == "two"     ? (target > 0 ? 1 : 0)
                          : labels == "three" ? (target < -0.8  ? 0
@@ -50,7 +51,7 @@ std::string cloud(std::uint64_t seed, int count, int features = 5, const std::st
   Random random(seed);
   std::string text;
   if (!separator.empty()) {
-    for (int j = 0; j < features; ++j) text += "f" + std::to_string(j) + separator;
+    for (int j = 0; j < features; ++j) text += fmt::format("f{}{}", j, separator);
     text += "label\n";
   }
   for (int i = 0; i < count; ++i) {
@@ -58,7 +59,7 @@ std::string cloud(std::uint64_t seed, int count, int features = 5, const std::st
     std::string line = separator.empty() ? (second ? "2" : "1") : "";
     for (int j = 0; j < features; ++j) {
       const double a = random.uniform(-2, 2) + (second && j < 2 ? apart : 0.0);
-      line += separator.empty() ? " " + std::to_string(j + 1) + ":" + std::to_string(a) : std::to_string(a) + separator;
+      line += separator.empty() ? fmt::format(" {}:{:f}", j + 1, a) : fmt::format("{:f}{}", a, separator);
     }
     text += line + (separator.empty() ? "" : second ? "2" : "1") + "\n";
   }
@@ -166,8 +167,8 @@ std::string flowers(std::uint64_t seed, const std::vector<std::string>& names, i
   std::string text = "id,width,length,species\n";
   for (int i = 0; i < each * static_cast<int>(names.size()); ++i) {
     const auto k = static_cast<std::size_t>(i) % names.size();
-    text += "n" + std::to_string(i) + "," + std::to_string(random.uniform(-1, 1) + (k == 1 ? 2 : 0)) + "," +
-            std::to_string(random.uniform(-1, 1) + (k == 2 ? 2 : 0)) + "," + names[k] + "\n";
+    const double width = random.uniform(-1, 1) + (k == 1 ? 2 : 0), length = random.uniform(-1, 1) + (k == 2 ? 2 : 0);
+    text += fmt::format("n{},{:f},{:f},{}\n", i, width, length, names[k]);
   }
   return text;
 }
@@ -214,7 +215,7 @@ TEST_F(Jobs, ColumnsAndNamesThatAreNotThereAreMisuse) {
 
 TEST_F(Jobs, EachClassIsSplitInTheSameShare) {
   std::string text;
-  for (int i = 0; i < 100; ++i) text += std::to_string(i % 10 == 0 ? 2 : i % 2) + " 1:" + std::to_string(i % 7) + "\n";
+  for (int i = 0; i < 100; ++i) text += fmt::format("{} 1:{}\n", i % 10 == 0 ? 2 : i % 2, i % 7);
   const std::string file = folder_.write("classes", text);
   const auto found = json({"influence", file, "--loss", "softmax", "--split", "0.3", "--seed", "5"});
   EXPECT_EQ(found["samples"], 70);
@@ -365,7 +366,10 @@ TEST_F(Jobs, TuneKeepsAPenaltyThatWantsToBeInfiniteWithinBounds) {
   // Labels that say nothing about the features: the penalty grows without limit.
   std::string text;
   Random random(11);
-  for (int i = 0; i < 40; ++i) text += (random.flip() ? "1 1:" : "-1 1:") + std::to_string(random.uniform(-1, 1)) + "\n";
+  for (int i = 0; i < 40; ++i) {
+    text += random.flip() ? "1" : "-1";
+    text += fmt::format(" 1:{:f}\n", random.uniform(-1, 1));
+  }
   const auto found =
       json({"tune", folder_.write("noise", text), "--valid", folder_.write("valid", "1 1:1\n-1 1:1\n1 1:-1\n-1 1:-1\n")});
   // It ends where more of it changes nothing any more, or at the bound, which is said.
