@@ -52,6 +52,8 @@ class Clean {
   Clean(const CleanOptions& options, JobData& job, Progress& progress)
       : options_(options), job_(job), model_(job), progress_(progress) {
     if (job.loss == Loss::ridge) throw Misuse("clean looks for wrong labels; ridge has none: try influence");
+    if (options.l2() == 0)
+      throw Misuse("weights can always leave samples that a plane tells apart, with no best fit: give --l2 above 0");
     if (options.flip >= 1) throw Misuse(fmt::format("--flip {}: a share below 1", options.flip));
     true_labels_ = job.train;
     if (options.flip > 0) flipped_ = flip_labels(job.train, job, options.flip, options.seed);
@@ -168,7 +170,7 @@ class Clean {
         .columns = {"trained on", "mean loss", model_.score_name()}};
     Json scores = {{"samples", which}};
     const auto add = [&](const std::string& name, const char* key, const std::optional<Array>& x) {
-      if (!x) return t.rows.push_back({name, "the fit failed", ""});
+      if (!x) return t.rows.push_back({name, stop_signal() != 0 ? "stopped before it" : "the fit failed", ""});
       const Score s = model_.score(judged, *x);
       t.rows.push_back({name, shown(s.loss), fmt::format("{:.4f}", s.score)});
       scores[key] = {{"loss", s.loss}, {model_.score_name(), s.score}};
@@ -316,7 +318,7 @@ void add_clean(CommandLine& line) {
                   .to = &options->flip,
                   .type = "SHARE",
                   .help = "corrupt this share of the labels first, and say how many are\nfound",
-                  .takes = Takes::positive});
+                  .takes = Takes::not_negative});
   rows.push_back({.name = "--iterations",
                   .to = &options->iterations,
                   .type = "N",

@@ -124,9 +124,9 @@ int CommandLine::run(int argc, char** argv) {
     const auto verbs = line.get_subcommands();
     if (!verbs.empty()) {
       const std::string verb = verbs.front()->get_name();
-      const bool extra = dynamic_cast<const CLI::ExtrasError*>(&wrong) != nullptr;
-      throw Misuse(fmt::format("{}; see onestep {} --help",
-                               extra ? unexpected(verb, verbs.front()->remaining()) : wrong.what(), verb));
+      const std::vector<std::string> words = line.remaining(true);  // before the verb and behind it
+      const bool extra = dynamic_cast<const CLI::ExtrasError*>(&wrong) != nullptr && !words.empty();
+      throw Misuse(fmt::format("{}; see onestep {} --help", extra ? unexpected(verb, words) : wrong.what(), verb));
     }
     if (argc == 1) throw Misuse("a verb is missing, such as qp; see onestep --help");
     throw Misuse(fmt::format("there is no verb {}; see onestep --help", argv[1]));

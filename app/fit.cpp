@@ -165,6 +165,20 @@ page::Table coefficient_table(const JobData& job, const LinearModel& m, const st
   return table;
 }
 
+page::Table score_table(const JobData& job, const Model& model, const Array& x) {
+  page::Table table{.id = "scores", .title = "Scores", .caption = "", .columns = {"samples", "count", "mean loss"}};
+  table.columns.emplace_back(model.score_name());
+  if (job.loss != Loss::ridge) table.columns.emplace_back("balanced accuracy");
+  const auto add = [&](const char* name, const Samples& samples) {
+    const Score s = model.score(samples, x);
+    table.rows.push_back({name, std::to_string(samples.count()), shown(s.loss), fmt::format("{:.4f}", s.score)});
+    if (job.loss != Loss::ridge) table.rows.back().push_back(fmt::format("{:.4f}", s.balanced));
+  };
+  add("training", job.train);
+  if (job.test) add("test", *job.test);
+  return table;
+}
+
 // The same ones, from the largest to the smallest, with bars of two standard errors to each side.
 page::Figure coefficient_figure(const JobData& job, const LinearModel& m, const std::optional<std::vector<double>>& errors) {
   const std::size_t K = classes_of(m);
@@ -186,8 +200,7 @@ page::Figure coefficient_figure(const JobData& job, const LinearModel& m, const 
   panel.series = {zero, bars};
   return {"coefficients",
           title_of(m, order.size(), errors.has_value()),
-          errors ? "Bars reach two standard errors to each side: those that cross zero may well be zero."
-                 : "Without standard errors.",
+          errors ? "Bars reach two standard errors to each side." : "Without standard errors.",
           {panel}};
 }
 
@@ -256,10 +269,15 @@ int run_fit(const JobOptions& options) {
   double gradient = 0;
   for (const double g : fitted.gradient.values()) gradient = std::max(gradient, std::fabs(g));
 
+  std::string message = fitted.message;
+  if (!is_solution(fitted.status) && options.l2() == 0)
+    message += " Without a penalty there may be no best fit, or many: give --l2 above 0.";
+
   Json document = {{"verb", "fit"}};
   document.update(description(job));
   document.update({{"l2", options.l2()},
                    {"status", to_string(fitted.status)},
+                   {"message", message},
                    {"iterations", fitted.statistics.iterations},
                    {"hessian_products", fitted.statistics.products},
                    {"seconds", fitted.statistics.seconds},
@@ -268,6 +286,7 @@ int run_fit(const JobOptions& options) {
                    {"train", model.score_json(job.train, fitted.x)}});
   if (job.test) document["test"] = model.score_json(*job.test, fitted.x);
   document.update(json_of(job, m));
+  if (job.loss == Loss::logistic) document["positive_label"] = job.label_text(1);
   if (errors) {
     const auto split = errors->size() - static_cast<std::size_t>(std::max<std::int64_t>(1, K));
     document["standard_errors_of"] = options.l2() > 0 ? "posterior" : "estimate";
@@ -284,13 +303,16 @@ int run_fit(const JobOptions& options) {
       fitted.statistics.iterations, seconds_text(fitted.statistics.seconds), fitted.objective, model.score_name(),
       train.score,
       job.test ? fmt::format(", test {} {:.4f}", model.score_name(), model.score(*job.test, fitted.x).score) : "");
-  if (!is_solution(fitted.status)) report.sentence += fmt::format(" {}", fitted.message);
-  report.tables.push_back(coefficient_table(job, m, errors));
+  if (!is_solution(fitted.status)) report.sentence += fmt::format(" {}", message);
+  report.tables = {score_table(job, model, fitted.x), coefficient_table(job, m, errors)};
   if (job.image_side > 0 && K > 0)
     report.galleries.push_back(coefficient_gallery(job, m));
   else
     report.figures.push_back(coefficient_figure(job, m, errors));
   if (job.loss == Loss::logistic) report.figures.push_back(calibration(job, fitted.x));
+  if (job.loss == Loss::logistic)
+    report.accuracy.push_back(fmt::format("Positive coefficients speak for the label {}, negative ones for {}.",
+                                          job.label_text(1), job.label_text(-1)));
   report.accuracy.push_back(fmt::format("Largest entry of the gradient: {:.2g}.", gradient));
   if (errors && options.l2() > 0)
     report.accuracy.emplace_back(

@@ -165,21 +165,23 @@ class Influence {
       r.sentence = fmt::format("{}: {}", to_string(status), message_);
       return r;
     }
-    const std::size_t shown_count = std::min<std::size_t>(10, order_.size());
-    const std::vector<std::size_t> harmful(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(shown_count)),
-        helpful(order_.rbegin(), order_.rbegin() + static_cast<std::ptrdiff_t>(shown_count));
-    const auto count = std::ranges::count_if(influence_, [](double i) { return i > 0; });
-    r.sentence = fmt::format(
-        "{} of {} samples do harm: validation loss {} (mean), most harmful is sample {}. The fit took {}, all "
-        "influences {}.",
-        count, influence_.size(), shown(loss_), job_.train.rows[harmful[0]], seconds_text(solve_seconds_),
-        seconds_text(vjp_seconds_));
-    r.tables = {table("harmful", "Most harmful", harmful), table("helpful", "Most helpful", helpful)};
+    constexpr std::size_t most = 10;
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(influence_, [](double i) { return i > 0; }));
+    const std::vector<std::size_t> harmful(order_.begin(),
+                                           order_.begin() + static_cast<std::ptrdiff_t>(std::min(most, count))),
+        helpful(order_.rbegin(), order_.rbegin() + static_cast<std::ptrdiff_t>(std::min(most, order_.size() - count)));
+    r.sentence = fmt::format("{} of {} samples do harm{}: validation loss {} (mean). The fit took {}, all influences {}.",
+                             count, influence_.size(),
+                             harmful.empty() ? "" : fmt::format(", most of all sample {}", job_.train.rows[harmful[0]]),
+                             shown(loss_), seconds_text(solve_seconds_), seconds_text(vjp_seconds_));
+    if (!harmful.empty()) r.tables.push_back(table("harmful", "Most harmful", harmful));
+    if (!helpful.empty()) r.tables.push_back(table("helpful", "Most helpful", helpful));
     r.accuracy.emplace_back(
         "A positive influence is harm: without the sample the mean validation loss changes by about minus its influence.");
     r.accuracy.push_back(fmt::format("All influences together: {}.", text_of(certificate_)));
     r.document.update({{"valid", model_.score_json(*job_.valid, x_)},
                        {"seconds", {{"fit", solve_seconds_}, {"influence", vjp_seconds_}}},
+                       {"harmful", count},
                        {"most_harmful", listed(harmful)},
                        {"most_helpful", listed(helpful)},
                        {"certificate", json_of(certificate_)}});
@@ -191,8 +193,8 @@ class Influence {
     r.document["losses"] = std::vector<double>(losses.values().begin(), losses.values().end());
     r.figures = {ranking()};
     if (retrained_.size() > 1) r.figures.push_back(verification());
-    if (job_.image_side > 0)
-      r.galleries = {gallery("harmful", "Most harmful", harmful), gallery("helpful", "Most helpful", helpful)};
+    if (job_.image_side > 0 && !harmful.empty()) r.galleries.push_back(gallery("harmful", "Most harmful", harmful));
+    if (job_.image_side > 0 && !helpful.empty()) r.galleries.push_back(gallery("helpful", "Most helpful", helpful));
     return r;
   }
 

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -59,6 +61,8 @@ class Tune {
       folds_ = folds_of(job, count, options.seed);
     else
       folds_ = {{job.train, *job.valid}};
+    if (count > 0 && !hyper_.is_penalty())
+      for (const Fold& fold : folds_) model_.require_a_best_fit(fold.train, options.l2());
     inner_ = inner_of(hyper_);
   }
 
@@ -81,7 +85,7 @@ class Tune {
     values_ = hyper_.values(outcome_.theta[0]);
     for (OuterIteration& i : outcome_.history) i.theta = hyper_.values(Array(hyper_.parameter(1).start.shape(), i.theta));
     if (options_.compare == "grid" && stop_signal() == 0) compare();
-    refit();
+    refit(hyper_.parameter(start).start);
     return show(options_, report(true), final_status_, progress_);
   }
 
@@ -143,26 +147,30 @@ class Tune {
         v = std::exp(low + (high - low) * at);
       }
       const double loss = evaluate(Parts(Array(p.start.shape(), values)));
-      compared_.push_back({values[0], loss});
+      if (stop_signal() != 0) return;  // it was cut short
+      const std::vector<double> reported = hyper_.values(Array(p.start.shape(), values));
+      compared_.push_back({reported[0], loss});
       if (compared_.size() == 1 || loss < best_compared_) {
         best_compared_ = loss;
-        best_compared_at_ = values;
+        best_compared_at_ = reported;
       }
     }
   }
 
-  // With folds the model is fitted again on all of their samples.
-  void refit() {
-    final_x_ = outcome_.x[0][0];
-    if (options_.folds <= 0) return;
-    progress_.begin("tune: fit on all samples");
-    const Solution s = solve(hyper_.solver(job_.train, stops_at_signals()), model_.start(), outcome_.theta);
+  // The models with what was found and with what it began with, on all training samples: those of the folds too.
+  void refit(const Parts& begun) {
+    progress_.begin("tune: fit with the hyperparameters found");
+    Prepared fit(hyper_.solver(job_.train, stops_at_signals()), model_.start(), begun);
+    if (const Solution& s = fit.solve(model_.start(), begun); is_solution(s.status())) begun_x_ = s.x();
+    const Solution& s = fit.solve(begun_x_.value_or(model_.start()), outcome_.theta);
     final_status_ = s.status();
     final_message_ = s.message();
     if (is_solution(final_status_)) final_x_ = s.x();
   }
 
   // ---- what is said ----
+
+  std::string judged_by() const { return hyper_.is_balanced() ? "balanced validation loss" : "validation loss"; }
 
   std::vector<std::string> at_bounds() const {
     const std::vector<std::string> names = hyper_.names();
@@ -176,7 +184,8 @@ class Tune {
     const Outcome& o = outcome_;
     Report r{.verb = "tune",
              .title = fmt::format("Hyperparameters for {}", job_.name),
-             .asked = fmt::format("{}; {} loss; {} by {}", description_text(job_), name_of(job_.loss), options_.hyper,
+             .asked = fmt::format("{}; {} loss; {}{} by {}", description_text(job_), name_of(job_.loss), options_.hyper,
+                                  hyper_.is_penalty() ? "" : fmt::format(" beside l2 = {}", shown(options_.l2())),
                                   options_.folds > 0 ? fmt::format("{} folds", folds_.size())
                                                      : fmt::format("{} validation samples", folds_[0].valid.count()))};
     r.document = {{"verb", "tune"}};
@@ -188,8 +197,11 @@ class Tune {
       r.sentence = ended_text(options_, o);
       return r;
     }
-    r.sentence = fmt::format("{}, {} solves: {}validation loss {} (from {}).", ended_text(options_, o), o.evaluations,
-                             hyper_.is_balanced() ? "balanced " : "", shown(o.value), shown(o.history.front().value));
+    const int before = solves() - o.evaluations;
+    r.sentence =
+        fmt::format("{}, {} solves{}: {} {} (from {} with {} = {}).", ended_text(options_, o), solves(),
+                    before > 0 ? fmt::format(", {} of them for the start", before) : "", judged_by(), shown(o.value),
+                    shown(o.history.front().value), options_.hyper, shown(o.history.front().theta[0]));
     r.document["hyperparameters"] = {{"names", hyper_.names()}, {"values", values_}};
     r.document["balanced"] = hyper_.is_balanced();
     if (best_shared_ > 0 && values_.size() > 1) r.document["best_shared"] = {{"loss", best_shared_}};
@@ -200,14 +212,12 @@ class Tune {
     report_model(r);
     if (!compared_.empty()) report_comparison(r);
     r.accuracy = accuracy_of(o);
-    if (const std::int64_t count = o.theta[0].size(); count > 10)
-      r.accuracy.push_back(
-          fmt::format("{} hyperparameters were fitted to the validation samples, whose loss is too good by that: "
-                      "--test FILE tells what they are worth.",
-                      count));
+    if (values_.size() > 10)
+      if (const std::string line = worth(); !line.empty()) r.accuracy.push_back(line);
     if (!bounds.empty())
       r.accuracy.push_back(
-          fmt::format("Held at a bound, [{:g}, {:g}]: {}{}.", hyper_.low(), hyper_.high(),
+          fmt::format("Held at a bound, [{:g}, {:g}]{}: {}{}.", hyper_.low(), hyper_.high(),
+                      hyper_.is_penalty() ? "" : " before the mean is made 1",
                       fmt::join(bounds.begin(),
                                 bounds.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(5, bounds.size())), ", "),
                       bounds.size() > 5 ? fmt::format(" and {} more", bounds.size() - 5) : ""));
@@ -231,24 +241,69 @@ class Tune {
       return;
     }
     model.update(json_of(job_, raw(job_, model_, final_x_)));
-    page::Table t{.id = "scores",
-                  .title = "Scores",
-                  .caption = fmt::format(
-                      "Of the model with these hyperparameters, fitted on {}.{}", on,
-                      hyper_.is_balanced() ? " The search counts each class the same, the mean loss here each sample." : ""),
-                  .columns = {"samples", "count", "mean loss", model_.score_name()}};
-    if (hyper_.is_balanced()) t.columns.emplace_back("balanced accuracy");
+    page::Table t{
+        .id = "scores",
+        .title = "Scores",
+        .caption = fmt::format(
+            "Of the model with these hyperparameters, fitted on {}, and of the one that the search "
+            "began with.{}",
+            on, hyper_.is_balanced() ? " The search counts each class the same, the mean loss here each sample." : ""),
+        .columns = {"samples", "count", "mean loss", model_.score_name(), "at the start: loss", model_.score_name()}};
+    if (hyper_.is_balanced())
+      t.columns = {"samples", "count", "mean loss", "balanced accuracy", "at the start: loss", "balanced accuracy"};
+    const auto cells = [&](const Score& s) {
+      return std::vector<std::string>{shown(s.loss), fmt::format("{:.4f}", hyper_.is_balanced() ? s.balanced : s.score)};
+    };
+    Json at_start = Json::object();
     const auto add = [&](const char* name, const char* key, const Samples& s) {
-      const Score score = model_.score(s, final_x_);
-      t.rows.push_back({name, std::to_string(s.count()), shown(score.loss), fmt::format("{:.4f}", score.score)});
-      if (hyper_.is_balanced()) t.rows.back().push_back(fmt::format("{:.4f}", score.balanced));
+      std::vector<std::string> row{name, std::to_string(s.count())};
+      for (const Array* x : {&final_x_, begun_x_ ? &*begun_x_ : nullptr}) {
+        const std::vector<std::string> two = x != nullptr ? cells(model_.score(s, *x)) : std::vector<std::string>(2);
+        row.insert(row.end(), two.begin(), two.end());
+      }
+      t.rows.push_back(row);
       r.document[key] = model_.score_json(s, final_x_);
+      if (begun_x_) at_start[key] = model_.score_json(s, *begun_x_);
     };
     add("training", "train", job_.train);
+    if (options_.folds > 0) add_folds(r, t);
     if (job_.valid) add("validation", "valid", *job_.valid);
     if (job_.test) add("test", "test", *job_.test);
     r.tables.push_back(t);
     r.document["model"] = std::move(model);
+    r.document["start"] = std::move(at_start);
+  }
+
+  // Each fold's samples judged by the model that has not seen them.
+  void add_folds(Report& r, page::Table& t) const {
+    Json each = Json::array();
+    Score mean;
+    const auto all = static_cast<double>(job_.train.count());
+    for (std::size_t f = 0; f < folds_.size(); ++f) {
+      const Score s = model_.score(folds_[f].valid, outcome_.x[f][0]);
+      const double share = static_cast<double>(folds_[f].valid.count()) / all;
+      mean.loss += share * s.loss, mean.score += share * s.score, mean.balanced += share * s.balanced;
+      each.push_back(model_.score_json(folds_[f].valid, outcome_.x[f][0]));
+    }
+    t.rows.push_back({"folds, unseen", std::to_string(job_.train.count()), shown(mean.loss),
+                      fmt::format("{:.4f}", hyper_.is_balanced() ? mean.balanced : mean.score), "", ""});
+    r.document["cross_validation"] = {{"loss", mean.loss}, {model_.score_name(), mean.score}, {"folds", each}};
+  }
+
+  // Whether what suits the validation samples is worth anything: only test samples tell.
+  std::string worth() const {
+    if (!job_.test)
+      return fmt::format(
+          "{} hyperparameters were fitted to the validation samples, whose loss is too good by that: "
+          "--test FILE tells what they are worth.",
+          values_.size());
+    if (!begun_x_ || !is_solution(final_status_)) return "";
+    const double found = model_.score(*job_.test, final_x_).loss, begun = model_.score(*job_.test, *begun_x_).loss;
+    return found > begun ? fmt::format(
+                               "On the test samples the start was better (mean loss {} against {}): {} hyperparameters "
+                               "suit the validation samples too well. More of those, or --folds, help.",
+                               shown(begun), shown(found), values_.size())
+                         : "";
   }
 
   void report_values(Report& r) const {
@@ -280,17 +335,21 @@ class Tune {
     page::Table t{.id = "compare",
                   .title = "Beside a search of equal budget",
                   .caption = "",
-                  .columns = {"search", "solves", "validation loss"}};
+                  .columns = {"search", "solves", judged_by()}};
     t.rows.push_back({"hypergradient", std::to_string(solves()), fmt::format("{:.8g}", outcome_.value)});
-    if (best_shared_ > 0 && !one) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", best_shared_)});
+    if (best_shared_ > 0 && !one)
+      t.rows.push_back(
+          {"best shared l2", std::to_string(solves() - outcome_.evaluations), fmt::format("{:.8g}", best_shared_)});
     t.rows.push_back({one ? "grid" : "random", std::to_string(compared_.size()), fmt::format("{:.8g}", best_compared_)});
     r.tables.push_back(t);
   }
 
   std::vector<page::Figure> figures() const {
+    std::string judged = judged_by();
+    judged[0] = static_cast<char>(std::toupper(judged[0]));
     return {values_.size() == 1 ? curve_figure(options_.hyper, outcome_, probes_, compared_)
                                 : values_figure(options_.hyper, hyper_.names(), values_, outcome_.history.front().theta[0]),
-            path_figure(outcome_)};
+            path_figure(outcome_, judged)};
   }
 
   const TuneOptions& options_;
@@ -303,6 +362,7 @@ class Tune {
   Outcome outcome_;
   std::vector<double> values_;  // of the hyperparameters found
   Array final_x_;
+  std::optional<Array> begun_x_;
   Status final_status_ = Status::converged;
   std::string final_message_;
   std::vector<Tried> probes_, compared_;  // by the first hyperparameter

@@ -16,7 +16,7 @@ struct Groups {
   std::vector<std::size_t> of;  ///< by the sample's number in its file, from 0: which of them
 };
 
-/// Throws Misuse when the file cannot be read or has not one number for each sample.
+/// Throws Misuse when the file cannot be read, has anything but numbers, or too few groups or too many.
 Groups read_groups(const std::string& file);
 
 /// Hyperparameters of one kind. Samples and model outlive it.

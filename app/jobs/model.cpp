@@ -22,7 +22,8 @@ Model::Model(const JobData& job)
 
 // A sum of losses below log 2 has no loss above it: every sample is on its side of the plane, which can be made as steep as
 // one likes. With samples on the plane the sum stands still at last while the steps do not get shorter.
-void Model::require_a_best_fit(const Samples& train) const {
+void Model::require_a_best_fit(const Samples& train, double l2) const {
+  if (l2 > 0 || loss_ == Loss::ridge) return;
   constexpr int enough_iterations = 100;
   constexpr double long_step = 1e-3;
   double value = 0, step = 0;
@@ -33,14 +34,15 @@ void Model::require_a_best_fit(const Samples& train) const {
                                    return value >= std::numbers::ln2 && stop_signal() == 0;
                                  }});
   const Status status = solve(watched, start_, Parts()).status();
-  if (value < std::numbers::ln2 || (status == Status::rounding_reached && step > long_step))
+  const bool stood_still = status == Status::rounding_reached || status == Status::singular || status == Status::diverged;
+  if (value < std::numbers::ln2 || (stood_still && step > long_step))
     throw Misuse(
-        "a plane tells classes apart without a mistake: with no penalty the coefficients grow without end; give --l2 above "
-        "0");
+        "a plane tells classes apart, but for samples on it if any: with no penalty the coefficients grow without end; give "
+        "--l2 above 0");
 }
 
 void Model::get_ready(const Samples& train, double l2) {
-  if (l2 == 0 && loss_ != Loss::ridge) require_a_best_fit(train);
+  require_a_best_fit(train, l2);
   constexpr std::int64_t most = std::int64_t{1} << 27;  // entries: a gigabyte
   constexpr int rough_iterations = 8;                   // each cheap as long as the solution is far
   if (loss_ != Loss::softmax || unknowns() < 1000 || classes_ * (n_ + 1) * (n_ + 1) > most) return;
@@ -97,7 +99,7 @@ Score Model::score(const Samples& samples, const Array& x) const {
     return score;
   }
   const auto is_right = [&](std::size_t i) {
-    if (loss_ == Loss::logistic) return prediction[i] * y[i] > 0;
+    if (loss_ == Loss::logistic) return (prediction[i] > 0) == (y[i] > 0);
     const auto row = prediction.subspan(i * static_cast<std::size_t>(classes_), static_cast<std::size_t>(classes_));
     return std::ranges::max_element(row) - row.begin() == static_cast<std::ptrdiff_t>(y[i]);
   };

@@ -22,8 +22,10 @@ class Model {
   explicit Model(const JobData& job);
 
   /// Before solvers are made. Of large problems a rough fit tells where to start, and what makes solves near it quick.
-  /// Throws Misuse when there is no best fit: without a penalty, where a plane tells the classes apart.
+  /// Throws Misuse when there is no best fit.
   void get_ready(const Samples& train, double l2);
+  /// Throws Misuse when there is none: without a penalty, where a plane tells the classes apart.
+  void require_a_best_fit(const Samples& train, double l2) const;
 
   Loss loss() const { return loss_; }
   /// Of the unknowns: (n + 1), or (n + 1, K) with a column for each class; the intercept is last.
@@ -52,8 +54,6 @@ class Model {
   Json score_json(const Samples& samples, const Array& x) const;
 
  private:
-  void require_a_best_fit(const Samples& train) const;
-
   Loss loss_;
   std::int64_t n_ = 0, classes_ = 1;
   Shape shape_;

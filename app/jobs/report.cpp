@@ -74,12 +74,14 @@ int show(const JobOptions& options, const Report& report, Status status, Progres
   Json document = report.document;
   document["command"] = options.command;
   document["seed"] = options.seed;
+  document["version"] = ONESTEP_VERSION;
   page::Folder folder(options);
   if (folder.wanted()) {
     progress.begin(fmt::format("{}: drawing", report.verb));
     for (const page::Figure& figure : report.figures) folder.draw(figure);
     document["figures"] = page::to_json(report.figures);
     document["machine"] = page::machine();
+    document["date"] = page::date();
     write_file(options, report.verb + ".json", to_text(document));
     write_file(options, "index.html", page_of(options, report, folder.pictures()));
   }

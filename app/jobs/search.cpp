@@ -58,25 +58,33 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
 }
 
 bool is_usable(const Outcome& o) {
-  const bool ended = is_solution(o.status) || o.status == Status::iteration_limit ||
-                     o.status == Status::line_search_failed || (o.status == Status::singular && o.fell_short > 0);
-  return ended && std::isfinite(o.value);
+  if (!std::isfinite(o.value)) return false;
+  if (is_solution(o.status) || o.status == Status::line_search_failed) return true;
+  // At the limit of the search, not of a fit; a last hypergradient that fell short is said.
+  return (o.status == Status::iteration_limit && (o.about.empty() || o.fell_short > 0)) ||
+         (o.status == Status::singular && o.fell_short > 0);
 }
 
 std::string ended_text(const JobOptions& options, const Outcome& o) {
-  const std::string from = o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "";
-  if (o.status == Status::iteration_limit)
-    return fmt::format("Ended by --iterations after {}, {}{}", o.iterations, seconds_text(o.seconds), from);
-  if (is_usable(o))
-    return fmt::format("{} in {} iteration{}, {}{}", to_string(o.status), o.iterations, o.iterations == 1 ? "" : "s",
-                       seconds_text(o.seconds), from);
+  if (is_usable(o)) {
+    const std::string spent =
+        fmt::format("{} iteration{}, {}{}", o.iterations, o.iterations == 1 ? "" : "s", seconds_text(o.seconds),
+                    o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "");
+    switch (o.status) {
+      case Status::converged: return fmt::format("Converged in {}", spent);
+      case Status::iteration_limit: return fmt::format("Ended after {} (--iterations allows more)", spent);
+      case Status::rounding_reached: return fmt::format("Ended after {} (the fits are no more accurate than that)", spent);
+      case Status::line_search_failed: return fmt::format("Ended after {} (no step lowers the loss any further)", spent);
+      default: return fmt::format("Ended after {} ({})", spent, to_string(o.status));
+    }
+  }
   if (o.status != Status::cancelled) return fmt::format("{}: {}", to_string(o.status), o.message());
   const std::string so_far = o.history.empty() ? "before the first iteration"
                                                : fmt::format("after {} iterations, validation loss {}", o.iterations,
                                                              shown(o.history.back().value));
   if (!options.checkpoint.empty() && std::filesystem::exists(options.checkpoint))
     return fmt::format("Stopped {}; the same command goes on from {}.", so_far, options.checkpoint);
-  return fmt::format("Stopped {}; nothing was kept{}.", so_far,
+  return fmt::format("Stopped {}; there is nothing to go on from{}.", so_far,
                      options.checkpoint.empty() ? ": --checkpoint FILE would keep it" : "");
 }
 
@@ -98,7 +106,7 @@ Json json_of(const Outcome& o) {
     history.push_back(std::move(one));
   }
   return {{"status", to_string(o.status)},
-          {"message", o.message()},
+          {"message", o.status == Status::cancelled ? "A signal asked to stop." : o.message()},
           {"resumed", o.resumed},
           {"iterations", o.iterations},
           {"evaluations", o.evaluations},
@@ -116,14 +124,16 @@ Json json_of(const Outcome& o) {
 
 std::vector<std::string> accuracy_of(const Outcome& o) {
   std::vector<std::string> lines;
-  lines.push_back(std::isfinite(o.bound)
-                      ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.1g} ({}): the point is critical to {:.2g}.",
-                                    o.norm, o.bound, o.bound_rests_on, o.norm + o.bound)
-                      : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
+  lines.push_back(
+      std::isfinite(o.bound)
+          ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.1g} ({}): the true one is at most {:.2g}, and 0 where "
+                        "nothing is left to gain.",
+                        o.norm, o.bound, o.bound_rests_on, o.norm + o.bound)
+          : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
   if (o.fell_short > 0)
     lines.push_back(
-        fmt::format("The linear systems of {} of {} hypergradients were solved less accurately than asked for: {}",
-                    o.fell_short, o.hypergradients, o.message()));
+        fmt::format("The linear systems of {} of {} hypergradients were not solved as accurately as they should be.",
+                    o.fell_short, o.hypergradients));
   if (o.inner_seconds > 0 && o.evaluations > 0 && o.hypergradients > 0) {
     const double solve = o.inner_seconds / o.evaluations, derivative = o.hypergradient_seconds / o.hypergradients;
     lines.push_back(fmt::format("An inner solve took {} on average, the solve with its hypergradient {:.3f} times that.",
@@ -132,8 +142,8 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
   return lines;
 }
 
-page::Figure path_figure(const Outcome& o) {
-  page::Panel loss{.title = "Validation loss", .x = {"iteration"}, .y = {""}},
+page::Figure path_figure(const Outcome& o, const std::string& judged_by) {
+  page::Panel loss{.title = judged_by, .x = {"iteration"}, .y = {""}},
       critical{.title = "How far from critical", .x = {"iteration"}, .y = {"criticality, as a share of the loss", true}};
   page::Series losses{.label = "", .method = "one_step"}, criticals = losses;
   for (const OuterIteration& i : o.history) {
@@ -141,13 +151,13 @@ page::Figure path_figure(const Outcome& o) {
     criticals.x.push_back(i.number), criticals.y.push_back(i.critical);
   }
   loss.series = {losses}, critical.series = {criticals};
-  return {"path",
-          "The search",
-          fmt::format(
-              "Each of the {} iterations follows a hypergradient; {} solves of the inner problem. The validation loss went "
-              "from {} to {}.",
-              o.iterations, o.evaluations, shown(o.history.front().value), shown(o.value)),
-          {loss, critical}};
+  return {
+      "path",
+      "The search",
+      fmt::format(
+          "Each of the {} iterations follows a hypergradient; {} solves of the inner problem. The loss went from {} to {}.",
+          o.iterations, o.evaluations, shown(o.history.front().value), shown(o.value)),
+      {loss, critical}};
 }
 
 }  // namespace onestep::app::jobs

@@ -47,7 +47,7 @@ Json json_of(const Outcome& outcome);
 /// How critical the point is, how sure that is, and what the hypergradients cost.
 std::vector<std::string> accuracy_of(const Outcome& outcome);
 
-/// Validation loss and criticality along the search.
-page::Figure path_figure(const Outcome& outcome);
+/// The loss that it is judged by, and criticality, along the search.
+page::Figure path_figure(const Outcome& outcome, const std::string& judged_by = "Validation loss");
 
 }  // namespace onestep::app::jobs

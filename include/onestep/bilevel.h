@@ -147,9 +147,10 @@ struct Outcome {
   std::vector<std::size_t> at_low, at_high;  ///< entries of what is moved, one behind the other, that ended at a bound
   int iterations = 0, evaluations = 0;       ///< evaluations: of g, each a solve of all inner problems
   int hypergradients = 0;
-  /// Of these, where the linear system of an inner problem's derivative fell short of its tolerance
-  /// (DerivativeReport::status). Such a hypergradient is still a direction to search along, and the run goes on; but where
-  /// the last one is of them the status is that of the linear system, never `converged`, and `about` says what to try.
+  /// Of these, where the linear system of an inner problem's derivative was not solved (DerivativeReport::status: at its
+  /// limit of iterations, or singular, with a residual above 1e-6). Such a hypergradient is still a direction to search
+  /// along, and the run goes on; but where the last one is of them the status is that of the linear system, never
+  /// `converged`, and `about` says what to try.
   int fell_short = 0;
   int inner_iterations = 0, inner_factorisations = 0;
   double seconds = 0, inner_seconds = 0, hypergradient_seconds = 0;  ///< all; in inner solves; in derivatives

@@ -291,7 +291,7 @@ struct NewtonCgOptions {
   /// (Eisenstat and Walker's second choice).
   double first_residual = 0.5;
   /// Of one linear system: where the Hessian is so near to singular that more are needed, the step is what was reached by
-  /// then, and a derivative has the status iteration_limit or singular.
+  /// then, and a derivative has the status rounding_reached, or singular where its residual is above 1e-6.
   int max_products = 5000;
   /// r ← M⁻¹ r for a symmetric positive definite M near the Hessian: fewer products by as much as M is near. Called from
   /// several threads at once where solves are. None by default.

@@ -345,7 +345,11 @@ class Minimiser {
         o.bound = bound * moved_.stretch(state_.u);
         o.bound_rests_on = rests_on;
       } else {
+        // What was accepted rests on a solve that was less accurate.
         o.bound_rests_on = objective_.about();
+        end_with_inner();
+        o.status = *status_;
+        o.about = about_;
       }
     } else {
       o.bound_rests_on = "the run was stopped before it was computed";

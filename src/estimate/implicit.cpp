@@ -132,12 +132,9 @@ class ImplicitDifferentiator final : public Differentiator {
     product(s, transposed, x, residual_);
     for (std::size_t i = 0; i < n; ++i) residual_[i] -= b[i];
     const double size = norm(b);
-    s.report.residual = size > 0 ? norm(residual_) / size : 0;
     ++s.report.products;
-    const bool failed = workspace_->failed() || !(s.report.residual < 1);
-    s.report.status = failed                                ? Status::singular
-                      : s.report.residual <= how_.tolerance ? Status::converged
-                                                            : Status::rounding_reached;
+    note_residual(s.report, size > 0 ? norm(residual_) / size : 0, how_.tolerance);
+    if (workspace_->failed()) s.report.status = Status::singular;
   }
 
   Implicit how_;

@@ -171,10 +171,10 @@ class NewtonCgPoint final : public Point {
     exact_ = true;
     forget();
     const double length = norm(d_), correction = norm(u_);
-    if (correction == 0) return length;
-    const bool known = first != Status::iteration_limit && second != Status::iteration_limit;
-    return known && correction <= trusted * length ? length + correction / (1 - correction / length)
-                                                   : std::numeric_limits<double>::infinity();
+    if (norm(w_) == 0) return length;
+    return is_solution(first) && is_solution(second) && correction <= trusted * length
+               ? length + correction / (1 - correction / length)
+               : std::numeric_limits<double>::infinity();
   }
 
   /// Derivatives from now on: as exact as was asked for, but not more than a tenth of what the step's length is to be.

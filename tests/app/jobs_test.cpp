@@ -471,6 +471,12 @@ TEST_F(Jobs, WordsThatAreNoOptionsAreNamed) {
   EXPECT_EQ(misuse({"fit", "--foo=3", "a"}), "onestep: there is no option --foo in onestep fit; see onestep fit --help\n");
   EXPECT_EQ(misuse({"fit", "a", "b", "c"}), "onestep: b is one argument too many for onestep fit; see onestep fit --help\n");
   EXPECT_THAT(misuse({"tune", "a", "--folds", "3", "--split", "0.2"}), HasSubstr("--split excludes --folds"));
+  // Before the verb, too, and behind two dashes.
+  EXPECT_THAT(misuse({"--foo", "fit", "a"}), HasSubstr("--foo"));
+  EXPECT_THAT(misuse({"--foo=3", "fit", "a"}), HasSubstr("--foo"));
+  EXPECT_THAT(misuse({"foo", "fit", "a"}), HasSubstr("foo"));
+  EXPECT_THAT(misuse({"-x", "fit"}), HasSubstr("-x"));
+  EXPECT_THAT(misuse({"fit", "a", "--", "x", "y"}), HasSubstr("too many"));
 }
 
 TEST_F(Jobs, ACheckpointThatCannotBeWrittenIsMisuseBeforeAnyWork) {
@@ -531,6 +537,18 @@ TEST_F(Jobs, ConstantFeaturesAndMoreFeaturesThanSamplesAreFine) {
   EXPECT_NEAR(constant["coefficients"][0], 0, 1e-12);
   const auto wide = json({"fit", folder_.write("wide", cloud(16, 8, 30))});
   EXPECT_EQ(wide["status"], "converged");
+}
+
+TEST_F(Jobs, APenaltyIsNeededWhereFoldsOrWeightsLeaveClassesApart) {
+  EXPECT_THAT(misuse({"clean", folder_.write("mixed", cloud(18, 60)), "--l2", "0"}), HasSubstr("--l2 above 0"));
+  // Without the two samples on the wrong side of one fold there are none.
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += fmt::format("{} 1:{}\n", i % 2, (i % 2 == 0 ? -1 : 1) * (1 + i));
+  text += "1 1:-2\n0 1:2\n";
+  const std::string file = folder_.write("nearly", text);
+  EXPECT_EQ(json({"fit", file, "--l2", "0"})["status"], "converged");
+  EXPECT_THAT(misuse({"tune", file, "--l2", "0", "--hyper", "class-weight", "--folds", "2", "--seed", "1"}),
+              HasSubstr("--l2 above 0"));
 }
 
 TEST_F(Jobs, ClassesThatAPlaneTellsApartNeedAPenalty) {
