@@ -234,6 +234,17 @@ TEST(Minimise, AStepThatDoesNotContractAtTheStartIsAStatus) {
   }
 }
 
+TEST(Minimise, AnAnswerThatCannotBeSolvedAccuratelyIsNone) {
+  // x ← x/2 + θ/2, 25 steps of which are enough for 1e-3 and not for 1e-12.
+  const Inner inner(
+      fixed_point([](Expr x, Expr theta) { return 0.5 * x + 0.5 * theta; }, {.tolerance = 1e-12, .max_iterations = 25}),
+      Array(0.0), [](Expr x) { return square(x - 3.0) + 1.0; }, Implicit{});
+  const Outcome o = minimise({inner}, {Parameter::real(1.0)}, Descent{.step = 0.01}, {.max_iterations = 2, .warm = false});
+  EXPECT_EQ(o.status, Status::iteration_limit);
+  EXPECT_THAT(o.about, HasSubstr("inner problem 0: iteration_limit"));
+  EXPECT_EQ(o.iterations, 2);
+}
+
 TEST(Minimise, ASearchTakesShorterStepsWhereAnInnerStepDoesNotContract) {
   const Outcome within = minimise({contracts_below_one(0.9)}, {Parameter::real(0.5)});
   EXPECT_EQ(within.status, Status::converged) << within.message();

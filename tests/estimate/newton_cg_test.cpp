@@ -177,6 +177,22 @@ TEST(NewtonCgCertificate, TheBoundAndTheDistanceHoldForHessiansOfAnyCondition) {
   EXPECT_GE(bounds, 290);
 }
 
+TEST(NewtonCgCertificate, HessiansNearToSingularAreBoundedOrRefused) {
+  Random random(3);
+  int refused = 0;
+  for (int k = 0; k < 40; ++k) {
+    const std::int64_t n = random.integer(3, 12);
+    const test::Spectrum problem(random, n, std::pow(10.0, random.uniform(12, 18)), random.flip());
+    const Array c = random.array({n});
+    const Solution s = solve(newton_cg(problem.objective()), problem.start(), problem.theta);
+    if (!is_solution(s.status())) continue;
+    const Certificate certificate = s.certificate(c);
+    refused += certificate.basis == Certificate::Basis::refused ? 1 : 0;
+    EXPECT_GE(certificate.bound, distance(s.vjp(c), problem.vjp(c))) << k << " " << certificate;
+  }
+  EXPECT_GT(refused, 0);
+}
+
 TEST(NewtonCgCertificate, OfASolveToTheDefaultsIsSharp) {
   Random random(7);
   const Softmax train(random, 60, 5, 3);
