@@ -59,6 +59,9 @@ std::string short_name(const std::string& file) {
 // Samples that come with others: of the same features, or of a format that leaves the last ones out, which is noted.
 void check_features(const Dataset& train, const Dataset& other, const std::string& file, JobData& job) {
   const std::int64_t n = train.A.shape()[1], m = other.A.shape()[1];
+  if (other.first_index < train.first_index)
+    throw Misuse(fmt::format("{} has an index 0, {} has none: where they start at 0 in both, write 0:0 into a sample of {}",
+                             file, job.name, job.name));
   if (n != m && !(train.open_ended && other.open_ended))
     throw Misuse(fmt::format("{} has {} features, {} has {}", job.name, n, file, m));
   for (std::size_t j = 0; j < std::min(train.names.size(), other.names.size()); ++j)
@@ -301,8 +304,10 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   const auto memory = static_cast<std::size_t>(options.memory * 0x1p30);
   Dataset train, valid, test;
   const auto read = [&](const std::string& file) {
-    return read_dataset(
-        file, {.target = options.target, .drop = options.drop, .label_names = train.label_names, .memory_limit = memory});
+    DatasetOptions how{
+        .target = options.target, .drop = options.drop, .label_names = train.label_names, .memory_limit = memory};
+    if (train.first_index == 0) how.first_index = 0;  // where training has no index 0, others may not have one either
+    return read_dataset(file, how);
   };
   bool has_valid = !options.valid.empty(), has_test = !options.test.empty();
   if (options.demo) {
@@ -331,7 +336,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (has_valid) n = std::max(n, valid.A.shape()[1]);
   if (has_test) n = std::max(n, test.A.shape()[1]);
   if (job.features.empty())
-    for (std::int64_t j = 1; j <= n; ++j) job.features.push_back(std::to_string(j));
+    for (std::int64_t j = 0; j < n; ++j) job.features.push_back(std::to_string(train.first_index + j));
   if (options.standardise) job.scaling = standardisation_with_ones(with_ones(train.A, n));
   job.train = samples_of(train, job);
   if (has_valid) job.valid = samples_of(valid, job);

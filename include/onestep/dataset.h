@@ -23,6 +23,7 @@ struct Dataset {
   std::vector<std::string> label_names = {};
   /// Read from a format that leaves zeros out: other samples of the same kind may come with more features, or fewer.
   bool open_ended = false;
+  std::int64_t first_index = 1;  ///< which index the first feature has in LIBSVM's format: 0 or 1
 };
 
 /// What a reader may use by default: 4 GiB. It bounds the dense matrices that are returned, and the uncompressed file.
@@ -39,16 +40,17 @@ inline constexpr std::size_t default_memory_limit = std::size_t{4} << 30;
 /// not zero, in ascending order; `qid:N` after the label is skipped, `#` begins a comment. The labels are returned as they
 /// stand: see signs_of and classes_of.
 ///
-/// An index 0 anywhere in the file means that its indices start at 0; otherwise they start at 1. (A file that starts at 0
-/// but never uses that feature cannot be told from one that starts at 1.) The largest index found then gives the number of
-/// features, unless `features` says it: a test set may lack the last ones; an index above them is refused.
+/// An index 0 anywhere in the file means that its indices start at 0; otherwise they start at 1. A file that starts at 0
+/// but never uses that feature cannot be told from one that starts at 1, unless `first_index` says it: give what the
+/// training set has. The largest index found then gives the number of features, unless `features` says it: a test set may
+/// lack the last ones; an index above them is refused.
 ///
 /// The entries are kept sparse while they are read, and the matrix that is returned is dense.
 ///
 ///     Dataset train = read_libsvm("a1a");
-///     Dataset test = read_libsvm("a1a.t", train.A.shape()[1]);
+///     Dataset test = read_libsvm("a1a.t", train.A.shape()[1], default_memory_limit, train.first_index);
 Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> features = std::nullopt,
-                    std::size_t memory_limit = default_memory_limit);
+                    std::size_t memory_limit = default_memory_limit, std::optional<std::int64_t> first_index = std::nullopt);
 
 /// How read_csv reads.
 ///
@@ -101,10 +103,11 @@ Dataset read_idx(const std::string& images, const std::string& labels, std::size
 ///     Dataset test = read_dataset("test.csv", {.features = train.A.shape()[1], .target = "price"});
 struct DatasetOptions {
   std::optional<std::int64_t> features =
-      std::nullopt;                           ///< how many there have to be; LIBSVM's format may lack the last ones
-  std::string target = "";                    ///< the column of a CSV file, see CsvOptions
-  std::vector<std::string> drop = {};         ///< the same
-  std::vector<std::string> label_names = {};  ///< the same
+      std::nullopt;  ///< how many there have to be; LIBSVM's format may lack the last ones
+  std::optional<std::int64_t> first_index = std::nullopt;  ///< where LIBSVM's indices start, see read_libsvm
+  std::string target = "";                                 ///< the column of a CSV file, see CsvOptions
+  std::vector<std::string> drop = {};                      ///< the same
+  std::vector<std::string> label_names = {};               ///< the same
   /// The labels' file for images in IDX format. Empty: named as the images' with `labels` for `images` and `idx1` for
   /// `idx3`.
   std::string labels = "";

@@ -161,6 +161,22 @@ TEST_F(Jobs, NotesSayWhichFeaturesAreMissing) {
             (std::vector<std::string>{"test has 7 features, train 2: no training sample has the last 5"}));
 }
 
+TEST_F(Jobs, TheTrainingFileSaysWhereIndicesStart) {
+  const std::string train = folder_.write("train", "1 0:0.1 1:1\n-1 1:-1 2:0.1\n1 1:2\n-1 1:-2 2:-0.2\n"),
+                    test = folder_.write("test", "1 1:1\n-1 1:-1\n1 1:3 2:0.1\n");
+  const auto found = json({"fit", train, "--test", test});
+  EXPECT_EQ(found["test"]["accuracy"], 1.0) << "feature 1 is feature 1";
+  EXPECT_TRUE(found["notes"].empty());
+  EXPECT_EQ(found["names"], (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(json({"fit", test})["names"], (std::vector<std::string>{"1", "2"}));
+  for (const char* option : {"--valid", "--test"})
+    EXPECT_THAT(
+        misuse({"influence", test, option, train}),
+        HasSubstr("/train has an index 0, test has none: where they start at 0 in both, write 0:0 into a sample of"));
+  const std::string said = folder_.write("said", contents_of(test) + "1 0:0 1:1\n");
+  EXPECT_EQ(json({"fit", said, "--test", train})["test"]["accuracy"], 1.0) << "as the message advises";
+}
+
 // Classes with names, one around each corner of a triangle.
 std::string flowers(std::uint64_t seed, const std::vector<std::string>& names, int each) {
   Random random(seed);
