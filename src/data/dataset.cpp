@@ -67,6 +67,8 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
       return data::parse_csv(text, path,
                              {.target = options.target,
                               .drop = options.drop,
+                              .names = options.names,
+                              .target_name = options.target_name,
                               .label_names = options.label_names,
                               .memory_limit = options.memory_limit});
     return data::with_labels(data::parse_idx(text, path, options.memory_limit), path,
