@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <span>
 #include <type_traits>
@@ -49,6 +50,14 @@ std::string not_count(const std::string& text) {
   return good ? "" : fmt::format("{} is not a whole number from 1 to 1e9", text);
 }
 
+// CLI11 takes -1 for the largest number, and so what is above it.
+std::string not_seed(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = error == std::errc() && end == text.data() + text.size();
+  return good ? "" : fmt::format("{} is not a whole number from 0 to 2^64 - 1", text);
+}
+
 // As it would be typed again: words with anything unusual in them in quotation marks.
 std::string typed(std::span<char*> words) {
   std::string line = "onestep";
@@ -72,7 +81,10 @@ void add_option(CLI::App& verb, const Option& row) {
           return verb.add_option(row.name, *to, row.help)->type_name(row.type)->required(row.required);
       },
       row.to);
-  if (row.name.starts_with('-')) added->allow_extra_args(false);
+  if (row.name.starts_with('-')) {
+    added->allow_extra_args(false);
+    if (std::holds_alternative<std::vector<std::string>*>(row.to)) added->expected(1)->take_all();  // one each time
+  }
   if (row.takes == Takes::positive) added->check(not_positive);
   if (row.takes == Takes::not_negative) added->check(negative);
   if (row.takes == Takes::count) added->check(not_count);
@@ -97,7 +109,7 @@ void CommandLine::add(Verb verb) {
   CommonOptions& common = verb.common;
   parser->add_flag("--json", common.json, "print one JSON document on standard output, nothing else");
   parser->add_option("--out", common.out, verb.out_help)->type_name("DIR")->take_last();
-  parser->add_option("--seed", common.seed, verb.seed_help)->type_name("N");
+  parser->add_option("--seed", common.seed, verb.seed_help)->type_name("N")->check(not_seed);
   parser->add_option("--threads", common.threads, "use up to so many threads (default: one a core)")
       ->type_name("N")
       ->check(CLI::Range(1, 65535).description(""));

@@ -18,7 +18,7 @@ namespace {
 
 bool is_whole(double label) { return label == std::floor(label) && std::fabs(label) < 1e15; }
 
-// What the labels look like: two of them, a few whole numbers, or a quantity.
+// What the labels look like: two whole numbers, a few of them, or a quantity.
 Loss loss_of(const Array& y) {
   std::vector<double> found;
   for (const double label : y.values()) {
@@ -26,8 +26,8 @@ Loss loss_of(const Array& y) {
     found.push_back(label);
     if (found.size() > 20) return Loss::ridge;
   }
-  if (found.size() <= 2) return Loss::logistic;
-  return std::ranges::all_of(found, is_whole) ? Loss::softmax : Loss::ridge;
+  if (!std::ranges::all_of(found, is_whole)) return Loss::ridge;
+  return found.size() <= 2 ? Loss::logistic : Loss::softmax;
 }
 
 Loss chosen_loss(const JobOptions& options, const Dataset& train) {
@@ -56,19 +56,45 @@ std::string short_name(const std::string& file) {
   return file == "-" ? "standard input" : std::filesystem::path(file).filename().string();
 }
 
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 5;
+  if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + std::ptrdiff_t{most}, ", "),
+                     names.size() - most);
+}
+
+// What a reader of the library says, with the options of the command in place of the library's.
+std::string in_words_of_the_command(std::string message) {
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"raise memory_limit", "raise it: --memory GIB"},
+      {"drop the column", "drop the column (--drop COLUMN)"},
+      {"make it the target", "make it the target (--target COLUMN)"},
+      {"name another target", "name another target (--target COLUMN)"}};
+  for (const auto& [library, command] : words)
+    if (const std::size_t at = message.rfind(library); at != message.npos) message.replace(at, library.size(), command);
+  return message;
+}
+
 // Samples that come with others: of the same features, or of a format that leaves the last ones out, which is noted.
 void check_features(const Dataset& train, const Dataset& other, const std::string& file, JobData& job) {
   const std::int64_t n = train.A.shape()[1], m = other.A.shape()[1];
+  if (other.first_index < train.first_index)
+    throw Misuse(fmt::format("{} has an index 0, {} has none: where they start at 0 in both, write 0:0 into a sample of {}",
+                             file, job.name, job.name));
   if (n != m && !(train.open_ended && other.open_ended))
     throw Misuse(fmt::format("{} has {} features, {} has {}", job.name, n, file, m));
-  for (std::size_t j = 0; j < std::min(train.names.size(), other.names.size()); ++j)
-    if (train.names[j] != other.names[j])
-      throw Misuse(
-          fmt::format("feature {} is {} in {} and {} in {}", j + 1, train.names[j], job.name, other.names[j], file));
+  std::vector<std::string> unknown;
+  for (const std::string& name : other.left_out)
+    if (std::ranges::find(train.left_out, name) == train.left_out.end()) unknown.push_back(name);
+  if (!train.names.empty() && !unknown.empty())
+    job.notes.push_back(
+        fmt::format("{} has columns that {} has not, which are left out: {}", short_name(file), job.name, list_of(unknown)));
   if (n == m) return;
   const std::string last = std::abs(n - m) == 1 ? "one" : std::to_string(std::abs(n - m));
-  job.notes.push_back(fmt::format("{} has {} features, {} {}: {} the last {}", short_name(file), m, job.name, n,
-                                  n < m ? "no training sample has" : "zero stands for", last));
+  const bool odd = 10 * m > 11 * n || 2 * m < n;  // to be samples of the same kind
+  job.notes.push_back(fmt::format("{}{} has {} features, {} {}: {} the last {}", odd ? "check the files: " : "",
+                                  short_name(file), m, job.name, n, n < m ? "no training sample has" : "zero stands for",
+                                  last));
 }
 
 // Labels that training has, numbers or names as there.
@@ -126,7 +152,12 @@ void find_labels(JobData& job, const Dataset& train) {
                                train.label_names.front()));
     return;
   }
-  job.labels = classes_of(train.y).values;
+  try {
+    job.labels = classes_of(train.y).values;
+  } catch (const Error& wrong) {
+    const std::string_view what = wrong.what();
+    throw Misuse(fmt::format("{}: {}: --loss ridge", job.name, what.substr(what.find(' ') + 1)));  // without who says it
+  }
   if (!train.label_names.empty()) job.label_names = train.label_names;
   if (job.labels.size() < 2)
     throw Misuse(fmt::format("{}: all samples have the label {}; there is nothing to tell apart", job.name,
@@ -189,7 +220,8 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
   std::vector<Option> rows{
       {.name = "FILE",
        .to = &options.file,
-       .help = "samples in the format of LIBSVM, CSV (named .csv) or IDX, plain,\ngz or bz2; - for standard input"},
+       .help = "samples in the format of LIBSVM, CSV or IDX, told by name (.csv)\nor content; plain, gz or bz2; - for "
+               "standard input"},
       {.name = "--demo",
        .to = &options.demo,
        .help =
@@ -301,8 +333,13 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   const auto memory = static_cast<std::size_t>(options.memory * 0x1p30);
   Dataset train, valid, test;
   const auto read = [&](const std::string& file) {
-    return read_dataset(
-        file, {.target = options.target, .drop = options.drop, .label_names = train.label_names, .memory_limit = memory});
+    DatasetOptions how{
+        .target = options.target, .drop = options.drop, .label_names = train.label_names, .memory_limit = memory};
+    if (train.first_index == 0) how.first_index = 0;  // where training has no index 0, others may not have one either
+    how.names = train.names, how.target_name = train.target_name;
+    try {
+      return read_dataset(file, how);
+    } catch (const Error& wrong) { throw Misuse(in_words_of_the_command(wrong.what())); }
   };
   bool has_valid = !options.valid.empty(), has_test = !options.test.empty();
   if (options.demo) {
@@ -331,7 +368,9 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (has_valid) n = std::max(n, valid.A.shape()[1]);
   if (has_test) n = std::max(n, test.A.shape()[1]);
   if (job.features.empty())
-    for (std::int64_t j = 1; j <= n; ++j) job.features.push_back(std::to_string(j));
+    for (const std::int64_t column : train.columns) job.features.push_back(std::to_string(column));
+  if (job.features.empty())
+    for (std::int64_t j = 0; j < n; ++j) job.features.push_back(std::to_string(train.first_index + j));
   if (options.standardise) job.scaling = standardisation_with_ones(with_ones(train.A, n));
   job.train = samples_of(train, job);
   if (has_valid) job.valid = samples_of(valid, job);

@@ -44,7 +44,7 @@ struct JobData {
   Loss loss = Loss::logistic;
   Samples train;
   std::optional<Samples> valid, test;
-  std::vector<std::string> features;          ///< their names, or their numbers from 1
+  std::vector<std::string> features;          ///< their names, or their numbers in the file
   std::vector<double> labels;                 ///< ascending, of classification
   std::vector<std::string> label_names = {};  ///< what they stand for, where that is known
   std::vector<std::string> notes = {};        ///< what was made of the samples that people may not expect

@@ -16,13 +16,17 @@ namespace onestep {
 ///     Dataset d = read_libsvm("heart_scale");
 ///     Function loss = trace([&](Expr x) { return sum(softplus(-d.y * matmul(d.A, x))); }, Input{"x", {d.A.shape()[1]}});
 struct Dataset {
-  Array A;                              ///< (N, n), the features
-  Array y;                              ///< (N), the labels or the target
-  std::vector<std::string> names = {};  ///< of the features, where the file has them; empty otherwise
+  Array A;                                 ///< (N, n), the features
+  Array y;                                 ///< (N), the labels or the target
+  std::vector<std::string> names = {};     ///< of the features, where the file has them; empty otherwise
+  std::string target_name = "";            ///< the same of y
+  std::vector<std::int64_t> columns = {};  ///< of the features in a CSV file, from 1; empty for other formats
+  std::vector<std::string> left_out = {};  ///< names of a CSV file's columns that are neither features nor the target
   /// Of the classes 0, 1, … that y then has, ascending, where the file names them; empty otherwise.
   std::vector<std::string> label_names = {};
   /// Read from a format that leaves zeros out: other samples of the same kind may come with more features, or fewer.
   bool open_ended = false;
+  std::int64_t first_index = 1;  ///< which index the first feature has in LIBSVM's format: 0 or 1
 };
 
 /// What a reader may use by default: 4 GiB. It bounds the dense matrices that are returned, and the uncompressed file.
@@ -39,16 +43,17 @@ inline constexpr std::size_t default_memory_limit = std::size_t{4} << 30;
 /// not zero, in ascending order; `qid:N` after the label is skipped, `#` begins a comment. The labels are returned as they
 /// stand: see signs_of and classes_of.
 ///
-/// An index 0 anywhere in the file means that its indices start at 0; otherwise they start at 1. (A file that starts at 0
-/// but never uses that feature cannot be told from one that starts at 1.) The largest index found then gives the number of
-/// features, unless `features` says it: a test set may lack the last ones; an index above them is refused.
+/// An index 0 anywhere in the file means that its indices start at 0; otherwise they start at 1. A file that starts at 0
+/// but never uses that feature cannot be told from one that starts at 1, unless `first_index` says it: give what the
+/// training set has. The largest index found then gives the number of features, unless `features` says it: a test set may
+/// lack the last ones; an index above them is refused.
 ///
 /// The entries are kept sparse while they are read, and the matrix that is returned is dense.
 ///
 ///     Dataset train = read_libsvm("a1a");
-///     Dataset test = read_libsvm("a1a.t", train.A.shape()[1]);
+///     Dataset test = read_libsvm("a1a.t", train.A.shape()[1], default_memory_limit, train.first_index);
 Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> features = std::nullopt,
-                    std::size_t memory_limit = default_memory_limit);
+                    std::size_t memory_limit = default_memory_limit, std::optional<std::int64_t> first_index = std::nullopt);
 
 /// How read_csv reads.
 ///
@@ -60,6 +65,10 @@ struct CsvOptions {
   /// backwards. Empty: the last column.
   std::string target = "";
   std::vector<std::string> drop = {};  ///< columns that are left out, each given as the target is
+  /// The names that the features and the target have in other samples. Their columns are then found by these names, whatever
+  /// their order, and all others are left out; target and drop only matter where there is no header. Empty: not given.
+  std::vector<std::string> names = {};
+  std::string target_name = "";
   /// The classes that the target may name, and their order: those of other samples. Empty: those found.
   std::vector<std::string> label_names = {};
   /// Whether the first line has names. Automatic: it has when one of its fields is neither a number nor missing, or none is
@@ -76,13 +85,16 @@ struct CsvOptions {
 /// A target that has text in it names classes: y counts them from 0 in the ascending order of their names, label_names. A
 /// text among numbers is taken for a mistake and refused, as are more than 100 names.
 ///
+/// Names stand for one column each: a header that has one twice is refused, unless the columns are dropped.
+///
 /// A field that is empty or says NA, N/A, NaN, null or ? is missing: it is refused with line and column, as are rows of
 /// another length and features that are not numbers.
 ///
 ///     Dataset last = read_csv("housing.csv");
 ///     Dataset first = read_csv("housing.csv.gz", {.target = "1", .header = CsvOptions::no});
 ///     Dataset iris = read_csv("iris.csv", {.target = "species", .drop = {"id"}});
-///     Dataset others = read_csv("iris2.csv", {.target = "species", .drop = {"id"}, .label_names = iris.label_names});
+///     Dataset others = read_csv("iris2.csv", {.names = iris.names, .target_name = "species",
+///                                             .label_names = iris.label_names});
 Dataset read_csv(const std::string& path, const CsvOptions& options = {});
 
 /// Reads the binary format of MNIST: numbers of one type (bytes, big-endian integers, floats or doubles) in an array of any
@@ -101,10 +113,13 @@ Dataset read_idx(const std::string& images, const std::string& labels, std::size
 ///     Dataset test = read_dataset("test.csv", {.features = train.A.shape()[1], .target = "price"});
 struct DatasetOptions {
   std::optional<std::int64_t> features =
-      std::nullopt;                           ///< how many there have to be; LIBSVM's format may lack the last ones
-  std::string target = "";                    ///< the column of a CSV file, see CsvOptions
-  std::vector<std::string> drop = {};         ///< the same
-  std::vector<std::string> label_names = {};  ///< the same
+      std::nullopt;  ///< how many there have to be; LIBSVM's format may lack the last ones
+  std::optional<std::int64_t> first_index = std::nullopt;  ///< where LIBSVM's indices start, see read_libsvm
+  std::string target = "";                                 ///< the column of a CSV file, see CsvOptions
+  std::vector<std::string> drop = {};                      ///< the same
+  std::vector<std::string> names = {};                     ///< the same
+  std::string target_name = "";                            ///< the same
+  std::vector<std::string> label_names = {};               ///< the same
   /// The labels' file for images in IDX format. Empty: named as the images' with `labels` for `images` and `idx1` for
   /// `idx3`.
   std::string labels = "";

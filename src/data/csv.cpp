@@ -84,8 +84,9 @@ class CsvParser {
     const char* const beginning = at_;
     names_ = read_names();
     columns_.resize(names_.size());
-    const bool header = options_.header == CsvOptions::yes ||
-                        (options_.header == CsvOptions::automatic && has_names(names_) && !is_first_sample());
+    const bool header =
+        options_.header == CsvOptions::yes ||
+        (options_.header == CsvOptions::automatic && (has_known_names() || (has_names(names_) && !is_first_sample())));
     if (!header) {
       names_.clear();
       at_ = beginning;
@@ -96,14 +97,25 @@ class CsvParser {
       fail(source_, header
                         ? "there is no sample in it, only a line of names; if those are values, say that there is no header"
                         : "there is no sample in it");
-    std::vector<std::string> labels = text_rows_.empty() ? options_.label_names : name_classes(), features;
-    for (std::size_t i = 0; i < names_.size(); ++i)
-      if (columns_[i] == Column::feature) features.push_back(std::move(names_[i]));
-    const auto rows = static_cast<std::int64_t>(y_.size()), n = std::ranges::count(columns_, Column::feature);
-    return {Array(Shape{rows, n}, std::move(A_)), Array(Shape{rows}, std::move(y_)), std::move(features), std::move(labels)};
+    return dataset();
   }
 
  private:
+  Dataset dataset() {
+    const auto rows = static_cast<std::int64_t>(y_.size()), n = static_cast<std::int64_t>(features_.size());
+    Dataset set;
+    set.label_names = text_rows_.empty() ? options_.label_names : name_classes();
+    set.A = Array(Shape{rows, n}, std::move(A_));
+    set.y = Array(Shape{rows}, std::move(y_));
+    for (const std::size_t place : features_) set.columns.push_back(static_cast<std::int64_t>(place) + 1);
+    if (names_.empty()) return set;
+    for (const std::size_t place : features_) set.names.push_back(names_[place]);
+    set.target_name = names_[target_];
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (columns_[i] == Column::dropped) set.left_out.push_back(names_[i]);
+    return set;
+  }
+
   // `field` counts from 0.
   [[noreturn]] void wrong(const char* where, std::size_t field, std::string_view what) const {
     fail(source_, line_of(where), field + 1, what);
@@ -223,26 +235,92 @@ class CsvParser {
     return static_cast<std::size_t>(*position > 0 ? *position - 1 : count + *position);
   }
 
+  bool has_known_names() const {
+    if (options_.names.empty()) return false;
+    const std::map<std::string_view, std::size_t> places = places_of_names();
+    return std::ranges::all_of(options_.names, [&](const std::string& name) { return places.contains(name); });
+  }
+  // The first of each name that is not dropped.
+  std::map<std::string_view, std::size_t> places_of_names() const {
+    std::map<std::string_view, std::size_t> places;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (columns_[i] != Column::dropped) places.try_emplace(names_[i], i);
+    return places;
+  }
+
   void find_columns() {
+    if (!names_.empty() && !options_.names.empty()) return find_known_columns();
+    for (const std::string& name : options_.drop) columns_[find_column(name, "to drop")] = Column::dropped;
+    check_names();
     target_ = options_.target.empty() ? columns_.size() - 1 : find_column(options_.target, "for the target");
-    for (const std::string& name : options_.drop) {
-      const std::size_t dropped = find_column(name, "to drop");
-      if (dropped == target_)
-        fail(source_, fmt::format("the column {} is the target and cannot be dropped; name another target", quoted(name)));
-      columns_[dropped] = Column::dropped;
-    }
+    if (columns_[target_] == Column::dropped)
+      fail(source_, fmt::format("the column {} is the target and cannot be dropped; name another target", called(target_)));
     columns_[target_] = Column::target;
+    for (std::size_t i = 0; i < columns_.size(); ++i)
+      if (columns_[i] == Column::feature) features_.push_back(i);
+  }
+
+  // Those that other samples have, by their names.
+  void find_known_columns() {
+    const std::map<std::string_view, std::size_t> places = places_of_names();
+    std::vector<std::string> missing;
+    const auto find = [&](const std::string& name) {
+      const auto found = places.find(name);
+      if (found == places.end()) missing.push_back(name);
+      return found == places.end() ? 0 : found->second;
+    };
+    for (const std::string& name : options_.names) features_.push_back(find(name));
+    target_ = find(options_.target_name);
+    if (!missing.empty())
+      fail(source_, fmt::format("no column is called {}; there are {}", list_of(missing), list_of(names_)));
+    std::vector<Column> wanted(columns_.size(), Column::dropped);
+    for (const std::size_t place : features_) wanted[place] = Column::feature;
+    wanted[target_] = Column::target;
+    for (std::size_t i = 0; i < columns_.size(); ++i)  // a name may stand twice where it is not wanted
+      if (wanted[i] == Column::dropped && wanted[places.at(names_[i])] == Column::dropped) columns_[i] = Column::dropped;
+    check_names();
+    columns_ = std::move(wanted);
+    if (static_cast<std::size_t>(std::ranges::count(columns_, Column::feature)) != features_.size())
+      fail(source_, "a column is asked for twice: the names of the features and of the target have to differ");
+    if (std::ranges::is_sorted(features_)) return;
+    std::vector<std::size_t> rank(columns_.size());
+    for (std::size_t i = 0, next = 0; i < columns_.size(); ++i)
+      if (columns_[i] == Column::feature) rank[i] = next++;
+    for (const std::size_t place : features_) order_.push_back(rank[place]);
+  }
+
+  // Columns that are not dropped are called differently.
+  void check_names() const {
+    const std::map<std::string_view, std::size_t> places = places_of_names();
+    std::string first;
+    std::vector<std::string> others;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (columns_[i] == Column::dropped || places.at(names_[i]) == i) continue;
+      if (first.empty())
+        first = fmt::format("the columns {} and {} are both called {}", places.at(names_[i]) + 1, i + 1, quoted(names_[i]));
+      else
+        others.push_back(names_[i]);
+    }
+    if (first.empty()) return;
+    fail(source_, fmt::format("{}{}; rename one, or drop it by its position", first,
+                              others.empty() ? "" : fmt::format(" (and so on: {})", list_of(others))));
+  }
+
+  std::string called(std::size_t place) const {
+    return names_.empty() ? fmt::format("{}", place + 1) : quoted(names_[place]);
   }
 
   std::size_t find_column(const std::string& wanted, std::string_view what_for) const {
-    const auto named = std::find(names_.begin(), names_.end(), wanted);
-    if (named != names_.end()) {
-      const auto again = std::find(named + 1, names_.end(), wanted);
-      if (again != names_.end())
-        fail(source_, fmt::format("the columns {} and {} are both called {}; give the position of the one {}",
-                                  named - names_.begin() + 1, again - names_.begin() + 1, quoted(wanted), what_for));
-      return static_cast<std::size_t>(named - names_.begin());
+    std::vector<std::size_t> named, kept;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (names_[i] != wanted) continue;
+      named.push_back(i);
+      if (columns_[i] != Column::dropped) kept.push_back(i);
     }
+    if (kept.size() > 1)
+      fail(source_, fmt::format("the columns {} and {} are both called {}; give the position of the one {}", kept[0] + 1,
+                                kept[1] + 1, quoted(wanted), what_for));
+    if (!named.empty()) return kept.empty() ? named[0] : kept[0];
     if (const std::optional<std::size_t> place = place_of(wanted)) return *place;
     if (position_in(wanted))
       fail(source_, fmt::format("there is no column {} {}; there are {}, counted from 1, or from -1 at the end", wanted,
@@ -268,10 +346,17 @@ class CsvParser {
     if (field != columns_.size())
       fail(source_, line_of(first), fmt::format("has {} fields, the first line has {}", field, columns_.size()));
     end_record();
+    if (!order_.empty()) reorder(A_.data() + (A_.size() - order_.size()));
     const std::size_t entries = A_.size() + y_.size();
     if (entries > options_.memory_limit / sizeof(double))
       check_memory(source_, fmt::format("the entries up to sample {} alone", y_.size()), static_cast<double>(entries),
                    options_.memory_limit);
+  }
+
+  // The features of a sample, into the order that is asked for.
+  void reorder(double* sample) {
+    const std::vector<double> before(sample, sample + order_.size());
+    for (std::size_t j = 0; j < order_.size(); ++j) sample[j] = before[order_[j]];
   }
 
   // A plain number, the whole field; false when it is something else, which is then still to be read.
@@ -293,8 +378,10 @@ class CsvParser {
     const char* const first = at_;
     const std::string text = read_field(field);
     if (const std::optional<double> number = number_in(text, first, field)) return *number;
+    const bool may_be_target = field == 0 && options_.target.empty() && options_.names.empty();
     refuse(first, field, text,
            columns_.size() == 1 ? "the first line has no comma, semicolon or tab: say what separates the fields"
+           : may_be_target      ? "give categories numbers, drop the column, or make it the target"
                                 : "give categories numbers, or drop the column");
   }
 
@@ -381,6 +468,8 @@ class CsvParser {
   std::vector<std::string> names_;  // empty without a header
   std::vector<Column> columns_;
   std::size_t target_ = 0;
+  std::vector<std::size_t> features_;  // their columns, in their order
+  std::vector<std::size_t> order_;     // which of the features in the file each is; empty: they stand in their order
   std::vector<double> A_, y_;
   std::map<std::string, std::size_t> classes_;  // that the target names, in the order they were found
   std::vector<std::size_t> text_rows_;          // the samples whose target is a text

@@ -59,13 +59,16 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
     data::fail(source,
                fmt::format("is not CSV: its labels cannot be names such as {}", data::quoted(options.label_names.front())));
   if (!idx && !options.labels.empty()) data::fail(source, "is not an IDX file: it has its labels itself");
-  if (!idx && !csv) return data::parse_libsvm(std::move(text), path, options.features, options.memory_limit);
+  if (!idx && !csv)
+    return data::parse_libsvm(std::move(text), path, options.features, options.memory_limit, options.first_index);
 
   const auto read = [&] {
     if (csv)
       return data::parse_csv(text, path,
                              {.target = options.target,
                               .drop = options.drop,
+                              .names = options.names,
+                              .target_name = options.target_name,
                               .label_names = options.label_names,
                               .memory_limit = options.memory_limit});
     return data::with_labels(data::parse_idx(text, path, options.memory_limit), path,

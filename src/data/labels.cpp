@@ -76,7 +76,7 @@ Classes classes_of(const Array& y, std::size_t at_most) {
                              labels[i]));
   std::vector<double> values = distinct(who, labels, at_most);
   if (values.size() > at_most)
-    wrong(who, fmt::format("there are more than {} different labels; is it a quantity, for regression?", at_most));
+    wrong(who, fmt::format("there are more than {} different labels; a quantity is for regression", at_most));
   Array index = vector_of(index_in(who, labels, values));
   return {std::move(values), std::move(index)};
 }

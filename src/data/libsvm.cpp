@@ -41,8 +41,11 @@ bool ends_word(char c) { return word_ends[static_cast<unsigned char>(c)]; }
 
 class LibsvmParser {
  public:
-  LibsvmParser(const Source& source, const std::string& text, std::optional<std::int64_t> features, std::size_t memory_limit)
-      : source_(source), text_(text), features_(features), memory_limit_(memory_limit) {}
+  LibsvmParser(const Source& source, const std::string& text, std::optional<std::int64_t> features, std::size_t memory_limit,
+               std::optional<std::int64_t> first_index)
+      : source_(source), text_(text), features_(features), memory_limit_(memory_limit), starts_at_one_(first_index == 1) {
+    samples_.first = first_index.value_or(1);
+  }
 
   Sparse parse() {
     reserve();
@@ -208,6 +211,7 @@ class LibsvmParser {
   }
 
   Column column(const char* where, std::int64_t index) {
+    if (index == 0 && starts_at_one_) wrong(where, "index 0, but indices were said to start at 1; say 0, or nothing");
     if (index == 0) samples_.first = 0;
     if (index > samples_.largest) {
       if (features_ && index > *features_)
@@ -226,6 +230,7 @@ class LibsvmParser {
   const char* end_ = text_.data() + text_.size();
   std::optional<std::int64_t> features_;
   std::size_t memory_limit_;
+  bool starts_at_one_;  // that was said
   Sparse samples_;
   const char* last_feature_ = nullptr;  // where the index `features` stands first: one too many if they start at 0
 };
@@ -243,17 +248,20 @@ Dataset densified(Sparse samples, std::int64_t features) {
   }
   return {.A = Array(Shape{rows, features}, std::move(entries)),
           .y = Array(Shape{rows}, std::move(samples.labels)),
-          .open_ended = true};
+          .open_ended = true,
+          .first_index = samples.first};
 }
 
 }  // namespace
 
-Dataset parse_libsvm(std::string text, std::string_view file, std::optional<std::int64_t> features,
-                     std::size_t memory_limit) {
+Dataset parse_libsvm(std::string text, std::string_view file, std::optional<std::int64_t> features, std::size_t memory_limit,
+                     std::optional<std::int64_t> first_index) {
   const Source source{reader, file};
   if (features && *features < 0)
     throw Error(fmt::format("[{}] {} features; there cannot be fewer than 0", reader, *features));
-  Sparse samples = LibsvmParser(source, text, features, memory_limit).parse();
+  if (first_index && *first_index != 0 && *first_index != 1)
+    throw Error(fmt::format("[{}] indices start at 0 or at 1, not at {}", reader, *first_index));
+  Sparse samples = LibsvmParser(source, text, features, memory_limit, first_index).parse();
   text = std::string();  // its memory is wanted for the matrix
   const std::int64_t columns = features.value_or(samples.values.empty() ? 0 : samples.largest - samples.first + 1);
   check_memory(source, fmt::format("{} samples with {} features", samples.labels.size(), columns),
@@ -263,8 +271,9 @@ Dataset parse_libsvm(std::string text, std::string_view file, std::optional<std:
 
 }  // namespace data
 
-Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> features, std::size_t memory_limit) {
-  return data::parse_libsvm(data::read_text({data::reader, path}, memory_limit), path, features, memory_limit);
+Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> features, std::size_t memory_limit,
+                    std::optional<std::int64_t> first_index) {
+  return data::parse_libsvm(data::read_text({data::reader, path}, memory_limit), path, features, memory_limit, first_index);
 }
 
 }  // namespace onestep

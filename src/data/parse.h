@@ -19,8 +19,8 @@ QpsFile parse_qps(std::string bytes, std::string_view file, std::size_t memory_l
 
 // From what is in the file when it is not compressed.
 
-Dataset parse_libsvm(std::string text, std::string_view file, std::optional<std::int64_t> features,
-                     std::size_t memory_limit);
+Dataset parse_libsvm(std::string text, std::string_view file, std::optional<std::int64_t> features, std::size_t memory_limit,
+                     std::optional<std::int64_t> first_index = std::nullopt);
 Dataset parse_csv(const std::string& text, std::string_view file, const CsvOptions& options);
 Array parse_idx(const std::string& bytes, std::string_view file, std::size_t memory_limit);
 

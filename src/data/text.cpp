@@ -46,7 +46,8 @@ namespace {
 constexpr std::size_t piece = 1 << 16;  // bytes read or decompressed at a time
 
 [[noreturn]] void fail_above_limit(const Source& source, std::size_t limit) {
-  fail(source, fmt::format("has more than {} bytes, all that memory_limit allows; raise it", limit));
+  fail(source,
+       fmt::format("has more than {} bytes, above the memory limit; raise memory_limit if the machine has it", limit));
 }
 
 // `to` grows by what one piece holds; the decompressors below say how much of it they filled.

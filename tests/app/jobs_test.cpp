@@ -21,6 +21,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::UnorderedElementsAreArray;
 
 // Sixty samples that scikit-learn saw too: numbers of three digits, and a quantity, two labels or three that depend on them.
@@ -158,7 +159,82 @@ TEST_F(Jobs, NotesSayWhichFeaturesAreMissing) {
   EXPECT_EQ(notes("1 1:1\n-1 1:-1\n"),
             (std::vector<std::string>{"test has 1 features, train 2: zero stands for the last one"}));
   EXPECT_EQ(notes("1 1:1 7:3\n"),
-            (std::vector<std::string>{"test has 7 features, train 2: no training sample has the last 5"}));
+            (std::vector<std::string>{"check the files: test has 7 features, train 2: no training sample has the last 5"}));
+}
+
+TEST_F(Jobs, NotesSayWhatIsTooOddToBeTheSameFeatures) {
+  const auto odd = [&](int features, int of_test) {
+    const std::string train = folder_.write("train", fmt::format("1 1:1 {}:1\n-1 1:-1\n1 1:2\n", features)),
+                      test = folder_.write("test", fmt::format("1 1:1 {}:1\n", of_test));
+    return json({"fit", train, "--test", test})["notes"][0].get<std::string>().starts_with("check the files: test has ");
+  };
+  EXPECT_FALSE(odd(20, 22));
+  EXPECT_TRUE(odd(20, 23));
+  EXPECT_FALSE(odd(20, 10));
+  EXPECT_TRUE(odd(20, 9));
+}
+
+TEST_F(Jobs, FeaturesWithoutNamesHaveTheNumbersOfTheirColumns) {
+  const std::string file = folder_.write("a.csv", "1,5,2,7,0\n2,3,1,8,1\n3,4,4,9,0\n4,1,3,7,1\n");
+  EXPECT_EQ(json({"fit", file, "--drop", "2"})["names"], (std::vector<std::string>{"1", "3", "4"}));
+  EXPECT_EQ(json({"fit", file, "--target", "1", "--drop", "3"})["names"], (std::vector<std::string>{"2", "4", "5"}));
+}
+
+TEST_F(Jobs, ColumnsOfOtherFilesAreFoundByTheirNames) {
+  const std::string train = folder_.write("a.csv", "id,a,b,y\nx,1,2.5,0\ny,2,1,1\nz,1.5,2,0\nw,3,1.5,1\n"),
+                    same = folder_.write("same.csv", "id,a,b,y\nx,1,2,0\ny,3,1,1\n"),
+                    other = folder_.write("other.csv", "y,b,a\n0,2,1\n1,1,3\n"),
+                    more = folder_.write("more.csv", "b,day,y,a,id\n2,Mon,0,1,x\n1,Tue,1,3,y\n");
+  const auto scored = [&](const std::string& test) { return json({"fit", train, "--drop", "id", "--test", test}); };
+  const auto wanted = scored(same);
+  EXPECT_EQ(scored(other)["test"], wanted["test"]) << "in another order, without the column to drop";
+  EXPECT_TRUE(scored(other)["notes"].empty());
+  EXPECT_EQ(scored(more)["test"], wanted["test"]);
+  EXPECT_EQ(scored(more)["notes"],
+            (std::vector<std::string>{"more.csv has columns that a.csv has not, which are left out: day"}));
+  EXPECT_EQ(json({"fit", train, "--drop", "1", "--target", "-1", "--test", other})["test"], wanted["test"])
+      << "positions are those of the training file";
+  for (const char* option : {"--valid", "--test"})
+    EXPECT_THAT(misuse({"influence", train, "--drop", "id", option, folder_.write("c.csv", "a,c,d\n1,2,0\n")}),
+                HasSubstr("c.csv: no column is called \"b\", \"y\"; there are \"a\", \"c\", \"d\""));
+  EXPECT_THAT(misuse({"fit", other, "--drop", "id"}), HasSubstr("no column is called \"id\"")) << "training is strict";
+  EXPECT_THAT(misuse({"fit", folder_.write("twice.csv", "a,a,y\n1,2,0\n2,1,1\n")}),
+              HasSubstr("the columns 1 and 2 are both called \"a\"; rename one"));
+}
+
+TEST_F(Jobs, LabelsThatAreNotWholeAreAQuantity) {
+  const std::string file = folder_.write("two", "1.5 1:1\n0.3 1:2\n1.5 1:3\n0.3 1:5\n");
+  EXPECT_EQ(json({"fit", file})["loss"], "ridge");
+  for (const char* loss : {"logistic", "softmax"})
+    EXPECT_EQ(misuse({"fit", file, "--loss", loss}),
+              "onestep: two: the label of sample 1 is 1.5; classes are whole numbers, a quantity is for regression: "
+              "--loss ridge\n");
+}
+
+TEST_F(Jobs, ReadersSpeakOfTheOptionsOfTheCommand) {
+  const std::string file = folder_.write("a.csv", "id,a,y\nx,1,0\ny,2,1\n"), svm = folder_.write("s", "1 1:1 1000:1\n");
+  EXPECT_THAT(misuse({"fit", file, "--memory", "1e-9"}), HasSubstr("raise it: --memory GIB if the machine has it"));
+  EXPECT_THAT(misuse({"fit", svm, "--memory", "1e-7"}), HasSubstr("raise it: --memory GIB if the machine has it"));
+  EXPECT_THAT(misuse({"fit", file}), HasSubstr("drop the column (--drop COLUMN), or make it the target (--target COLUMN)"));
+  EXPECT_THAT(misuse({"fit", file, "--target", "y"}), HasSubstr("or drop the column (--drop COLUMN)\n"));
+  EXPECT_THAT(misuse({"fit", file, "--target", "1", "--drop", "1"}),
+              HasSubstr("the column \"id\" is the target and cannot be dropped; name another target (--target COLUMN)"));
+}
+
+TEST_F(Jobs, TheTrainingFileSaysWhereIndicesStart) {
+  const std::string train = folder_.write("train", "1 0:0.1 1:1\n-1 1:-1 2:0.1\n1 1:2\n-1 1:-2 2:-0.2\n"),
+                    test = folder_.write("test", "1 1:1\n-1 1:-1\n1 1:3 2:0.1\n");
+  const auto found = json({"fit", train, "--test", test});
+  EXPECT_EQ(found["test"]["accuracy"], 1.0) << "feature 1 is feature 1";
+  EXPECT_TRUE(found["notes"].empty());
+  EXPECT_EQ(found["names"], (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(json({"fit", test})["names"], (std::vector<std::string>{"1", "2"}));
+  for (const char* option : {"--valid", "--test"})
+    EXPECT_THAT(
+        misuse({"influence", test, option, train}),
+        HasSubstr("/train has an index 0, test has none: where they start at 0 in both, write 0:0 into a sample of"));
+  const std::string said = folder_.write("said", contents_of(test) + "1 0:0 1:1\n");
+  EXPECT_EQ(json({"fit", said, "--test", train})["test"]["accuracy"], 1.0) << "as the message advises";
 }
 
 // Classes with names, one around each corner of a triangle.
@@ -461,8 +537,10 @@ TEST_F(Jobs, HelpSaysWhatMayBeGiven) {
   const std::string help = run_command({"tune", "--help"}).out;
   for (const char* row :
        {"--loss LOSS:{logistic,ridge,softmax}", "--hyper WHAT:{l2,l2-per-feature,class-weight,sample-group-weight}",
-        "--compare SEARCH:{grid}", "seed of everything random (default 0)", "--standardise,--standardize", "--drop COLUMN"})
+        "--compare SEARCH:{grid}", "seed of everything random (default 0)", "--standardise,--standardize", "--drop COLUMN ",
+        "LIBSVM, CSV or IDX, told by name (.csv)"})
     EXPECT_THAT(help, HasSubstr(row));
+  EXPECT_THAT(help, Not(HasSubstr("--drop COLUMN ..."))) << "it takes one each time";
 }
 
 TEST_F(Jobs, WordsThatAreNoOptionsAreNamed) {
@@ -505,13 +583,17 @@ TEST_F(Jobs, BadInputIsOneLineThatSaysWhatAndWhere) {
   EXPECT_THAT(misuse({"fit", folder_.write("nan", "1 1:nan\n-1 1:2\n")}), HasSubstr("nan"));
   EXPECT_THAT(misuse({"fit", good, "--memory", "1e-9"}), HasSubstr("memory"));
   EXPECT_THAT(misuse({"fit", good, "--l2", "-1"}), HasSubstr("-1"));
+  for (const std::string seed : {"-1", "1.5", "x", "18446744073709551616"})
+    EXPECT_THAT(misuse({"fit", good, "--seed", seed}), HasSubstr(seed + " is not a whole number from 0"));
   EXPECT_THAT(misuse({"influence", good, "--split", "0.001"}), HasSubstr("--split"));
   EXPECT_THAT(misuse({"influence", good, "--valid", folder_.write("v", "3 1:1\n")}), HasSubstr("3"));
   EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "a,b,y\n1,2,0\n2,1,1\n"), "--valid",
                       folder_.write("b.csv", "a,c,y\n1,2,0\n")}),
-              HasSubstr("feature 2 is b"));
+              HasSubstr("no column is called \"b\""));
   EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "a,b,y\n1,2,0\n2,1,1\n"), "--valid",
                       folder_.write("b.csv", "a,y\n1,0\n")}),
+              HasSubstr("no column is called \"b\""));
+  EXPECT_THAT(misuse({"influence", folder_.write("a.csv", "1,2,0\n2,1,1\n"), "--valid", folder_.write("b.csv", "1,0\n")}),
               HasSubstr("has 2 features"));
   EXPECT_THAT(misuse({"influence", good, "--split", "20"}), HasSubstr("a share below 1"));
   EXPECT_THAT(misuse({"tune", "--demo", "--valid", good}), HasSubstr("--demo"));

@@ -94,7 +94,7 @@ TEST_P(Compressed, BombsStopAtTheLimit) {
   const std::string bomb = GetParam().compress(std::string(20000000, ' '));
   ASSERT_LT(bomb.size(), 100000u);
   EXPECT_EQ(error_of([&] { unpacked(bomb, 1 << 20); }),
-            "[test] F: has more than 1048576 bytes, all that memory_limit allows; raise it");
+            "[test] F: has more than 1048576 bytes, above the memory limit; raise memory_limit if the machine has it");
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, Compressed, ::testing::Values(Compression{"gzip", gzipped}, Compression{"bzip2", bzipped}),

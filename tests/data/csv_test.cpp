@@ -55,10 +55,9 @@ TEST(ReadCsv, QuotedFieldsMayHaveAnythingInThem) {
   EXPECT_EQ(d.names, (Names{"a, \"b\"", "two\nlines"}));
   EXPECT_TRUE(near(d.A, Array{{1.0, 2.0}, {4.0, 5.0}}));
   EXPECT_TRUE(near(d.y, Array{3.0, 6.0}));
-  EXPECT_EQ(
-      error_in("\"a\nb\",y\n\"x\ny\",1\nx,\n"),
-      "[read_csv] F:3: field 1: the value of \"a\\x0ab\" is \"x\\x0ay\", not a number; give categories numbers, or drop "
-      "the column")
+  EXPECT_EQ(error_in("\"a\nb\",y\n\"x\ny\",1\nx,\n"),
+            "[read_csv] F:3: field 1: the value of \"a\\x0ab\" is \"x\\x0ay\", not a number; give categories numbers, drop "
+            "the column, or make it the target")
       << "lines are counted within quotes";
 }
 
@@ -136,8 +135,45 @@ TEST(ReadCsv, DroppedColumnsMayHaveAnythingInThem) {
   EXPECT_EQ(error_in(text, {.drop = {"name"}}),
             "[read_csv] F: no column is called \"name\"; there are \"id\", \"a\", \"note\", \"y\"");
   EXPECT_THAT(error_in(text, {.drop = {"5"}}), HasSubstr("there is no column 5 to drop; there are 4"));
-  EXPECT_EQ(error_in(text, {.drop = {"y"}}),
-            "[read_csv] F: the column \"y\" is the target and cannot be dropped; name another target");
+  const char* message = "[read_csv] F: the column \"y\" is the target and cannot be dropped; name another target";
+  EXPECT_EQ(error_in(text, {.drop = {"y"}}), message);
+  EXPECT_EQ(error_in(text, {.target = "y", .drop = {"-1"}}), message) << "it has a name";
+  EXPECT_THAT(error_in("1,2\n", {.target = "1", .drop = {"1"}}), HasSubstr("the column 1 is the target"));
+}
+
+TEST(ReadCsv, FeaturesKnowTheirColumns) {
+  EXPECT_EQ(parse("1,2,3,4,5\n", {.target = "2", .drop = {"4"}}).columns, (std::vector<std::int64_t>{1, 3, 5}));
+  const Dataset d = parse("a,b,c,y\n1,2,3,4\n", {.drop = {"b"}});
+  EXPECT_EQ(d.columns, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_EQ(d.target_name, "y");
+  EXPECT_EQ(d.left_out, (Names{"b"}));
+}
+
+TEST(ReadCsv, OtherSamplesHaveTheSameColumnsInAnyOrder) {
+  const auto read = [](const std::string& text, const CsvOptions& options = {}) {
+    CsvOptions known = options;
+    known.names = {"a", "b", "c"};
+    known.target_name = "y";
+    return parse(text, known);
+  };
+  const Dataset d = read("y,c,note,a,b\n9,3,fine,1,2\n8,6,?,4,5\n", {.target = "-1", .drop = {"id", "2"}});
+  EXPECT_TRUE(near(d.A, Array{{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}));
+  EXPECT_TRUE(near(d.y, Array{9.0, 8.0}));
+  EXPECT_EQ(d.names, (Names{"a", "b", "c"}));
+  EXPECT_EQ(d.columns, (std::vector<std::int64_t>{4, 5, 2}));
+  EXPECT_EQ(d.left_out, (Names{"note"}));
+  EXPECT_TRUE(near(read("a,b,c,y\n1,2,3,4\n").A, Array{{1.0, 2.0, 3.0}}));
+  EXPECT_TRUE(near(read("1,2,3,4\n5,6,7,8\n", {.target = "1"}).A, Array{{2.0, 3.0, 4.0}, {6.0, 7.0, 8.0}}))
+      << "by position where there is no header";
+  EXPECT_TRUE(near(parse("2,1\n5,6\n", {.names = {"1"}, .target_name = "2"}).A, full({1, 1}, 6.0)))
+      << "names that are known";
+  const auto error = [&](const std::string& text) { return error_of([&] { read(text); }); };
+  EXPECT_EQ(error("a,d,y\n1,2,3\n"), "[read_csv] F: no column is called \"b\", \"c\"; there are \"a\", \"d\", \"y\"");
+  EXPECT_EQ(error("a,b,c\n1,2,3\n"), "[read_csv] F: no column is called \"y\"; there are \"a\", \"b\", \"c\"");
+  EXPECT_THAT(error("a,b,c,b,y\n1,2,3,4,5\n"), HasSubstr("the columns 2 and 4 are both called \"b\""));
+  EXPECT_EQ(error("a,b,d,c,d,y\n1,2,3,4,5,6\n"), "no error") << "twice is fine where it is left out";
+  EXPECT_THAT(error_in("a,y\n1,2\n", {.names = {"a", "y"}, .target_name = "y"}), HasSubstr("a column is asked for twice"));
+  EXPECT_THAT(error_in("a,y\n1,2\n", {.names = {"a", "a"}, .target_name = "y"}), HasSubstr("a column is asked for twice"));
 }
 
 TEST(ReadCsvErrors, ATextAmongNumbersIsNoClass) {
@@ -169,8 +205,9 @@ TEST(ReadCsvErrors, SayLineAndField) {
   EXPECT_EQ(error_in("a,b\n1\n"), "[read_csv] F:2: has 1 fields, the first line has 2");
   EXPECT_EQ(error_in("a,b\n1,inf\n"), "[read_csv] F:2: field 2: the value of \"b\" is \"inf\", not finite");
   EXPECT_EQ(
-      error_in("a,b\nred,1\n"),
+      error_in("a,b\nred,1\n", {.target = "b"}),
       "[read_csv] F:2: field 1: the value of \"a\" is \"red\", not a number; give categories numbers, or drop the column");
+  EXPECT_THAT(error_in("a,b\nred,1\n"), HasSubstr("give categories numbers, drop the column, or make it the target"));
   EXPECT_EQ(error_in("a,b\n1,\"2\n"), "[read_csv] F:2: field 2: the quotation mark that opens here is never closed");
   EXPECT_EQ(error_in("a,b\n1,\"2\"3\n"), "[read_csv] F:2: field 2: there is text after the closing quotation mark");
   EXPECT_THAT(error_in("1 2\n3 4\n"), HasSubstr("say what separates the fields"));
@@ -183,10 +220,18 @@ TEST(ReadCsvErrors, TargetsThatAreNotThere) {
   for (const char* target : {"0", "3", "-3"})
     EXPECT_THAT(error_in("a,b\n1,2\n", {.target = target}),
                 HasSubstr(fmt::format("there is no column {} for the target; there are 2", target)));
+}
+
+TEST(ReadCsvErrors, NamesThatStandForTwoColumns) {
   const std::string twice = "a,y,b,y\n1,2,3,4\n";
-  EXPECT_EQ(error_in(twice, {.target = "y"}),
-            "[read_csv] F: the columns 2 and 4 are both called \"y\"; give the position of the one for the target");
-  EXPECT_TRUE(near(parse(twice, {.target = "4"}).y, Array{4.0})) << "twice is fine where it is not asked for";
+  for (const char* target : {"", "y", "4", "a"})
+    EXPECT_EQ(error_in(twice, {.target = target}),
+              "[read_csv] F: the columns 2 and 4 are both called \"y\"; rename one, or drop it by its position");
+  EXPECT_EQ(error_in(twice, {.drop = {"y"}}),
+            "[read_csv] F: the columns 2 and 4 are both called \"y\"; give the position of the one to drop");
+  EXPECT_TRUE(near(parse(twice, {.target = "y", .drop = {"2"}}).y, Array{4.0}));
+  EXPECT_THAT(error_in("a,b,a,b,c,c\n1,2,3,4,5,6\n"),
+              HasSubstr("1 and 3 are both called \"a\" (and so on: \"b\", \"c\"); rename"));
 }
 
 TEST(ReadCsvErrors, EmptyBinaryAndLargeFiles) {

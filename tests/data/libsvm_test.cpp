@@ -46,6 +46,27 @@ TEST(ReadLibsvm, IndicesMayStartAtZero) {
             "[read_libsvm] F:1: field 2: index 0 is above the 0 features asked for; indices start at 0 in this file");
 }
 
+TEST(ReadLibsvm, WhereIndicesStartMayBeGiven) {
+  const auto from = [](std::int64_t first, const std::string& text, std::optional<std::int64_t> features = std::nullopt) {
+    return data::parse_libsvm(text, "F", features, std::size_t{1} << 24, first);
+  };
+  EXPECT_EQ(parse("1 0:1 2:3\n").first_index, 0);
+  EXPECT_EQ(parse("1 1:1 2:3\n").first_index, 1);
+  EXPECT_TRUE(near(from(0, "1 1:5 2:3\n").A, Array{{0.0, 5.0, 3.0}})) << "a feature that no sample has";
+  EXPECT_EQ(from(0, "1 2:3\n").first_index, 0);
+  EXPECT_EQ(from(0, "1\n").A.shape(), (Shape{1, 0}));
+  EXPECT_TRUE(near(from(1, "1 1:5 2:3\n").A, Array{{5.0, 3.0}}));
+  const auto error = [&](std::int64_t first, const std::string& text, std::optional<std::int64_t> features = std::nullopt) {
+    return error_of([&] { from(first, text, features); });
+  };
+  EXPECT_EQ(error(1, "1 1:5\n1 0:1 1:2\n"),
+            "[read_libsvm] F:2: field 2: index 0, but indices were said to start at 1; say 0, or nothing");
+  EXPECT_EQ(error(0, "1 1:5 2:1\n", 3), "no error");
+  EXPECT_EQ(error(0, "1 1:5 3:1\n", 3),
+            "[read_libsvm] F:1: field 3: index 3 is above the 3 features asked for; indices start at 0 in this file");
+  EXPECT_EQ(error(2, "1 1:5\n"), "[read_libsvm] indices start at 0 or at 1, not at 2");
+}
+
 TEST(ReadLibsvm, QueriesAreSkipped) {
   EXPECT_TRUE(near(parse("3 qid:1 1:1\n2 qid:12 2:4\n1 qid:2\n").A, Array{{1.0, 0.0}, {0.0, 4.0}, {0.0, 0.0}}));
 }

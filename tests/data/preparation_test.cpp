@@ -65,7 +65,7 @@ TEST(ClassesOf, QuantitiesAreRefused) {
   EXPECT_EQ(error_of([] {
               classes_of({1.0, 2.0, 3.0}, 2);
             }),
-            "[classes_of] there are more than 2 different labels; is it a quantity, for regression?");
+            "[classes_of] there are more than 2 different labels; a quantity is for regression");
   EXPECT_EQ(error_of([] { classes_of({1.0, 2.0}, 2); }), "no error");
 }
 

@@ -61,7 +61,11 @@ inline void require_samples(const Dataset& set) {
 }
 
 inline bool fuzz_libsvm(std::string_view bytes) try {
-  require_samples(data::parse_libsvm(unpacked(bytes), "fuzz", std::nullopt, fuzz_memory));
+  const std::string text = unpacked(bytes);
+  const Dataset set = data::parse_libsvm(text, "fuzz", std::nullopt, fuzz_memory);
+  require_samples(set);
+  const Dataset again = data::parse_libsvm(text, "fuzz", set.A.shape()[1], fuzz_memory, set.first_index);
+  require(std::ranges::equal(set.A.values(), again.A.values()));
   return true;
 } catch (const Error&) { return false; }
 
@@ -70,6 +74,12 @@ inline bool fuzz_csv(std::string_view bytes) try {
   const Dataset set = data::parse_csv(text, "fuzz", {.memory_limit = fuzz_memory});
   require_samples(set);
   require(set.names.empty() || static_cast<std::int64_t>(set.names.size()) == set.A.shape()[1]);
+  require(static_cast<std::int64_t>(set.columns.size()) == set.A.shape()[1]);
+  if (!set.names.empty()) {
+    const Dataset same =
+        data::parse_csv(text, "fuzz", {.names = set.names, .target_name = set.target_name, .memory_limit = fuzz_memory});
+    require(std::ranges::equal(set.A.values(), same.A.values()) && std::ranges::equal(set.y.values(), same.y.values()));
+  }
   if (set.label_names.empty() || set.A.size() == 0) return true;
   for (const double label : set.y.values())
     require(label >= 0 && label < static_cast<double>(set.label_names.size()) && label == std::floor(label));
