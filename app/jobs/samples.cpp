@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <numeric>
@@ -15,6 +16,12 @@
 namespace onestep::app::jobs {
 
 namespace {
+
+bool is_number(const std::string& name) {
+  char* end = nullptr;
+  (void)std::strtod(name.c_str(), &end);
+  return !name.empty() && *end == '\0';
+}
 
 bool is_whole(double label) { return label == std::floor(label) && std::fabs(label) < 1e15; }
 
@@ -179,7 +186,14 @@ std::vector<std::size_t> left_out_of(const std::vector<std::vector<std::size_t>>
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater{}, [&](std::size_t k) { return lost[k]; });
   const std::size_t missing = all - std::reduce(count.begin(), count.end());
-  for (std::size_t i = 0; i < missing; ++i) ++count[order[i]];
+  // A class keeps a sample to train on while another has some to spare.
+  std::size_t given = 0;
+  for (const bool spare : {true, false})
+    for (std::size_t before = given + 1; given < missing && before != given;) {
+      before = given;
+      for (const std::size_t k : order)
+        if (given < missing && count[k] + (spare ? 1 : 0) < classes[k].size()) ++count[k], ++given;
+    }
   return count;
 }
 
@@ -364,6 +378,8 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (!options.valid.empty()) check_labels(valid, options.valid, job);
   if (!options.test.empty()) check_labels(test, options.test, job);
   job.features = train.names;
+  if (std::ranges::any_of(train.names, is_number))
+    job.notes.push_back(fmt::format("the first line of {} was taken for names: {}", job.name, fmt::join(train.names, ", ")));
   std::int64_t n = train.A.shape()[1];
   if (has_valid) n = std::max(n, valid.A.shape()[1]);
   if (has_test) n = std::max(n, test.A.shape()[1]);

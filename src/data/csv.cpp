@@ -210,7 +210,7 @@ class CsvParser {
       if (dropped[i]) continue;
       if (const std::optional<double> number = parse_number(names_[i]))
         numbers.push_back(*number);
-      else if (i != *target)
+      else if (i != *target && (names_[i].empty() || !is_missing(names_[i])))
         return false;
     }
     const std::string& label = names_[*target];

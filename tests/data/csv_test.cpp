@@ -122,6 +122,7 @@ TEST(ReadCsv, AFirstLineWithALabelIsASample) {
   EXPECT_EQ(parse("0,1,species\n4.9,3.0,virginica\n").names, (Names{"0", "1"})) << "numbers that count are names";
   EXPECT_EQ(parse(",0.5,species\n1,3.0,virginica\n").names, (Names{"", "0.5"})) << "names may be missing";
   EXPECT_EQ(parse("5.1,setosa\n4.9,virginica\n", {.target = "setosa"}).names, (Names{"5.1"})) << "it was called a name";
+  EXPECT_THAT(error_in("NA,3.5,setosa\n4.9,3.0,virginica\n"), HasSubstr("missing")) << "a value, not a name";
 }
 
 TEST(ReadCsv, DroppedColumnsMayHaveAnythingInThem) {
