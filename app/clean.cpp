@@ -207,8 +207,8 @@ class Clean {
     for (std::size_t k = 0; k < suspects_; ++k) {
       const std::size_t i = order_[k];
       all.push_back({{"sample", job_.train.rows[i]},
-                     {"label", job_.label(y[i])},
-                     {"likely", job_.label(likely_[i])},
+                     {"label", label_json(job_, y[i])},
+                     {"likely", label_json(job_, likely_[i])},
                      {"weight", w[i]}});
       if (!flipped_.empty()) all.back()["flipped"] = static_cast<bool>(flipped_[i]);
       if (k >= listed) continue;

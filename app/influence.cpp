@@ -148,8 +148,9 @@ class Influence {
   Json listed(const std::vector<std::size_t>& places) const {
     Json all = Json::array();
     for (const std::size_t i : places)
-      all.push_back(
-          {{"sample", job_.train.rows[i]}, {"label", job_.label(job_.train.y.values()[i])}, {"influence", influence_[i]}});
+      all.push_back({{"sample", job_.train.rows[i]},
+                     {"label", label_json(job_, job_.train.y.values()[i])},
+                     {"influence", influence_[i]}});
     return all;
   }
 

@@ -44,6 +44,10 @@ std::string description_text(const JobData& job) {
   return job.notes.empty() ? text : fmt::format("{} ({})", text, fmt::join(job.notes, "; "));
 }
 
+Json label_json(const JobData& job, double y) {
+  return job.label_names.empty() ? Json(job.label(y)) : Json(job.label_text(y));
+}
+
 std::string text_of(const Certificate& certificate) {
   std::ostringstream text;
   text << certificate;

@@ -25,6 +25,9 @@ struct Report {
 Json description(const JobData& job);
 std::string description_text(const JobData& job);
 
+/// A sample's label: its name where it has one, else the number.
+Json label_json(const JobData& job, double y);
+
 /// A certificate as the page and the terminal say it, and in JSON.
 std::string text_of(const Certificate& certificate);
 Json json_of(const Certificate& certificate);

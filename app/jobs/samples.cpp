@@ -245,14 +245,15 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
       {.name = "--loss",
        .to = &options.loss,
        .type = "LOSS",
-       .help = "logistic (two labels), softmax (classes) or ridge (a quantity);\nwithout: what the labels look like",
+       .help = "logistic (two labels), softmax (classes) or ridge (a quantity; the\nloss is half the squared error); "
+               "without: what the labels look like",
        .one_of = {"logistic", "ridge", "softmax"}},
       {.name = "--l2",
        .to = &options.l2_asked,
        .type = "L",
        .help =
            "the penalty is L/2 times the sum of squared coefficients, the\nintercept's excepted, and the losses are summed: "
-           "1/C of\nscikit-learn (default 1)",
+           "1/C of\nscikit-learn's LogisticRegression, alpha of its Ridge (default 1)",
        .takes = Takes::not_negative},
       {.name = "--target",
        .to = &options.target,

@@ -263,6 +263,7 @@ TEST_F(Jobs, ClassesMayHaveNames) {
   const auto logistic = json({"influence", binary, "--drop", "1"});
   EXPECT_EQ(logistic["loss"], "logistic");
   EXPECT_EQ(logistic["label_names"], two);
+  EXPECT_THAT(two, ::testing::Contains(logistic["most_helpful"][0]["label"].get<std::string>()));
   EXPECT_THAT(run_command({"influence", binary, "--drop", "1"}).out, HasSubstr(" yes "));
   // Only the last class, and the numbers of the classes are those of training all the same.
   const std::string test = folder_.write("test.csv", flowers(22, {"virginica"}, 10));
