@@ -97,7 +97,7 @@ class Tune {
     for (double exponent = -3; exponent <= 5; exponent += 1) {
       progress_.begin(fmt::format("tune: trying l2 = 1e{:.0f}", exponent));
       const double l2 = std::pow(10.0, exponent), loss = evaluate(Parts(Array(l2)));
-      probes_.push_back({l2, loss});
+      probes_.emplace_back(l2, loss);
       if (best == 0 || loss < best_shared_) best = l2, best_shared_ = loss;
       if (stop_signal() != 0) return best;
     }
@@ -149,7 +149,7 @@ class Tune {
       const double loss = evaluate(Parts(Array(p.start.shape(), values)));
       if (stop_signal() != 0) return;  // it was cut short
       const std::vector<double> reported = hyper_.values(Array(p.start.shape(), values));
-      compared_.push_back({reported[0], loss});
+      compared_.emplace_back(reported[0], loss);
       if (compared_.size() == 1 || loss < best_compared_) {
         best_compared_ = loss;
         best_compared_at_ = reported;

@@ -187,7 +187,7 @@ class Objective::Problem {
   std::vector<std::vector<double>> derivatives_, pulled_;  // of g by all its arguments; hypergradient
 };
 
-Objective::Objective(const std::vector<Inner>& inner, const Parts& theta, std::function<bool()> cancelled) {
+Objective::Objective(const std::vector<Inner>& inner, const Parts& theta, const std::function<bool()>& cancelled) {
   if (inner.empty()) throw Error("[minimise] there is no inner problem");
   for (const Inner& one : inner) problems_.push_back(std::make_unique<Problem>(one, theta, cancelled));
 }

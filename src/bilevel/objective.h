@@ -26,7 +26,7 @@ struct InnerWork {
 class Objective {
  public:
   /// Throws Error when a g does not fit its solver.
-  Objective(const std::vector<Inner>& inner, const Parts& theta, std::function<bool()> cancelled);
+  Objective(const std::vector<Inner>& inner, const Parts& theta, const std::function<bool()>& cancelled);
   ~Objective();
 
   /// The tightest tolerance of the inner solvers: with that they are as accurate as they were asked to be.
