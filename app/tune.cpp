@@ -157,11 +157,16 @@ class Tune {
     }
   }
 
-  // The models with what was found and with what it began with, on all training samples: those of the folds too.
+  // The models with what was found and with what it began with, on all training samples; without folds the search has the
+  // first of them already.
   void refit(const Parts& begun) {
     progress_.begin("tune: fit with the hyperparameters found");
     Prepared fit(hyper_.solver(job_.train, stops_at_signals()), model_.start(), begun);
     if (const Solution& s = fit.solve(model_.start(), begun); is_solution(s.status())) begun_x_ = s.x();
+    if (options_.folds <= 0) {
+      final_x_ = outcome_.x[0][0];
+      return;
+    }
     const Solution& s = fit.solve(begun_x_.value_or(model_.start()), outcome_.theta);
     final_status_ = s.status();
     final_message_ = s.message();

@@ -5,23 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <numeric>
 #include <random>
 
+#include "data/text.h"
 #include "jobs/demo.h"
 
 namespace onestep::app::jobs {
 
 namespace {
-
-bool is_number(const std::string& name) {
-  char* end = nullptr;
-  (void)std::strtod(name.c_str(), &end);
-  return !name.empty() && *end == '\0';
-}
 
 bool is_whole(double label) { return label == std::floor(label) && std::fabs(label) < 1e15; }
 
@@ -379,7 +373,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (!options.valid.empty()) check_labels(valid, options.valid, job);
   if (!options.test.empty()) check_labels(test, options.test, job);
   job.features = train.names;
-  if (std::ranges::any_of(train.names, is_number))
+  if (std::ranges::any_of(train.names, [](const std::string& name) { return data::parse_number(name).has_value(); }))
     job.notes.push_back(fmt::format("the first line of {} was taken for names: {}", job.name, fmt::join(train.names, ", ")));
   std::int64_t n = train.A.shape()[1];
   if (has_valid) n = std::max(n, valid.A.shape()[1]);
