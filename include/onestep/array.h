@@ -9,20 +9,12 @@
 #include <iosfwd>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-namespace onestep {
+#include "onestep/error.h"
 
-/// Misuse of the library: shapes that do not fit, an input that is not bound, an option out of range. The message names the
-/// operation, the values and the way out: `[matmul] inner dimensions differ: (8192, 12) and (13)`.
-///
-///     try { matmul(A, x); } catch (const Error& e) { std::cerr << e.what() << '\n'; }
-class Error : public std::invalid_argument {
- public:
-  using std::invalid_argument::invalid_argument;
-};
+namespace onestep {
 
 /// The shape of an array: rank 0 (a number), 1 (a vector) or 2 (a matrix). A size of 0 is allowed.
 ///

@@ -30,18 +30,19 @@ template <class T> class ArrayOf {
   std::span<const T> values() const { return entries_; }
   /// The value of a number, or of an array with one entry. Throws Error otherwise.
   const T& item() const {
-    if (size() != 1) throw Error("[ArrayOf] item of an array of shape " + to_string(shape_));
+    if (size() != 1) throw MisuseError("[ArrayOf] item of an array of shape " + to_string(shape_));
     return entries_[0];
   }
   /// An entry; throws Error outside the shape.
   const T& operator()(std::int64_t i) const {
     if (shape_.rank() != 1 || i < 0 || i >= shape_[0])
-      throw Error("[ArrayOf] (" + std::to_string(i) + ") is outside " + to_string(shape_));
+      throw MisuseError("[ArrayOf] (" + std::to_string(i) + ") is outside " + to_string(shape_));
     return entries_[static_cast<std::size_t>(i)];
   }
   const T& operator()(std::int64_t row, std::int64_t column) const {
     if (shape_.rank() != 2 || row < 0 || row >= shape_[0] || column < 0 || column >= shape_[1])
-      throw Error("[ArrayOf] (" + std::to_string(row) + ", " + std::to_string(column) + ") is outside " + to_string(shape_));
+      throw MisuseError("[ArrayOf] (" + std::to_string(row) + ", " + std::to_string(column) + ") is outside " +
+                        to_string(shape_));
     return entries_[static_cast<std::size_t>(row * shape_[1] + column)];
   }
 

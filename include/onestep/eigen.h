@@ -31,7 +31,8 @@ template <class Derived> Array view(const Eigen::PlainObjectBase<Derived>&& m) =
 ///
 ///     Eigen::VectorXd g = to_eigen_vector(x);
 inline Eigen::VectorXd to_eigen_vector(const Array& a) {
-  if (a.shape().rank() == 2) throw Error("[to_eigen_vector] " + to_string(a.shape()) + " is a matrix; use to_eigen_matrix");
+  if (a.shape().rank() == 2)
+    throw MisuseError("[to_eigen_vector] " + to_string(a.shape()) + " is a matrix; use to_eigen_matrix");
   Eigen::VectorXd v(a.size());
   for (std::int64_t i = 0; i < a.size(); ++i) v[i] = a.data()[i * a.row_stride()];
   return v;

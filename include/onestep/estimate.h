@@ -87,28 +87,37 @@ struct DerivativeReport {
   int steps = 0;                      ///< steps that were computed again
   int terms = 0;                      ///< of the Neumann series
   double flops = 0;                   ///< where the costs are known
+  bool met_tolerance = true;          ///< of Auto: its estimate of the error is within its tolerance
 };
 
 /// What is known about the error of a derivative; the norm is Euclidean, in the space of what was returned.
 ///
-///     std::cout << s.certificate(s.x()) << '\n';   // error <= 3e-13 (measured, with probability 0.999999)
+///     std::cout << s.certificate(s.x()) << '\n';   // error <= 3.1e-13 (observed), 2.2e-13 of the derivative; ...
 struct Certificate {
   enum class Basis {
-    proven,    ///< affine, or all constants given
-    measured,  ///< something was observed: a norm by power iteration, a Lipschitz constant along the last step
+    proven,    ///< a rigorous enclosure; nothing in this version says it
+    observed,  ///< a heuristic: measured at the iterates, with safety factors. No probability is claimed
     refused,   ///< no bound: `reason` says why
   } basis = Basis::refused;
+  /// What the bound is the sum of.
+  enum class Term {
+    left_out,  ///< what the estimator does not compute: later Neumann terms, the residual of a linear system
+    distance,  ///< the derivative is taken at an iterate, not at the solution
+    rounding,  ///< of the iterate and of the derivative
+  } dominant = Term::rounding;
   double bound = std::numeric_limits<double>::infinity();      ///< the error is at most this
-  double estimate = std::numeric_limits<double>::quiet_NaN();  ///< of the error; NaN: none was made
+  double relative = std::numeric_limits<double>::infinity();   ///< the bound over the norm of the derivative
+  double estimate = std::numeric_limits<double>::quiet_NaN();  ///< what the error most likely is; NaN: cannot be told
   double value = 0;                                            ///< norm of the derivative it is about
-  double rho = 0;                                              ///< ‖∂F/∂x‖, or that of a power of it
-  int power = 1;                                               ///< which power
-  double distance = 0;                                         ///< from x_k to the solution, at most
-  double L_A = 0, L_J = 0;                                     ///< how fast the derivatives of the step change
-  double norm_B = 0;                                           ///< ‖∂F/∂θ‖
-  double probability = 1;                                      ///< with which the bound holds
-  int products = 0;                                            ///< derivatives evaluated for it
-  std::string reason;                                          ///< why there is no bound, or what it rests on
+  double left_out = 0, from_distance = 0, rounding = 0;        ///< the terms; their sum is the bound
+  double rho = 0;           ///< ‖∂F/∂x‖, or that of a power of it; 0: not measured
+  int power = 1;            ///< which power
+  double distance = 0;      ///< from x_k to the solution, at most
+  double L_A = 0, L_J = 0;  ///< how fast the derivatives of the step change
+  double norm_B = 0;        ///< ‖∂F/∂θ‖; 0: not measured
+  int products = 0;         ///< derivatives evaluated for it
+  std::string reason;       ///< why there is no bound, or what it rests on
+  std::string advice;       ///< what would lower the bound, or give one
   /// One JSON object.
   ///
   ///     std::string line = s.certificate(s.x()).json();

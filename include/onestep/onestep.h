@@ -8,6 +8,7 @@
 #include "onestep/diff.h"               // jvp, vjp, grad, jacobian, hessian
 #include "onestep/dual.h"               // numbers with derivatives
 #include "onestep/dual_step.h"          // steps differentiated by running them
+#include "onestep/error.h"              // what is thrown
 #include "onestep/estimate.h"           // derivatives of what a solver converges to
 #include "onestep/expr.h"               // operations
 #include "onestep/function.h"           // tracing

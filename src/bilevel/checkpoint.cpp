@@ -77,7 +77,8 @@ CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_
     if (lock_ < 0) fail(fmt::format("checkpoint {}", lock_path_));
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
       ::close(lock_);
-      throw Error(fmt::format("[checkpoint] {} is in use by another run; name another file, or wait for its end", path_));
+      throw FileError(fmt::format("[checkpoint] {} is in use by another run; name another file, or wait for its end", path_),
+                      path_);
     }
   } while (!is_named(lock_, lock_path_));
 }
@@ -88,8 +89,9 @@ CheckpointFile::~CheckpointFile() {
 }
 
 void CheckpointFile::refuse(std::string_view why) const {
-  throw Error(
-      fmt::format("[checkpoint] {} {}; it was left as it is: name another file, or remove it to begin anew", path_, why));
+  throw FileError(
+      fmt::format("[checkpoint] {} {}; it was left as it is: name another file, or remove it to begin anew", path_, why),
+      path_);
 }
 
 std::optional<std::string> CheckpointFile::read() const {

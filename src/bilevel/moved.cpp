@@ -34,22 +34,22 @@ Moved::Moved(const std::vector<Parameter>& parameters) : parameters_(parameters)
     parameter.low = std::max(parameter.low, least);
     parameter.high = std::min(parameter.high, most);
     if (!(parameter.low <= parameter.high))
-      throw Error(
+      throw MisuseError(
           fmt::format("[minimise] parameter {}: no number is at least {} and at most {}", p, parameter.low, parameter.high));
     for (const double theta : parameter.start.values()) {
       if (!std::isfinite(theta) || theta < parameter.low || theta > parameter.high)
-        throw Error(fmt::format("[minimise] parameter {} starts at {}, outside of [{}, {}]", p, theta, parameter.low,
-                                parameter.high));
+        throw MisuseError(fmt::format("[minimise] parameter {} starts at {}, outside of [{}, {}]", p, theta, parameter.low,
+                                      parameter.high));
       const double u = to_moved(parameter.kind, theta);
       if (!std::isfinite(u))
-        throw Error(fmt::format("[minimise] parameter {} starts at {}, from where its {} cannot move; start inside", p,
-                                theta, parameter.kind == Kind::positive ? "logarithm" : "logit"));
+        throw MisuseError(fmt::format("[minimise] parameter {} starts at {}, from where its {} cannot move; start inside", p,
+                                      theta, parameter.kind == Kind::positive ? "logarithm" : "logit"));
       start_.push_back(u);
       low_.push_back(to_moved(parameter.kind, parameter.low));
       high_.push_back(to_moved(parameter.kind, parameter.high));
     }
   }
-  if (start_.empty()) throw Error("[minimise] no parameter is moved: there is none, or all are fixed");
+  if (start_.empty()) throw MisuseError("[minimise] no parameter is moved: there is none, or all are fixed");
 }
 
 template <class F> void Moved::for_each(const F& f) const {

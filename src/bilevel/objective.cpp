@@ -50,8 +50,8 @@ class Objective::Problem {
     plan_.emplace(Function(inputs, [&](std::span<const Expr> in) {
       std::vector<Expr> g = inner.objective.call(in.first(inner.objective.arguments));
       if (g.size() != 1 || g[0].shape().rank() != 0)
-        throw Error(fmt::format("[minimise] g has to return one number; it returns {} of shape {}", g.size(),
-                                g.empty() ? "none" : to_string(g[0].shape())));
+        throw MisuseError(fmt::format("[minimise] g has to return one number; it returns {} of shape {}", g.size(),
+                                      g.empty() ? "none" : to_string(g[0].shape())));
       const std::vector<Expr> derivatives = grad(g[0], in);
       g.insert(g.end(), derivatives.begin(), derivatives.end());
       return g;
@@ -128,9 +128,7 @@ class Objective::Problem {
       for (std::size_t i = 0; i < part.size(); i += 2) part[i] = -part[i];
     const double rounding = change(moved, theta) / moved_by + pulled_norm(signs) + pulled_norm(derivatives_);
     const double rate = run.last_step > 0 ? certificate.distance / run.last_step : 0;
-    return {certificate.bound + safety * (rate * along_step + epsilon * rounding),
-            certificate.probability < 1 ? fmt::format("measured, with probability {:.8g}", certificate.probability)
-                                        : "measured"};
+    return {certificate.bound + safety * (rate * along_step + epsilon * rounding), "observed"};
   }
 
  private:
@@ -158,7 +156,7 @@ class Objective::Problem {
 
   void check_arguments(const Body& g, std::size_t all) const {
     if (g.arguments != all && g.arguments != parts_.size())
-      throw Error(
+      throw MisuseError(
           fmt::format("[minimise] g takes {} arguments; the state has {} part{} and there are {} parameters: it takes "
                       "{} or all {}",
                       g.arguments, parts_.size(), parts_.size() == 1 ? "" : "s", all - parts_.size(), parts_.size(), all));
@@ -188,7 +186,7 @@ class Objective::Problem {
 };
 
 Objective::Objective(const std::vector<Inner>& inner, const Parts& theta, const std::function<bool()>& cancelled) {
-  if (inner.empty()) throw Error("[minimise] there is no inner problem");
+  if (inner.empty()) throw MisuseError("[minimise] there is no inner problem");
   for (const Inner& one : inner) problems_.push_back(std::make_unique<Problem>(one, theta, cancelled));
 }
 Objective::~Objective() = default;

@@ -30,7 +30,7 @@ class DescentMethod : public Saved<DescentMethod> {
  public:
   explicit DescentMethod(const Descent& how) : how_(how) {
     if (!(how.step >= 0 && std::isfinite(how.step)))
-      throw Error(fmt::format("[minimise] Descent::step = {}: a length, or 0 to search for one", how.step));
+      throw MisuseError(fmt::format("[minimise] Descent::step = {}: a length, or 0 to search for one", how.step));
   }
   void direction(const Moved& moved, std::span<const double> u, std::span<const double> gradient,
                  std::span<double> step) override {
@@ -60,7 +60,7 @@ class AdamMethod : public Saved<AdamMethod> {
   explicit AdamMethod(const Adam& how) : how_(how) {
     if (!(how.step > 0 && std::isfinite(how.step) && how.epsilon > 0 && how.beta1 >= 0 && how.beta1 < 1 && how.beta2 >= 0 &&
           how.beta2 < 1))
-      throw Error("[minimise] Adam needs step > 0, epsilon > 0 and 0 <= beta1, beta2 < 1");
+      throw MisuseError("[minimise] Adam needs step > 0, epsilon > 0 and 0 <= beta1, beta2 < 1");
   }
   void direction(const Moved&, std::span<const double> u, std::span<const double> gradient,
                  std::span<double> step) override {
@@ -91,7 +91,7 @@ class AdamMethod : public Saved<AdamMethod> {
 class LbfgsMethod : public Saved<LbfgsMethod> {
  public:
   explicit LbfgsMethod(const Lbfgs& how) : how_(how) {
-    if (how.memory < 1) throw Error(fmt::format("[minimise] Lbfgs::memory = {}: at least 1", how.memory));
+    if (how.memory < 1) throw MisuseError(fmt::format("[minimise] Lbfgs::memory = {}: at least 1", how.memory));
   }
   void direction(const Moved& moved, std::span<const double> u, std::span<const double> gradient,
                  std::span<double> step) override {

@@ -124,13 +124,13 @@ class Checker {
 Checker::Checker(const Function& f, std::span<const Array> inputs, const GradientCheckOptions& options)
     : f_(f), inputs_(inputs.begin(), inputs.end()), options_(options), random_(options.seed) {
   if (options.order < 1 || options.order > 3)
-    throw Error(fmt::format("[check_gradients] order {} is not 1, 2 or 3", options.order));
+    throw MisuseError(fmt::format("[check_gradients] order {} is not 1, 2 or 3", options.order));
   if (!(options.tolerance > 0) || !(options.rounding > 0))
-    throw Error(
+    throw MisuseError(
         fmt::format("[check_gradients] tolerance {} and rounding {} must be above 0", options.tolerance, options.rounding));
   if (!options.differentiable.empty() && options.differentiable.size() != f.inputs().size())
-    throw Error(fmt::format("[check_gradients] {} entries of differentiable for {} inputs", options.differentiable.size(),
-                            f.inputs().size()));
+    throw MisuseError(fmt::format("[check_gradients] {} entries of differentiable for {} inputs",
+                                  options.differentiable.size(), f.inputs().size()));
   check_inputs("check_gradients", f.inputs(), inputs);
   std::vector<Shape> shapes;
   for (std::size_t i = 0; i < inputs.size(); ++i)

@@ -40,9 +40,9 @@ class StepChecker {
   StepChecker(const Callbacks& step, Values x, Arrays theta, const GradientCheckOptions& options)
       : step_(step), x_(std::move(x)), theta_(std::move(theta)), options_(options), random_(options.seed) {
     if (!(options.tolerance > 0) || !(options.rounding > 0))
-      throw Error(fmt::format("[check_gradients] tolerance {} and rounding {} must be above 0", options.tolerance,
-                              options.rounding));
-    if (!step.jvp && !step.vjp) throw Error("[check_gradients] the step has neither jvp nor vjp");
+      throw MisuseError(fmt::format("[check_gradients] tolerance {} and rounding {} must be above 0", options.tolerance,
+                                    options.rounding));
+    if (!step.jvp && !step.vjp) throw MisuseError("[check_gradients] the step has neither jvp nor vjp");
     dx_ = random_like(x_.size());
     for (const Array& t : theta_) dtheta_.emplace_back(t.shape(), random_like(static_cast<std::size_t>(t.size())));
     c_ = random_like(x_.size());
@@ -143,7 +143,7 @@ std::vector<Values> unwritten(const Arrays& theta) {
 
 GradientCheck check_gradients(const ForeignStep& step, const Parts& x, const Parts& theta,
                               const GradientCheckOptions& options) {
-  if (!step.apply) throw Error("[check_gradients] a foreign step needs its apply callback");
+  if (!step.apply) throw MisuseError("[check_gradients] a foreign step needs its apply callback");
   const Values at = joined({x.begin(), x.end()});
   const Arrays thetas(theta.begin(), theta.end());
   Callbacks callbacks;

@@ -481,7 +481,7 @@ class CsvParser {
 Dataset parse_csv(const std::string& text, std::string_view file, const CsvOptions& options) {
   constexpr std::string_view unfit("\"\n\r");
   if (unfit.find(options.separator) != unfit.npos)
-    throw Error(fmt::format("[{}] a quotation mark or the end of a line cannot separate fields", reader));
+    throw MisuseError(fmt::format("[{}] a quotation mark or the end of a line cannot separate fields", reader));
   return CsvParser({reader, file}, text, options).parse();
 }
 

@@ -11,7 +11,9 @@
 namespace onestep {
 namespace {
 
-[[noreturn]] void wrong(std::string_view who, std::string_view what) { throw Error(fmt::format("[{}] {}", who, what)); }
+[[noreturn]] void wrong(std::string_view who, std::string_view what) {
+  throw MisuseError(fmt::format("[{}] {}", who, what));
+}
 
 // The labels as a span that `owner` keeps.
 std::span<const double> labels_in(std::string_view who, const Array& y, Array& owner) {

@@ -12,7 +12,9 @@
 namespace onestep {
 namespace {
 
-[[noreturn]] void wrong(std::string_view who, std::string_view what) { throw Error(fmt::format("[{}] {}", who, what)); }
+[[noreturn]] void wrong(std::string_view who, std::string_view what) {
+  throw MisuseError(fmt::format("[{}] {}", who, what));
+}
 
 std::size_t unsigned_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 

@@ -17,7 +17,7 @@
 #include <system_error>
 
 #include "data/number.h"
-#include "onestep/array.h"
+#include "onestep/error.h"
 
 namespace onestep::data {
 
@@ -30,15 +30,16 @@ std::string_view name_of(const Source& source) { return source.file == standard_
 }  // namespace
 
 void fail(const Source& source, std::string_view what) {
-  throw Error(fmt::format("[{}] {}: {}", source.reader, name_of(source), what));
+  throw FileError(fmt::format("[{}] {}: {}", source.reader, name_of(source), what), std::string(source.file));
 }
 
 void fail(const Source& source, std::size_t line, std::string_view what) {
-  throw Error(fmt::format("[{}] {}:{}: {}", source.reader, name_of(source), line, what));
+  throw FileError(fmt::format("[{}] {}:{}: {}", source.reader, name_of(source), line, what), std::string(source.file), line);
 }
 
 void fail(const Source& source, std::size_t line, std::size_t field, std::string_view what) {
-  throw Error(fmt::format("[{}] {}:{}: field {}: {}", source.reader, name_of(source), line, field, what));
+  throw FileError(fmt::format("[{}] {}:{}: field {}: {}", source.reader, name_of(source), line, field, what),
+                  std::string(source.file), line, field);
 }
 
 namespace {

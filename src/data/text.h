@@ -13,24 +13,25 @@ struct Source {
   std::string_view reader, file;
 };
 
-/// Throws Error: `[read_qps] HS21.QPS: what`.
+/// Throws FileError: `[read_qps] HS21.QPS: what`.
 [[noreturn]] void fail(const Source& source, std::string_view what);
 /// The same at a line, and at its field where there is one, both counted from 1: `[read_qps] HS21.QPS:12: field 3: what`.
 [[noreturn]] void fail(const Source& source, std::size_t line, std::string_view what);
 [[noreturn]] void fail(const Source& source, std::size_t line, std::size_t field, std::string_view what);
 
-/// The bytes of the source's file, of standard input when it is called "-". Throws Error when it cannot be read, or has more
-/// than `limit` bytes.
+/// The bytes of the source's file, of standard input when it is called "-". Throws FileError when it cannot be read, or has
+/// more than `limit` bytes.
 std::string read_bytes(const Source& source, std::size_t limit);
 
 /// What gzip or bzip2 made of a text, recognised by its first bytes; any other text is returned as it is. A file may consist
-/// of several compressed pieces one after another. Throws Error when the data are damaged, or have more than `limit` bytes.
+/// of several compressed pieces one after another. Throws FileError when the data are damaged, or have more than `limit`
+/// bytes.
 std::string decompress(const Source& source, std::string bytes, std::size_t limit);
 
 /// The bytes of the source's file, decompressed.
 std::string read_text(const Source& source, std::size_t limit);
 
-/// Throws Error when matrices with so many entries need more than `limit` bytes. `what` begins the sentence:
+/// Throws FileError when matrices with so many entries need more than `limit` bytes. `what` begins the sentence:
 /// `3 rows and 100000 columns`. The number of entries is a double so that it cannot overflow.
 void check_memory(const Source& source, std::string_view what, double entries, std::size_t limit);
 

@@ -14,7 +14,7 @@ class AutoDifferentiator final : public Differentiator {
  public:
   explicit AutoDifferentiator(const Auto& how)
       : tolerance_(how.tolerance), one_step_(make(OneStep{})), implicit_(make(Implicit{})) {
-    if (!(tolerance_ > 0)) throw Error(fmt::format("[Auto] tolerance = {}: it must be positive", tolerance_));
+    if (!(tolerance_ > 0)) throw MisuseError(fmt::format("[Auto] tolerance = {}: it must be positive", tolerance_));
   }
   const char* name() const override { return "auto"; }
   void prepare(SolutionState& s) override { implicit_->prepare(s); }

@@ -190,7 +190,6 @@ class Certifier {
     c_.rho = norms_.rho;
     c_.power = norms_.power;
     c_.norm_B = norms_.norm_B;
-    c_.probability = norms_.probability;
     c_.products = norms_.products;
   }
 
@@ -300,7 +299,7 @@ class Certifier {
       return;
     }
     c_.bound = 2 * change + left_out / (1 - superlinear_rate) + floor;
-    c_.basis = Certificate::Basis::measured;
+    c_.basis = Certificate::Basis::observed;
     c_.reason = "a superlinear method: the change of the derivative over the last step, twice, and rounding";
     if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
   }
@@ -420,10 +419,9 @@ class Certifier {
         32 * epsilon * std::sqrt(static_cast<double>(n_)) * inverse * (transposed ? norms_.norm_B * size_u : size_u);
     const double of_steps = earlier_steps(d) * (transposed ? size_v : theta_norm(theta));
     c_.bound = neumann + from_b + from_a + floor + of_steps;
-    c_.basis = norms_.proven && !observed ? Certificate::Basis::proven : Certificate::Basis::measured;
-    c_.reason = c_.basis == Certificate::Basis::proven ? "all constants are given, zero or computed exactly"
-                : observed                             ? "Lipschitz constants were observed along the last step"
-                                                       : "norms were bounded by Dixon's inequality";
+    c_.basis = Certificate::Basis::observed;
+    c_.reason =
+        observed ? "Lipschitz constants were observed along the last step" : "norms were bounded by Dixon's inequality";
     if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
   }
 
@@ -559,7 +557,7 @@ namespace {
 const char* basis_name(Certificate::Basis basis) {
   switch (basis) {
     case Certificate::Basis::proven: return "proven";
-    case Certificate::Basis::measured: return "measured";
+    case Certificate::Basis::observed: return "observed";
     case Certificate::Basis::refused: break;
   }
   return "refused";
@@ -572,8 +570,7 @@ std::ostream& operator<<(std::ostream& out, const Certificate& c) {
     fmt::print(out, "no bound: {}{}", c.reason,
                std::isfinite(c.estimate) ? fmt::format("; estimated error {:.1e}", c.estimate) : "");
   else
-    fmt::print(out, "error <= {:.1e} ({}{}); estimated {:.1e}, derivative {:.3e}", c.bound, basis_name(c.basis),
-               c.probability < 1 ? fmt::format(", with probability 1 - {:.0e}", 1 - c.probability) : "", c.estimate,
+    fmt::print(out, "error <= {:.1e} ({}); estimated {:.1e}, derivative {:.3e}", c.bound, basis_name(c.basis), c.estimate,
                c.value);
   return out;
 }
@@ -585,10 +582,9 @@ std::string Certificate::json() const {
     escaped += ch;
   }
   return fmt::format(
-      R"({{"basis": "{}", "bound": {}, "estimate": {}, "value": {}, "rho": {}, "power": {}, "distance": {}, "L_A": {}, "L_J": {}, "norm_B": {}, "probability": {}, "products": {}, "reason": "{}"}})",
+      R"({{"basis": "{}", "bound": {}, "estimate": {}, "value": {}, "rho": {}, "power": {}, "distance": {}, "L_A": {}, "L_J": {}, "norm_B": {}, "products": {}, "reason": "{}"}})",
       basis_name(basis), json_number(bound), json_number(estimate), json_number(value), json_number(rho), power,
-      json_number(distance), json_number(L_A), json_number(L_J), json_number(norm_B), json_number(probability), products,
-      escaped);
+      json_number(distance), json_number(L_A), json_number(L_J), json_number(norm_B), products, escaped);
 }
 
 }  // namespace onestep

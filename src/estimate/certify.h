@@ -17,8 +17,6 @@ struct Norms {
   int power = 1;
   double inverse = 1;  ///< ‖(I - A)⁻¹‖ is at most this; infinite: no bound
   double norm_B = 0;
-  double probability = 1;
-  bool proven = true;  ///< nothing but exact arithmetic stands between this and the truth
   int products = 0;
   std::string reason;  ///< why there is no bound
 };

@@ -124,8 +124,6 @@ void measure_b(const Map& map, Point& p, const Constants& known, Norms& out) {
       },
       [](const Bounded& found) { return found.bound <= 1.5 * found.estimate; });
   out.norm_B = std::sqrt(b.bound);
-  out.probability *= 1 - failure;
-  out.proven = false;
 }
 
 void refuse(Norms& out, std::string reason) {
@@ -190,8 +188,6 @@ void measure_a(const Map& map, Point& p, const Constants& known, Norms& out) {
       return estimate >= 1 || (bound < 1 && 1 / (1 - bound) <= 2 / (1 - estimate));
     });
     const double rho = std::sqrt(b.bound);
-    out.proven = false;
-    out.probability *= 1 - failure;
     if (j == 1) out.rho = rho_1 = rho;
     if (rho < 1) {
       out.rho = rho;

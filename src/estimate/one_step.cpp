@@ -32,7 +32,7 @@ class OneStepDifferentiator final : public Differentiator {
 class KStepDifferentiator final : public Differentiator {
  public:
   explicit KStepDifferentiator(int K) : K_(K) {
-    if (K < 1) throw Error(fmt::format("[KStep] K = {}: at least one step is differentiated", K));
+    if (K < 1) throw MisuseError(fmt::format("[KStep] K = {}: at least one step is differentiated", K));
   }
   const char* name() const override { return "K steps"; }
   void prepare(SolutionState& s) override { s.run.trajectory.keep_last(static_cast<std::size_t>(K_)); }

@@ -54,11 +54,11 @@ void solve_again(SolutionState& state, const Parts& x0, const Parts& theta) {
   const std::span<const Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
   if (!starts_itself) detail::check_shapes("solve", "part of the start", x_parts, step.state);
   if (thetas.size() != step.parameters.size())
-    throw Error(fmt::format("[solve] {} parameters given, the step has {}", thetas.size(), step.parameters.size()));
+    throw MisuseError(fmt::format("[solve] {} parameters given, the step has {}", thetas.size(), step.parameters.size()));
   for (std::size_t i = 0; i < thetas.size(); ++i)
     if (thetas[i].shape() != step.parameters[i].shape)
-      throw Error(fmt::format("[solve] {} has shape {}, the step was traced for {}", step.parameters[i].name,
-                              to_string(thetas[i].shape()), to_string(step.parameters[i].shape)));
+      throw MisuseError(fmt::format("[solve] {} has shape {}, the step was traced for {}", step.parameters[i].name,
+                                    to_string(thetas[i].shape()), to_string(step.parameters[i].shape)));
   state.solve(x_parts, thetas);
 }
 
@@ -68,11 +68,12 @@ void require_solution(const SolutionState& state, const char* what) {
   const bool has_point = status != Status::infeasible && status != Status::unbounded && status != Status::not_convex;
   const std::string ended = fmt::format("[{}] the solve ended with status {}{}", what, to_string(status),
                                         state.run.about.empty() ? "" : fmt::format(" ({})", state.run.about));
-  if (!has_point) throw Error(ended + ": there is no solution to differentiate");
-  if (!state.allow_unconverged)
-    throw Error(ended + "; call even_if_unconverged() first if its derivative is wanted all the same");
-  if (state.run.statistics.iterations == 0)
-    throw Error(ended + " before its first step: no step was made that could be differentiated");
+  const auto refuse = [&](const char* why) {
+    throw NotConvergedError(ended + why, status, state.run.statistics.iterations);
+  };
+  if (!has_point) refuse(": there is no solution to differentiate");
+  if (!state.allow_unconverged) refuse("; call even_if_unconverged() first if its derivative is wanted all the same");
+  if (state.run.statistics.iterations == 0) refuse(" before its first step: no step was made that could be differentiated");
 }
 
 // By how much the step enlarges what it is applied to again and again.
@@ -101,20 +102,20 @@ double growth(SolutionState& state) {
 
 void require_contraction(SolutionState& state, const char* what) {
   if (const std::string why = detail::no_contraction(state); !why.empty())
-    throw Error(fmt::format("[{}] {}, or call even_if_unconverged() first", what, why));
+    throw NoDerivativeError(fmt::format("[{}] {}, or call even_if_unconverged() first", what, why), why, Status::diverged);
 }
 
 // Cotangents of the parts as one vector; those left out are zero.
 std::vector<double> flat_cotangent(const char* who, const SolutionState& state, const Parts& c) {
   const std::span<const Shape> parts = state.parts();
   if (c.size() > parts.size())
-    throw Error(fmt::format("[{}] {} cotangents for a state of {} parts", who, c.size(), parts.size()));
+    throw MisuseError(fmt::format("[{}] {} cotangents for a state of {} parts", who, c.size(), parts.size()));
   std::vector<double> flat(state.size());
   std::size_t at = 0;
   for (std::size_t i = 0; i < c.size(); ++i) {
     if (c[i].shape() != parts[i])
-      throw Error(fmt::format("[{}] the cotangent of part {} has shape {}, the part {}", who, i, to_string(c[i].shape()),
-                              to_string(parts[i])));
+      throw MisuseError(fmt::format("[{}] the cotangent of part {} has shape {}, the part {}", who, i,
+                                    to_string(c[i].shape()), to_string(parts[i])));
     const auto count = static_cast<std::size_t>(parts[i].size());
     detail::flatten({&c[i], 1}, Vector(flat).subspan(at, count));
     at += count;
@@ -125,11 +126,11 @@ std::vector<double> flat_cotangent(const char* who, const SolutionState& state, 
 void check_tangents(const char* who, const SolutionState& state, std::span<const Array> v) {
   const std::vector<Input>& parameters = state.method->step->parameters;
   if (v.size() != parameters.size())
-    throw Error(fmt::format("[{}] {} tangents for {} parameters", who, v.size(), parameters.size()));
+    throw MisuseError(fmt::format("[{}] {} tangents for {} parameters", who, v.size(), parameters.size()));
   for (std::size_t i = 0; i < v.size(); ++i)
     if (v[i].shape() != parameters[i].shape)
-      throw Error(fmt::format("[{}] the tangent of {} has shape {}, the parameter {}", who, parameters[i].name,
-                              to_string(v[i].shape()), to_string(parameters[i].shape)));
+      throw MisuseError(fmt::format("[{}] the tangent of {} has shape {}, the parameter {}", who, parameters[i].name,
+                                    to_string(v[i].shape()), to_string(parameters[i].shape)));
 }
 std::vector<Array> checked_tangents(const char* who, const SolutionState& state, const Parts& v) {
   std::vector<Array> tangents(v.begin(), v.end());
@@ -240,15 +241,15 @@ Solution solve(const Solver& solver, const Parts& theta, const Estimator& estima
 Array Solution::x(std::size_t part) const {
   const std::size_t parts = state_->parts().size();
   if (part >= parts)
-    throw Error(fmt::format("[x] part {} of a state that has {} part{}", part, parts, parts == 1 ? "" : "s"));
+    throw MisuseError(fmt::format("[x] part {} of a state that has {} part{}", part, parts, parts == 1 ? "" : "s"));
   return state()[part];
 }
 Parts Solution::state() const { return detail::unflatten(state_->run.x, state_->parts()); }
 Parts Solution::proof() const {
   if (status() != Status::infeasible && status() != Status::unbounded)
-    throw Error(
+    throw MisuseError(
         fmt::format("[proof] there is one of an infeasible or unbounded problem; this one is {}", to_string(status())));
-  if (state_->run.proof.empty()) throw Error("[proof] a lower bound is above its upper bound: " + state_->run.about);
+  if (state_->run.proof.empty()) throw MisuseError("[proof] a lower bound is above its upper bound: " + state_->run.about);
   return detail::unflatten(state_->run.proof, state_->parts());
 }
 Status Solution::status() const { return state_->run.status; }
@@ -286,24 +287,24 @@ void Solution::vjp_into(std::span<const std::span<const double>> c, std::span<co
   std::size_t at = 0;
   for (std::size_t i = 0; i < c.size(); ++i) {
     if (i >= state_->parts().size() || static_cast<std::int64_t>(c[i].size()) != step.state[i].size())
-      throw Error(
+      throw MisuseError(
           fmt::format("[vjp_into] cotangent {} has {} entries, which no part of the state has there", i, c[i].size()));
     std::ranges::copy(c[i], flat.begin() + static_cast<std::ptrdiff_t>(at));
     at += c[i].size();
   }
   std::fill(flat.begin() + static_cast<std::ptrdiff_t>(at), flat.end(), 0.0);
   if (out.size() != step.parameters.size())
-    throw Error(fmt::format("[vjp_into] memory for {} parameters, there are {}", out.size(), step.parameters.size()));
+    throw MisuseError(fmt::format("[vjp_into] memory for {} parameters, there are {}", out.size(), step.parameters.size()));
   for (std::size_t i = 0; i < out.size(); ++i)
     if (static_cast<std::int64_t>(out[i].size()) != step.parameters[i].shape.size())
-      throw Error(fmt::format("[vjp_into] memory for {} entries, {} has {}", out[i].size(), step.parameters[i].name,
-                              step.parameters[i].shape.size()));
+      throw MisuseError(fmt::format("[vjp_into] memory for {} entries, {} has {}", out[i].size(), step.parameters[i].name,
+                                    step.parameters[i].shape.size()));
   run_vjp(*state_, flat, out);
 }
 
 void Solution::jvp_into(std::span<const Array> v, std::span<double> out) const {
   if (out.size() != state_->shown_size())
-    throw Error(fmt::format("[jvp_into] memory for {} entries, the state has {}", out.size(), state_->shown_size()));
+    throw MisuseError(fmt::format("[jvp_into] memory for {} entries, the state has {}", out.size(), state_->shown_size()));
   check_tangents("jvp_into", *state_, v);
   if (out.size() == state_->size()) return run_jvp(*state_, v, out);
   state_->tangent.resize(state_->size());

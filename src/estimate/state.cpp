@@ -14,14 +14,14 @@ void add(Vector to, ConstVector what, double factor) {
 
 void need_jvp(const Map& map, const char* estimator) {
   if (!map.no_jvp.empty())
-    throw Error(
+    throw MisuseError(
         fmt::format("[{}] jvp is missing: {}. Without it there is vjp with every estimator, and jvp with "
                     "Unrolled{{.mode = Unrolled::reverse}}",
                     estimator, map.no_jvp));
 }
 void need_vjp(const Map& map, const char* estimator) {
   if (!map.no_vjp.empty())
-    throw Error(
+    throw MisuseError(
         fmt::format("[{}] vjp is missing: {}. Without it there is jvp with every estimator, and vjp with "
                     "Unrolled{{.mode = Unrolled::forward}}",
                     estimator, map.no_vjp));

@@ -15,7 +15,7 @@ class UnrolledDifferentiator final : public Differentiator {
   const char* name() const override { return "unrolled"; }
 
   void prepare(SolutionState& s) override {
-    if (!s.method->not_unrolled.empty()) throw Error(fmt::format("[Unrolled] {}", s.method->not_unrolled));
+    if (!s.method->not_unrolled.empty()) throw MisuseError(fmt::format("[Unrolled] {}", s.method->not_unrolled));
     snapshots_ = std::max<std::size_t>(1, how_.memory / std::max<std::size_t>(1, s.method->step->size() * sizeof(double)));
     s.run.trajectory.keep_first(how_.mode == Unrolled::forward ? 0 : snapshots_ * s.method->step->size());
   }

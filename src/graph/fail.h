@@ -1,4 +1,4 @@
-// How misuse is reported: an Error that begins with the operation, shapes printed as users write them.
+// How misuse is reported: a MisuseError that begins with the operation, shapes printed as users write them.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,9 +15,9 @@ template <> struct fmt::formatter<onestep::Shape> : fmt::formatter<std::string> 
 
 namespace onestep {
 
-/// Throws Error with the text `[operation] what`.
+/// Throws MisuseError with the text `[operation] what`.
 template <class... T> [[noreturn]] void fail(const char* operation, fmt::format_string<T...> what, T&&... values) {
-  throw Error(fmt::format("[{}] {}", operation, fmt::format(what, std::forward<T>(values)...)));
+  throw MisuseError(fmt::format("[{}] {}", operation, fmt::format(what, std::forward<T>(values)...)));
 }
 
 }  // namespace onestep

@@ -60,7 +60,7 @@ Solver make_fixed_point(const Body& step, const SolveOptions& options) {
 namespace onestep {
 
 Solver fixed_point(ForeignStep step, const SolveOptions& options) {
-  if (!step.apply) throw Error("[fixed_point] a foreign step needs its apply callback");
+  if (!step.apply) throw MisuseError("[fixed_point] a foreign step needs its apply callback");
   detail::check(options);
   detail::Recipe recipe;
   recipe.options = options;

@@ -144,14 +144,14 @@ void check(const GradientDescent& method) {
   const GradientStep& s = method.step;
   const bool needs_alpha = s.kind == GradientStep::Kind::fixed || s.kind == GradientStep::Kind::backtracking;
   if (needs_alpha && !(s.alpha > 0 && std::isfinite(s.alpha)))
-    throw Error(fmt::format("[gradient_descent] the step is {}; it must be positive", s.alpha));
+    throw MisuseError(fmt::format("[gradient_descent] the step is {}; it must be positive", s.alpha));
   if (!(s.mu >= 0 && s.L >= 0 && (s.L == 0 || s.mu <= s.L)))
-    throw Error(fmt::format("[gradient_descent] mu = {} and L = {}: 0 <= mu <= L is needed (0: measured)", s.mu, s.L));
+    throw MisuseError(fmt::format("[gradient_descent] mu = {} and L = {}: 0 <= mu <= L is needed (0: measured)", s.mu, s.L));
   const Momentum& m = method.momentum;
   if (m.kind != Momentum::Kind::none && !(m.beta >= 0 && m.beta < 1))
-    throw Error(fmt::format("[gradient_descent] momentum {} is not in [0, 1)", m.beta));
+    throw MisuseError(fmt::format("[gradient_descent] momentum {} is not in [0, 1)", m.beta));
   if (m.kind != Momentum::Kind::none && s.kind == GradientStep::Kind::backtracking)
-    throw Error("[gradient_descent] backtracking has no momentum here; give a fixed or a measured step");
+    throw MisuseError("[gradient_descent] backtracking has no momentum here; give a fixed or a measured step");
 }
 
 }  // namespace
@@ -169,7 +169,7 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
     if (has_momentum &&
         (state.size() % 2 != 0 || !std::equal(state.begin(), state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2),
                                               state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2))))
-      throw Error("[gradient_descent] with momentum the start has each part twice: {x0, x0}");
+      throw MisuseError("[gradient_descent] with momentum the start has each part twice: {x0, x0}");
     const std::vector<Shape> x_parts(
         state.begin(), has_momentum ? state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2) : state.end());
     const auto f = [&](const Expr& x, std::span<const Expr> theta) {

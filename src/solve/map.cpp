@@ -10,7 +10,7 @@
 
 namespace onestep::detail {
 
-void Point::precondition(bool, Vector) { throw Error("[precondition] this step keeps no factorisation"); }
+void Point::precondition(bool, Vector) { throw MisuseError("[precondition] this step keeps no factorisation"); }
 
 std::size_t Map::size() const { return flat_size(state); }
 
@@ -40,11 +40,11 @@ std::vector<Array> unflatten(ConstVector flat, std::span<const Shape> parts) {
 
 void check_shapes(const char* who, const char* what, std::span<const Array> given, std::span<const Shape> wanted) {
   if (given.size() != wanted.size())
-    throw Error(fmt::format("[{}] {} {} given, the step has {}", who, given.size(), what, wanted.size()));
+    throw MisuseError(fmt::format("[{}] {} {} given, the step has {}", who, given.size(), what, wanted.size()));
   for (std::size_t i = 0; i < given.size(); ++i)
     if (given[i].shape() != wanted[i])
-      throw Error(fmt::format("[{}] {} {} has shape {}, the step was traced for {}", who, what, i,
-                              to_string(given[i].shape()), to_string(wanted[i])));
+      throw MisuseError(fmt::format("[{}] {} {} has shape {}, the step was traced for {}", who, what, i,
+                                    to_string(given[i].shape()), to_string(wanted[i])));
 }
 
 double dot(ConstVector a, ConstVector b) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,13 @@ namespace onestep::detail {
 
 using Vector = std::span<double>;
 using ConstVector = std::span<const double>;
+
+/// How wrong a derivative can be, in the norm of what was returned: the sum of what the linear solve left, of x_k not being
+/// the solution, and of rounding. Infinite where it cannot be told, with the reason.
+struct Doubt {
+  double left_out = 0, from_distance = 0, rounding = 0;
+  std::string reason;  ///< why there is no bound; empty: there is
+};
 
 /// A place where a map is evaluated, with the memory for it: one for each thread. Keeps what the derivatives there need (a
 /// factorisation above all), so that they cost no second evaluation.
@@ -45,6 +53,9 @@ class Point {
   virtual double residual() const { return 0; }
   /// What such a system is solved to; a residual above it fell short.
   virtual double solved_to() const { return 1e-10; }
+  /// How far the last jvp_theta or vjp_theta can be from the derivative of the solution itself, where the point can tell
+  /// (a quadratic program at its active set can).
+  virtual std::optional<Doubt> doubt() { return std::nullopt; }
   /// Factorisations so far.
   virtual int factorisations() const { return 0; }
   /// Products with the matrix of a linear system inside, so far.

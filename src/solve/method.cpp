@@ -13,7 +13,7 @@ namespace onestep {
 
 Parts::operator Array() const {
   if (parts_.size() != 1)
-    throw Error(fmt::format("[Parts] {} arrays where one is asked for; take them by their index", parts_.size()));
+    throw MisuseError(fmt::format("[Parts] {} arrays where one is asked for; take them by their index", parts_.size()));
   return parts_.front();
 }
 
@@ -22,8 +22,8 @@ namespace detail {
 std::vector<Expr> call_body(const char* who, const Body& body, const Expr& x, std::span<const Shape> parts,
                             std::span<const Expr> theta) {
   if (body.arguments != parts.size() + theta.size())
-    throw Error(fmt::format("[{}] the lambda takes {} arguments; {} parts of the state and {} parameters were given", who,
-                            body.arguments, parts.size(), theta.size()));
+    throw MisuseError(fmt::format("[{}] the lambda takes {} arguments; {} parts of the state and {} parameters were given",
+                                  who, body.arguments, parts.size(), theta.size()));
   std::vector<Expr> all = parts_of(x, parts);
   all.insert(all.end(), theta.begin(), theta.end());
   return body.call(all);
@@ -33,15 +33,15 @@ Expr call_objective(const char* who, const Body& body, const Expr& x, std::span<
                     std::span<const Expr> theta) {
   const std::vector<Expr> value = call_body(who, body, x, parts, theta);
   if (value.size() != 1 || value[0].shape().size() != 1)
-    throw Error(fmt::format("[{}] the objective must be one number, it has shape {}; use sum", who,
-                            value.empty() ? "nothing" : to_string(value[0].shape())));
+    throw MisuseError(fmt::format("[{}] the objective must be one number, it has shape {}; use sum", who,
+                                  value.empty() ? "nothing" : to_string(value[0].shape())));
   return reshape(value[0], {});
 }
 
 namespace {
 std::vector<Expr> call_start(const Body& start, std::span<const Expr> theta) {
   if (start.arguments != theta.size())
-    throw Error(
+    throw MisuseError(
         fmt::format("[from] the start is a lambda of {} arguments, there are {} parameters", start.arguments, theta.size()));
   return start.call(theta);
 }
@@ -93,7 +93,7 @@ Parts Recipe::start_for(std::span<const Shape> theta) const {
     const Function traced(inputs, [&](std::span<const Expr> t) { return call_start(start, t); });
     for (const Expr& e : traced.outputs()) state.push_back(e.shape());
   } else {
-    throw Error("[solve] no start: give one in the call, or to the solver with from(x0)");
+    throw MisuseError("[solve] no start: give one in the call, or to the solver with from(x0)");
   }
   std::vector<Array> zero;
   for (const Shape& s : state) zero.push_back(zeros(s));
@@ -217,7 +217,7 @@ Solver Solver::with(SolveOptions options) const {
 Solver Solver::knowing(Constants constants) const {
   for (const auto& [name, value] :
        {std::pair{"rho", constants.rho}, {"L_A", constants.L_A}, {"L_J", constants.L_J}, {"norm_B", constants.norm_B}})
-    if (std::isnan(value)) throw Error(fmt::format("[knowing] {} is not a number; leave out what is not known", name));
+    if (std::isnan(value)) throw MisuseError(fmt::format("[knowing] {} is not a number; leave out what is not known", name));
   detail::Recipe copy = recipe_->changed();
   copy.known = constants;
   return made_from(std::move(copy));
@@ -229,7 +229,7 @@ Solver Solver::with_equation(detail::Body residual) const {
   return made_from(std::move(copy));
 }
 Solver Solver::equation(ForeignStep residual) const {
-  if (!residual.apply) throw Error("[equation] a foreign equation needs its apply callback");
+  if (!residual.apply) throw MisuseError("[equation] a foreign equation needs its apply callback");
   detail::Recipe copy = recipe_->changed();
   copy.equation = {};
   copy.foreign_equation = std::move(residual);

@@ -27,11 +27,11 @@ constexpr double overflow_after = 1e8;
 
 void check(const SolveOptions& options) {
   if (!(options.tolerance >= 0 && std::isfinite(options.tolerance)))
-    throw Error(fmt::format("[solve] tolerance = {}: it must be zero or more", options.tolerance));
+    throw MisuseError(fmt::format("[solve] tolerance = {}: it must be zero or more", options.tolerance));
   if (options.max_iterations < 1)
-    throw Error(fmt::format("[solve] max_iterations = {}: at least one step is needed", options.max_iterations));
+    throw MisuseError(fmt::format("[solve] max_iterations = {}: at least one step is needed", options.max_iterations));
   if (!(options.time_limit > 0))
-    throw Error(fmt::format("[solve] time_limit = {}: it must be positive", options.time_limit));
+    throw MisuseError(fmt::format("[solve] time_limit = {}: it must be positive", options.time_limit));
 }
 
 bool tell(const SolveOptions& options, const Iteration& i) {

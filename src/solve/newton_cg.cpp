@@ -388,11 +388,12 @@ std::unique_ptr<Loop> NewtonCgMethod::loop() const { return std::make_unique<New
 void check(const NewtonCgOptions& how) {
   const auto is_part = [](double part) { return part > 0 && part < 1; };
   if (!is_part(how.derivative_tolerance))
-    throw Error(fmt::format("[newton_cg] derivative_tolerance = {}: it must be between 0 and 1", how.derivative_tolerance));
+    throw MisuseError(
+        fmt::format("[newton_cg] derivative_tolerance = {}: it must be between 0 and 1", how.derivative_tolerance));
   if (!is_part(how.first_residual))
-    throw Error(fmt::format("[newton_cg] first_residual = {}: it must be between 0 and 1", how.first_residual));
+    throw MisuseError(fmt::format("[newton_cg] first_residual = {}: it must be between 0 and 1", how.first_residual));
   if (how.max_products < 1)
-    throw Error(fmt::format("[newton_cg] max_products = {}: at least one is needed", how.max_products));
+    throw MisuseError(fmt::format("[newton_cg] max_products = {}: at least one is needed", how.max_products));
 }
 
 }  // namespace
@@ -419,7 +420,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
         },
         true);
     if (!gradient->no_jvp.empty() && !gradient->no_vjp.empty())
-      throw Error(fmt::format("[newton_cg] products with the Hessian are missing: {}", gradient->no_jvp));
+      throw MisuseError(fmt::format("[newton_cg] products with the Hessian are missing: {}", gradient->no_jvp));
     std::vector<Input> with_d = parameters;
     with_d.emplace_back("d", Shape{static_cast<std::int64_t>(map->size())});
     const auto curvature = std::make_shared<TracedMap>(

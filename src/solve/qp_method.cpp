@@ -19,7 +19,7 @@ namespace {
 class QpMap final : public Map {
  public:
   std::unique_ptr<Point> point(bool) const override {
-    throw Error(
+    throw MisuseError(
         "[quadratic_program] a step of the interior point method stands only where the solve made it: OneStep, "
         "Implicit and Auto differentiate it, KStep{1} too");
   }
@@ -317,7 +317,7 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
     }
     equation->symmetric = equation->identity = true;
     if (state != step->state)
-      throw Error(
+      throw MisuseError(
           fmt::format("[quadratic_program] a start has four parts, x ({}), y ({}), z ({}) and bound multipliers ({})", s.n,
                       s.m, s.p, s.n));
     method->step = step;

@@ -10,7 +10,8 @@ namespace onestep {
 namespace {
 
 [[noreturn]] void wrong_shape(const char* name, const Array& part, const std::string& wanted) {
-  throw Error(fmt::format("[quadratic_program] {} has shape {}, which should be {}", name, to_string(part.shape()), wanted));
+  throw MisuseError(
+      fmt::format("[quadratic_program] {} has shape {}, which should be {}", name, to_string(part.shape()), wanted));
 }
 
 /// Rows of an (m, n) block; a number, which must be 0, is a block that is not there.
@@ -30,7 +31,7 @@ std::int64_t variables_of(const QuadraticProgram& p) {
     if (vector->shape().rank() == 1) return vector->size();
   for (const Array* matrix : {&p.Q, &p.A, &p.G})
     if (matrix->shape().rank() == 2) return matrix->shape()[1];
-  throw Error("[quadratic_program] no part has a shape that says how many variables there are; give q as a vector");
+  throw MisuseError("[quadratic_program] no part has a shape that says how many variables there are; give q as a vector");
 }
 
 }  // namespace

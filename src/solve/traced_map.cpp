@@ -48,13 +48,13 @@ std::vector<Expr> parts_of(const Expr& x, std::span<const Shape> parts) {
 
 Expr joined(const char* who, std::span<const Expr> parts, std::span<const Shape> shapes) {
   if (parts.size() != shapes.size())
-    throw Error(
+    throw MisuseError(
         fmt::format("[{}] the function returns {} arrays, the state has {} parts", who, parts.size(), shapes.size()));
   std::vector<Expr> flat;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].shape() != shapes[i])
-      throw Error(fmt::format("[{}] part {} of the state has shape {}, the function returns {}", who, i,
-                              to_string(shapes[i]), to_string(parts[i].shape())));
+      throw MisuseError(fmt::format("[{}] part {} of the state has shape {}, the function returns {}", who, i,
+                                    to_string(shapes[i]), to_string(parts[i].shape())));
     flat.push_back(reshape(parts[i], {shapes[i].size()}));
   }
   return flat.size() == 1 ? flat.front() : concat(flat);

@@ -18,7 +18,7 @@ Sizes sizes_of(const TracedProgram& t) {
   for (const auto& [e, rank] : tell_n)
     if (s.n == 0 && e->shape().rank() == rank) s.n = e->shape()[rank - 1];
   if (s.n == 0)
-    throw Error(
+    throw MisuseError(
         "[quadratic_program] nothing says how many variables there are: give Q, A or G as a matrix, or q as a vector");
   if (t.A.shape().rank() == 2) s.m = t.A.shape()[0];
   if (t.G.shape().rank() == 2) s.p = t.G.shape()[0];
@@ -27,7 +27,7 @@ Sizes sizes_of(const TracedProgram& t) {
 
 TracedProgram call_program(const ProgramBody& program, std::span<const Expr> theta) {
   if (program.arguments != theta.size())
-    throw Error(
+    throw MisuseError(
         fmt::format("[quadratic_program] the lambda takes {} parameters, {} were given", program.arguments, theta.size()));
   return program.call(theta);
 }
@@ -53,15 +53,15 @@ std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s) {
   for (std::size_t i = 0; i < blocks; ++i) {
     const bool is_number = given[i].shape().rank() == 0;
     if (is_number && shapes[i].rank() == 2 && !is_literal(given[i], 0))
-      throw Error(
+      throw MisuseError(
           fmt::format("[quadratic_program] {} is a number, a matrix is needed, such as number * eye(n)", block_names[i]));
     if (given[i].shape().rank() == 1 && shapes[i].rank() == 2)
-      throw Error(
+      throw MisuseError(
           fmt::format("[quadratic_program] {} is a vector, a matrix is needed; one with a single row is "
                       "reshape(vector, {{1, {}}})",
                       block_names[i], s.n));
     if (given[i].shape() != shapes[i] && !is_number)
-      throw Error(
+      throw MisuseError(
           fmt::format("[quadratic_program] {} has shape {}, {} is needed for {} variables, {} equalities and {} rows",
                       block_names[i], to_string(given[i].shape()), to_string(shapes[i]), s.n, s.m, s.p));
     result.push_back(broadcast(given[i], shapes[i]));

@@ -199,7 +199,7 @@ TEST(NewtonCgCertificate, OfASolveToTheDefaultsIsSharp) {
   const Parts theta{ones({60}), Array(0.5)};
   const Solution s = solve(newton_cg(train.objective()), train.start(), theta);
   const Certificate c = s.certificate(random.array({5, 3}));
-  EXPECT_EQ(c.basis, Certificate::Basis::measured) << c.reason;
+  EXPECT_EQ(c.basis, Certificate::Basis::observed) << c.reason;
   EXPECT_LT(c.bound, 1e-8 * c.value);
 }
 

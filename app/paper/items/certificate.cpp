@@ -47,7 +47,6 @@ constexpr double rounding = 1e-12;
 /// Certificates beside true errors.
 struct Certified {
   int count = 0, held = 0, refused = 0, in_rounding = 0;
-  double probability = 1;                 ///< the least with which a bound holds
   std::string why_refused;                ///< the first of them
   std::vector<double> bounds, estimates;  ///< over the error, where that is above rounding
 
@@ -58,7 +57,6 @@ struct Certified {
       return;
     }
     held += error <= c.bound ? 1 : 0;
-    probability = std::min(probability, c.probability);
     if (!(error > rounding * size)) {
       ++in_rounding;
       return;
@@ -72,7 +70,6 @@ struct Certified {
     if (refused == 0) why_refused = other.why_refused;
     refused += other.refused;
     in_rounding += other.in_rounding;
-    probability = std::min(probability, other.probability);
     bounds.insert(bounds.end(), other.bounds.begin(), other.bounds.end());
     estimates.insert(estimates.end(), other.estimates.begin(), other.estimates.end());
   }
@@ -81,15 +78,12 @@ struct Certified {
       const Quartiles q = quartiles(ratios);
       return fmt::format("{:.2f} times the error in the median (quartiles {:.2f} to {:.2f})", q.median, q.low, q.high);
     };
-    const std::string basis =
-        probability < 1
-            ? fmt::format("exact for n up to 64, beyond that right with probability 1 - {}", number(1 - probability))
-            : "exact at this size (probability 1)";
     return fmt::format(
-        "{} of {} certificates have a bound. The bounds are measured: the norms of ∂F/∂x and ∂F/∂θ are {}, how fast the two "
-        "change is observed along the last step. {} of {} are at or above the true error. Where that is above rounding the "
+        "{} of {} certificates have a bound. The bounds are observed: what is left out, the distance to the solution and "
+        "how fast the derivatives change are measured at the last iterates, with safety factors. {} of {} are at or above "
+        "the true error. Where that is above rounding the "
         "bound is {}, the estimate {}.",
-        count - refused, count, basis, held, count - refused, over(bounds), over(estimates));
+        count - refused, count, held, count - refused, over(bounds), over(estimates));
   }
 };
 
@@ -269,9 +263,11 @@ void compute_certificate(const ItemOptions& options, const Watch& watch, Item& i
   certified.add(over_random_problems(options, watch, item));
   if (watch.cancelled()) return;
   const Quartiles bound = quartiles(certified.bounds), estimate = quartiles(certified.estimates);
-  item.data["bounds"] = {{"count", certified.count},     {"held", certified.held},
-                         {"refused", certified.refused}, {"probability", certified.probability},
-                         {"median_ratio", bound.median}, {"median_estimate", estimate.median}};
+  item.data["bounds"] = {{"count", certified.count},
+                         {"held", certified.held},
+                         {"refused", certified.refused},
+                         {"median_ratio", bound.median},
+                         {"median_estimate", estimate.median}};
   item.claims.push_back(
       {"The bound of the certificate is never below the true error",
        fmt::format("{} of {} times, and {} times there is no bound; over the error the bound is {:.2f} in the median, the "

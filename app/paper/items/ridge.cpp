@@ -261,8 +261,8 @@ void compute_ridge(const ItemOptions& options, const Watch& watch, Item& item) {
   const double raw = spectrum.front() > 0 ? spectrum.back() / spectrum.front() : std::numeric_limits<double>::infinity();
   const std::vector<double> kappas = choose<std::vector<double>>(options, {200, 40}, {1000, 100}, {1000, 100});
   if (raw <= kappas.front())
-    throw Error(fmt::format("[paper] ridge: the data have the condition number {:.4g}, which no λ raises to {}", raw,
-                            kappas.front()));
+    throw MisuseError(fmt::format("[paper] ridge: the data have the condition number {:.4g}, which no λ raises to {}", raw,
+                                  kappas.front()));
 
   const std::string ran = fmt::format(
       "Weighted ridge regression on {}, condition number {} without λ, from x = 0, θ = 1. "

@@ -162,10 +162,10 @@ class CpuBackend final : public detail::Backend {
     if (i.is_loop()) return prepare_row_loop(i.loop);
     for (const Shape& s : i.arg_shapes)
       if (!fits_blas(rows(s)) || !fits_blas(columns(s)))
-        throw Error(fmt::format("[{}] shape {} is more than BLAS can count", name(i.op), to_string(s)));
+        throw MisuseError(fmt::format("[{}] shape {} is more than BLAS can count", name(i.op), to_string(s)));
     if (i.op == Op::call && i.args.size() > most_call_args)
-      throw Error(fmt::format("[call] {} passes {} arrays, at most {} are supported; join some", i.foreign->name(),
-                              i.args.size(), most_call_args));
+      throw MisuseError(fmt::format("[call] {} passes {} arrays, at most {} are supported; join some", i.foreign->name(),
+                                    i.args.size(), most_call_args));
     auto plan = std::make_shared<detail::BackendPlan>();
     const bool small = (i.op == Op::cholesky || i.factor == Op::cholesky) && rows(i.arg_shapes[0]) <= max_small_n &&
                        (i.op == Op::cholesky || columns(i.shape) == 1);

@@ -155,7 +155,7 @@ namespace onestep {
 
 void set_threads(int n) {
   if (n < 1 || n > cpu::most_threads)
-    throw Error(fmt::format("[set_threads] the number of threads is 1 to {}, got {}", cpu::most_threads, n));
+    throw MisuseError(fmt::format("[set_threads] the number of threads is 1 to {}, got {}", cpu::most_threads, n));
   cpu::pool().want(n);
 }
 

@@ -284,7 +284,8 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
     Step& step = plan->steps.emplace_back();
     step.op = op;
     for (const RowOperand& a : op.args) {
-      if (!fits_blas(size(a.columns))) throw Error(fmt::format("[Plan] {} columns are more than BLAS can count", a.columns));
+      if (!fits_blas(size(a.columns)))
+        throw MisuseError(fmt::format("[Plan] {} columns are more than BLAS can count", a.columns));
       if (a.kind != In::none) step.args[step.arg_count++] = place(a);
     }
     step.columns = size(op.args[0].columns);

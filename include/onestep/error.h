@@ -1,0 +1,68 @@
+// What the library throws. Numerical trouble of a solve is a Status; exceptions are for misuse, for files, and for
+// derivatives that are asked for where there are none. Programs decide by type and fields, never by the message.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "onestep/status.h"
+
+namespace onestep {
+
+/// Everything the library throws. The message names the operation, the values and the way out:
+/// `[matmul] inner dimensions differ: (8192, 12) and (13)`.
+///
+///     try { matmul(A, x); } catch (const Error& e) { std::cerr << e.what() << '\n'; }
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Misuse: shapes that do not fit, an input that is not bound, an option out of range, a derivative the step does not have.
+///
+///     try { matmul(A, x); } catch (const MisuseError& e) { std::cerr << e.what() << '\n'; }
+class MisuseError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A derivative was asked of a solve that did not end at a solution; Solution::even_if_unconverged allows it.
+///
+///     try { s.vjp(c); } catch (const NotConvergedError& e) { if (e.status == Status::iteration_limit) try_again(); }
+class NotConvergedError : public Error {
+ public:
+  NotConvergedError(const std::string& message, Status its_status, int its_iterations)
+      : Error(message), status(its_status), iterations(its_iterations) {}
+  Status status;   ///< how the solve ended
+  int iterations;  ///< that it made
+};
+
+/// The solution has no derivative, or none that could be computed: the linear system is singular, the program degenerate,
+/// the step does not contract. Solution::even_if_unconverged hands out what there is, where it is finite.
+///
+///     try { s.vjp(c); } catch (const NoDerivativeError& e) { std::cerr << e.reason << '\n'; }
+class NoDerivativeError : public Error {
+ public:
+  NoDerivativeError(const std::string& message, std::string its_reason, Status its_status,
+                    double its_residual = std::numeric_limits<double>::quiet_NaN())
+      : Error(message), reason(std::move(its_reason)), status(its_status), residual(its_residual) {}
+  std::string reason;  ///< in words, without the operation
+  Status status;       ///< of the linear solve: singular, iteration_limit, not_finite; diverged: the step does not contract
+  double residual;     ///< relative, that the linear solve reached; NaN where there was none
+};
+
+/// A file that cannot be read, or what is wrong in it.
+///
+///     try { read_csv("a.csv"); } catch (const FileError& e) { std::cerr << e.file << ':' << e.line << '\n'; }
+class FileError : public Error {
+ public:
+  FileError(const std::string& message, std::string its_file, std::size_t its_line = 0, std::size_t its_field = 0)
+      : Error(message), file(std::move(its_file)), line(its_line), field(its_field) {}
+  std::string file;   ///< as it was named
+  std::size_t line;   ///< counted from 1; 0: the whole file
+  std::size_t field;  ///< within the line, counted from 1; 0: the whole line
+};
+
+}  // namespace onestep
