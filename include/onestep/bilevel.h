@@ -42,7 +42,7 @@ struct Parameter {
 ///     Inner inner(fit, zeros(13), [&](Expr x) { return sum(softplus(-valid.y * matmul(valid.A, x))); });
 struct Inner {
   template <class F>
-  Inner(Solver its_solver, Parts its_start, F g, Estimator its_estimator = OneStep{})
+  Inner(Solver its_solver, Parts its_start, F g, Estimator its_estimator = {})
       : solver(std::move(its_solver)),
         start(std::move(its_start)),
         objective(detail::body_of(std::move(g))),

@@ -54,27 +54,33 @@ struct Unrolled {
   std::size_t memory = std::size_t{1} << 30;
 };
 
-/// One step, then further terms of the Neumann series until the bound meets the tolerance, then implicit: decided at the
-/// call, where the direction is known. The tolerance is for the derivative at x_k; how far that is from the solution is the
-/// solver's tolerance, and the certificate counts it.
+/// One step where that meets the tolerance, else the linear system of implicit differentiation by a Krylov method, as
+/// exactly as the tolerance asks for: decided at the call, where the direction is known. The tolerance is for the derivative
+/// at x_k; how far that is from the solution is the solver's tolerance, and the certificate counts it. Where the tolerance
+/// could not be met, DerivativeReport::met_tolerance says so.
 ///
 ///     Solution s = solve(slow, x0, w, Auto{.tolerance = 1e-8});
 struct Auto {
   double tolerance = 1e-6;  ///< relative to the norm of what is returned
 };
 
-/// How a Solution differentiates.
+/// How a Solution differentiates. Where none is named it is OneStep for superlinear methods (Newton's, interior point),
+/// whose last step has the derivative of the solution, and Auto for all others.
 ///
-///     Estimator e = OneStep{};
+///     Estimator e = OneStep{}, by_the_method;
 class Estimator {
  public:
+  Estimator() : kind_(Auto{}), by_method_(true) {}
   using Kind = std::variant<OneStep, KStep, Implicit, Unrolled, Auto>;
   template <class T>
   requires std::is_constructible_v<Kind, T> Estimator(T kind) : kind_(std::move(kind)) {}
   const Kind& kind() const { return kind_; }
+  /// None was named: the method decides.
+  bool by_method() const { return by_method_; }
 
  private:
   Kind kind_;
+  bool by_method_ = false;
 };
 
 /// How the last derivative came about.
@@ -85,6 +91,7 @@ struct DerivativeReport {
   int products = 0;                   ///< derivatives of the step or the equation that were evaluated
   int factorisations = 0;             ///< made for it: none where that of the solve does
   int steps = 0;                      ///< steps that were computed again
+  int further = 0;                    ///< steps beyond those the solve made (a warm start makes few)
   int terms = 0;                      ///< of the Neumann series
   double flops = 0;                   ///< where the costs are known
   bool met_tolerance = true;          ///< of Auto: its estimate of the error is within its tolerance
@@ -110,14 +117,13 @@ struct Certificate {
   double estimate = std::numeric_limits<double>::quiet_NaN();  ///< what the error most likely is; NaN: cannot be told
   double value = 0;                                            ///< norm of the derivative it is about
   double left_out = 0, from_distance = 0, rounding = 0;        ///< the terms; their sum is the bound
-  double rho = 0;           ///< ‖∂F/∂x‖, or that of a power of it; 0: not measured
-  int power = 1;            ///< which power
-  double distance = 0;      ///< from x_k to the solution, at most
-  double L_A = 0, L_J = 0;  ///< how fast the derivatives of the step change
-  double norm_B = 0;        ///< ‖∂F/∂θ‖; 0: not measured
-  int products = 0;         ///< derivatives evaluated for it
-  std::string reason;       ///< why there is no bound, or what it rests on
-  std::string advice;       ///< what would lower the bound, or give one
+  double rho = 0;       ///< the next step over the last one: the contraction that was seen
+  double distance = 0;  ///< from x_k to the solution, at most
+  double L_J = 0;       ///< how fast the derivative changes with x, as it was seen
+  double norm_B = 0;    ///< ‖∂F/∂θ‖ on what was certified
+  int products = 0;     ///< derivatives evaluated for it
+  std::string reason;   ///< why there is no bound, or what it rests on
+  std::string advice;   ///< what would lower the bound, or give one
   /// One JSON object.
   ///
   ///     std::string line = s.certificate(s.x()).json();
@@ -188,9 +194,9 @@ class Solution {
 /// fit; numerical trouble is a status.
 ///
 ///     Solution s = solve(fit, zeros({13}), {w, 0.1}, Implicit{});
-Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator = OneStep{});
+Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator = {});
 /// From the start the solver was given with Solver::from.
-Solution solve(const Solver& solver, const Parts& theta, const Estimator& estimator = OneStep{});
+Solution solve(const Solver& solver, const Parts& theta, const Estimator& estimator = {});
 
 /// A solver prepared for given shapes: solves again and again without tracing, planning or allocating. One for each thread.
 ///
@@ -198,9 +204,9 @@ Solution solve(const Solver& solver, const Parts& theta, const Estimator& estima
 ///     Array x = again.solve(x0, other_w).x();
 class Prepared {
  public:
-  Prepared(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator = OneStep{});
+  Prepared(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator = {});
   /// With the start the solver was given with Solver::from, or none where it needs none.
-  Prepared(const Solver& solver, const Parts& theta, const Estimator& estimator = OneStep{});
+  Prepared(const Solver& solver, const Parts& theta, const Estimator& estimator = {});
   /// The Solution is the same object each time: what it was before is gone.
   const Solution& solve(const Parts& x0, const Parts& theta);
   /// From the start it was prepared with.

@@ -1,7 +1,8 @@
-// Auto: one step, then Neumann terms at x_k one by one until the bound meets the tolerance, until they would cost more than
-// implicit differentiation; then that.
+// Auto: one step where that is exact enough, else the linear system by GMRES, as exactly as the tolerance asks for: each
+// product costs what a further step would, and no norm has to be measured first. What it could not reach it says.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "estimate/certify.h"
@@ -10,134 +11,230 @@
 namespace onestep::detail {
 namespace {
 
+constexpr double inverse_safety = 2;  // of ‖(I - A)⁻¹‖ as GMRES saw it
+constexpr double sought = 0.5;        // of the tolerance: where the estimate of the error shall be
+constexpr int most_products = 1000;
+
+double size_of(std::span<const Vector> parts) {
+  double sum = 0;
+  for (const Vector p : parts) sum += dot(p, p);
+  return std::sqrt(sum);
+}
+
 class AutoDifferentiator final : public Differentiator {
  public:
   explicit AutoDifferentiator(const Auto& how)
-      : tolerance_(how.tolerance), one_step_(make(OneStep{})), implicit_(make(Implicit{})) {
+      : tolerance_(how.tolerance),
+        one_step_(make(OneStep{})),
+        implicit_(make(Implicit{.tolerance = std::min(1e-12, 0.1 * how.tolerance)})) {
     if (!(tolerance_ > 0)) throw MisuseError(fmt::format("[Auto] tolerance = {}: it must be positive", tolerance_));
   }
   const char* name() const override { return "auto"; }
+  const char* advice() const override { return "a smaller Auto::tolerance leaves less out"; }
+  bool needs_contraction() const override { return false; }
   void prepare(SolutionState& s) override { implicit_->prepare(s); }
   void forget() override {
     implicit_->forget();
-    norms_.reset();
+    rounding_.reset();
   }
 
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
     const Map& map = *s.method->step;
     need_vjp(map, "Auto");
-    if (s.method->superlinear) {
-      one_step_->vjp(s, c, out);
-      s.report.method = one_step_->name();
-      // What is left out is BᵀAᵀc and less: nothing where the method is as fast as it should be.
-      next_.resize(c.size());
-      s.last().vjp_x(c, next_);
+    if (s.method->superlinear) return superlinear_vjp(s, c, out);
+    Point& p = s.here();
+    const auto product = [&](ConstVector v, Vector to) {
+      p.vjp_x(v, to);
+      for (std::size_t i = 0; i < v.size(); ++i) to[i] = v[i] - to[i];
+    };
+    const auto apply_b = [&](ConstVector v, std::span<const Vector> to) {
+      p.vjp_theta(v, to);
       ++s.report.products;
-      const double left_out = norm(next_);
-      if (left_out == 0) return;
+      s.report.flops += map.costs.vjp_theta;
+    };
+    solve(s, product, map.costs.vjp_x, c, u_, [&] {
+      apply_b(u_, out);
+      const double size = size_of(out);
+      // What B makes of the residual may be more than of u, where B sees a part of the state only.
       rest_ = memory_for(map.parameters);
       const std::vector<Vector> spans(rest_.begin(), rest_.end());
-      s.last().vjp_theta(next_, spans);
-      ++s.report.products;
-      if (left_out <= superlinear_rate * norm(c) && size_of(spans) <= tolerance_ * size_of(out)) return;
-      return implicit_vjp(s, c, out);
-    }
-    Point& p = s.here();
-    const Norms& norms = measured(s, p);
-    if (!std::isfinite(norms.inverse)) return implicit_vjp(s, c, out);
-    // Σ Bᵀ(Aᵀ)ʲ c; what is left after it is at most ‖B‖ ‖(I - A)⁻¹‖ ‖(Aᵀ)ʲ⁺¹c‖. B is applied once, to the sum.
-    std::vector<double> w(c.begin(), c.end()), u = w, next(w.size());
-    double cost = 0;
-    for (int terms = 0;; s.report.terms = ++terms) {
-      if (cost + map.costs.vjp_x + map.costs.vjp_theta > implicit_cost(s)) {
-        s.report.flops = cost;
-        return implicit_vjp(s, c, out);
-      }
-      if (terms > 0) add(u, w);
-      p.vjp_x(w, next);
-      w.swap(next);
-      ++s.report.products;
-      cost += map.costs.vjp_x;
-      const double rest = norms.norm_B * norms.inverse * norm(w);
-      // Bᵀu is needed to know what the tolerance is relative to: only when it may be met.
-      if (rest > tolerance_ * norms.norm_B * norm(u)) continue;
-      p.vjp_theta(u, out);
-      ++s.report.products;
-      cost += map.costs.vjp_theta;
-      if (rest > tolerance_ * size_of(out)) continue;
-      s.report.method = terms == 0 ? "one step" : "Neumann terms";
-      s.report.flops = cost;
-      return;
-    }
+      apply_b(r_, spans);
+      const double of_u = norm(u_) > 0 ? size / norm(u_) : 0;
+      return std::pair{size, std::max(size_of(spans), of_u * norm(r_))};
+    });
+    s.held = {{c.begin(), c.end()}, u_};
   }
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     const Map& map = *s.method->step;
     need_jvp(map, "Auto");
-    if (s.method->superlinear) {
-      one_step_->jvp(s, v, out);
-      s.report.method = one_step_->name();
-      next_.resize(out.size());
-      s.last().jvp_x(out, next_);
-      ++s.report.products;
-      if (norm(next_) <= std::min(superlinear_rate, tolerance_) * norm(out)) return;
-      return implicit_jvp(s, v, out);
-    }
+    if (s.method->superlinear) return superlinear_jvp(s, v, out);
     Point& p = s.here();
-    const Norms& norms = measured(s, p);
-    std::vector<double> w(out.size()), next(out.size());
-    p.jvp_theta(v, w);
+    const auto product = [&](ConstVector w, Vector to) {
+      p.jvp_x(w, to);
+      for (std::size_t i = 0; i < w.size(); ++i) to[i] = w[i] - to[i];
+    };
+    std::vector<double> b(out.size());
+    p.jvp_theta(v, b);
     ++s.report.products;
-    std::ranges::copy(w, out.begin());
-    double cost = map.costs.jvp_theta;
-    for (int terms = 0;; s.report.terms = ++terms) {
-      if (!std::isfinite(norms.inverse) || cost + map.costs.jvp_x > implicit_cost(s)) {
-        s.report.flops = cost;
-        return implicit_jvp(s, v, out);
-      }
-      p.jvp_x(w, next);
-      w.swap(next);
-      ++s.report.products;
-      cost += map.costs.jvp_x;
-      if (norms.inverse * norm(w) <= tolerance_ * norm(out)) {
-        s.report.method = terms == 0 ? "one step" : "Neumann terms";
-        s.report.flops = cost;
-        return;
-      }
-      add(out, w);
-    }
+    s.report.flops += map.costs.jvp_theta;
+    solve(s, product, map.costs.jvp_x, b, u_, [&] { return std::pair{norm(u_), norm(r_)}; });
+    std::ranges::copy(u_, out.begin());
+  }
+
+  // Many directions share one factorisation.
+  void vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs) override {
+    if (!shares(s, cs.size())) return Differentiator::vjps(s, cs, outs);
+    implicit_->vjps(s, cs, outs);
+    took_implicit(s);
+  }
+  void jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs) override {
+    if (!shares(s, vs.size())) return Differentiator::jvps(s, vs, outs);
+    implicit_->jvps(s, vs, outs);
+    took_implicit(s);
   }
 
  private:
-  const Norms& measured(SolutionState& s, Point& p) {
-    if (!norms_) norms_ = measure_norms(*s.method, p);
-    return *norms_;
+  static bool shares(const SolutionState& s, std::size_t directions) {
+    return !s.method->superlinear && s.size() <= dense_up_to && 8 * directions >= s.size();
   }
-  // n products and a factorisation, or as many products as Krylov's method takes in the worst case that is not yet hopeless.
-  static double implicit_cost(const SolutionState& s) {
-    const Map& map = s.method->equation ? *s.method->equation : *s.method->step;
-    const auto n = static_cast<double>(map.size());
-    const double product = map.costs.vjp_x;
-    return map.costs.vjp_theta + (map.size() <= dense_up_to ? n * product + n * n * n / 3 : krylov_restart * product);
-  }
-  void implicit_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
-    implicit_->vjp(s, c, out);
+  void took_implicit(SolutionState& s) const {
     s.report.method = "implicit";
+    s.report.met_tolerance = s.report.met_tolerance && s.report.residual <= tolerance_;
   }
-  void implicit_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
-    implicit_->jvp(s, v, out);
-    s.report.method = "implicit";
+
+  // M u = b from u = b, that is, from one step; `judge` returns the size of the derivative that u_ gives and what r_ is to
+  // it, before (I - A)⁻¹ enlarges it.
+  template <class Product, class Judge>
+  void solve(SolutionState& s, const Product& M, double cost, ConstVector b, std::vector<double>& u, const Judge& judge) {
+    LinearSystem system;
+    system.product = [&](ConstVector v, Vector to) {
+      M(v, to);
+      ++s.report.products;
+      s.report.flops += cost;
+    };
+    const std::size_t n = b.size();
+    const double size = norm(b), rounding = 1e-15 * size;
+    u.assign(b.begin(), b.end());
+    r_.resize(n);
+    z_.resize(n);
+    const auto update_residual = [&] {
+      system.product(u, r_);
+      for (std::size_t i = 0; i < n; ++i) r_[i] = b[i] - r_[i];
+      return norm(r_);
+    };
+    double inverse = 1, last = update_residual(), target = sought * tolerance_ * size;
+    const bool starts_near = last <= target;
+    s.report.method = starts_near ? "one step" : "implicit";
+    for (bool first = true;; first = false) {
+      if (!(first && starts_near) && last > rounding) {
+        gmres_.begin(r_);
+        s.report.terms += gmres_.run(system, target, most_products - s.report.products);
+        gmres_.solution(system, z_);
+        inverse = std::max(inverse, gmres_.inverse());
+        add(u, z_);
+        s.report.method = "implicit";
+      }
+      const double left = first && starts_near ? last : update_residual();
+      const auto [derivative, rest] = judge();
+      const double error = inverse_safety * inverse * rest;
+      s.report.residual = size > 0 ? left / size : 0;
+      if (error <= tolerance_ * derivative) return;
+      // Not there yet: how exactly the system has to be solved is known now.
+      const bool stalls = !(first && starts_near) && !(left < 0.5 * last);
+      if (left <= rounding || stalls || s.report.products >= most_products || !std::isfinite(left)) {
+        s.report.met_tolerance = false;
+        s.report.status = !(left <= 1e-6 * size)               ? Status::singular
+                          : s.report.products >= most_products ? Status::iteration_limit
+                                                               : Status::rounding_reached;
+        return;
+      }
+      last = left;
+      target = left * std::clamp(sought * tolerance_ * derivative / error, 1e-6, 0.5);
+    }
   }
-  static double size_of(std::span<const Vector> parts) {
-    double sum = 0;
-    for (const Vector p : parts) sum += dot(p, p);
-    return std::sqrt(sum);
+
+  // What one step of a superlinear method leaves out is BᵀAᵀc to first order: (I - A)J = B.
+  void superlinear_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
+    if (s.loop->here() != nullptr) {
+      implicit_->vjp(s, c, out);
+      return judge_by_doubt(s, size_of(out));
+    }
+    one_step_->vjp(s, c, out);
+    s.report.method = one_step_->name();
+    z_.resize(c.size());
+    s.last().vjp_x(c, z_);
+    ++s.report.products;
+    const double left_out = norm(z_), size = size_of(out);
+    double error = 0;
+    if (left_out > 0) {
+      rest_ = memory_for(s.method->step->parameters);
+      const std::vector<Vector> spans(rest_.begin(), rest_.end());
+      s.last().vjp_theta(z_, spans);
+      ++s.report.products;
+      error = 2 * size_of(spans);
+    }
+    if (!(left_out <= superlinear_rate * norm(c) && error <= tolerance_ * size)) {
+      implicit_->vjp(s, c, out);
+      took_implicit(s);
+    }
+    if (rounding(s) > tolerance_) s.report.met_tolerance = false;
+  }
+  void superlinear_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
+    if (s.loop->here() != nullptr) {
+      implicit_->jvp(s, v, out);
+      return judge_by_doubt(s, norm(out));
+    }
+    one_step_->jvp(s, v, out);
+    s.report.method = one_step_->name();
+    z_.resize(out.size());
+    s.last().jvp_x(out, z_);
+    ++s.report.products;
+    if (!(2 * norm(z_) <= std::min(superlinear_rate, tolerance_) * norm(out))) {
+      implicit_->jvp(s, v, out);
+      took_implicit(s);
+    }
+    if (rounding(s) > tolerance_) s.report.met_tolerance = false;
+  }
+  void judge_by_doubt(SolutionState& s, double size) const {
+    took_implicit(s);
+    const std::optional<Doubt> doubt = s.loop->equation()->doubt();
+    if (!doubt) return;
+    const double error = doubt->left_out + doubt->rounding;  // the distance is the solver's tolerance
+    s.report.met_tolerance = doubt->reason.empty() && error <= tolerance_ * size;
+  }
+
+  // The relative error of a solve with the last step's matrix, once for each solve of the problem: no derivative is more
+  // exact than that.
+  double rounding(SolutionState& s) {
+    if (rounding_) return *rounding_;
+    rounding_ = 0;
+    const Map& step = *s.method->step;
+    if (!step.preconditions || !s.method->equation || s.method->users_equation || !s.method->equation->no_jvp.empty())
+      return 0;
+    const std::size_t n = s.size();
+    std::vector<double> x(n), y(n);
+    for (std::size_t i = 0; i < n; ++i) x[i] = std::sin(static_cast<double>(i) + 1);
+    y = x;
+    s.last().precondition(false, y);  // large where the inverse is
+    std::vector<double> image(n);
+    s.equation().jvp_x(y, image);
+    s.last().precondition(false, image);
+    s.report.products += 3;
+    const double size = norm(y);
+    for (std::size_t i = 0; i < n; ++i) image[i] -= y[i];
+    // The matrix is that of x_{k-1}, the product that at x_k: their difference is no rounding.
+    const double of_step = norm(s.run.x) > 0 ? s.run.last_step / norm(s.run.x) : 0;
+    const double relative = size > 0 ? norm(image) / size : 0;
+    rounding_ = relative > 100 * of_step ? relative : 0;
+    return *rounding_;
   }
 
   double tolerance_;
   std::unique_ptr<Differentiator> one_step_, implicit_;
-  std::optional<Norms> norms_;
-  std::vector<double> next_;
+  std::optional<double> rounding_;
+  Gmres gmres_;
+  std::vector<double> u_, r_, z_;
   std::vector<std::vector<double>> rest_;
 };
 

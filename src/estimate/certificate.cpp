@@ -1,560 +1,480 @@
-// The error of a derivative. With A, B at the point where the derivative was taken, Ā, B̄ at the solution, d the distance
-// between them, u = (I - A)⁻ᵀ v and K = ‖(I - Ā)⁻¹‖:
+// The error of a derivative, by comparison with a better one. For a vjp with cotangent v the better one is Bᵀu, u = (I -
+// A)⁻ᵀv by GMRES, at a point x⁺ far nearer to the solution than x_k (refine.h); for a jvp it is g + z, (I - A)z = Ag + Bv -
+// g there. Whatever estimator gave g, the bound is the sum of
 //
-//   Jᵀv - Bᵀv = Bᵀ(w + Aᵀw + …)                       the Neumann terms, w = Aᵀv: three are computed, the rest is bounded
-//             + (B̄ - B)ᵀ(I - Ā)⁻ᵀ v                    at most L_J d K ‖v‖
-//             + Bᵀ((I - Ā)⁻ᵀ - (I - A)⁻ᵀ) v             at most ‖B‖ L_A d K ‖u‖
+//   ‖g - Bᵀu‖                                with a safety factor; nothing about the estimator enters
+//   ‖(I - A)⁻¹‖ ‖B‖ times the residual       what GMRES left, with norms as it saw them
+//   what is left of the way from x⁺ to x̄     from how A and B, applied to u, changed on the way to x⁺; geometric
+//   extrapolation,
+//                                            so that derivatives which are only Hölder continuous are followed too
+//   changes in corners around x⁺             where the step may have kinks
+//   rounding                                 x⁺ is known to 4ε|x| ‖(I - A)⁻¹‖; superlinear methods: measured (rounding.cpp)
 //
-// L_J and L_A are given, or zero, or observed between x_{k-1} and x_k with a safety factor. K and d follow from what is
-// measured at the iterate, k = ‖(I - A)⁻¹‖ and the length of the step: with t = k² L_A step, K = k / √(1 - 2t) and d = 2 k
-// step / (1 + √(1 - 2t)). For a superlinear method Ā = 0, unless its solution is degenerate, which is looked at: the middle
-// line is left.
+// All of it is observed, on u and not on v: the error acts there.
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "estimate/certify.h"
+#include "estimate/refine.h"
 
 namespace onestep {
 namespace detail {
 namespace {
 
-constexpr int neumann_terms = 3;
-constexpr double safety = 4;  // of constants observed along the last step
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double difference_safety = 1.5;  // of the difference to the better derivative
+constexpr double inverse_safety = 2;       // of ‖(I - A)⁻¹‖, which GMRES underestimates
+constexpr double remainder_safety = 4;     // of what is extrapolated
+constexpr double slowest = 0.9;            // ratio with which changes are extrapolated
+constexpr int most_products = 2000;
+constexpr int corner_pairs = 3;
+constexpr double corner_radius = 4;   // over the distance to the solution
+constexpr double visible_kink = 0.1;  // change in a corner, relative to the derivative, above which there is no bound
 
-using Parameters = std::vector<std::vector<double>>;  // a vector for each parameter
-
-double norm(const Parameters& p) {
-  double sum = 0;
-  for (const auto& part : p) sum += dot(part, part);
-  return std::sqrt(sum);
-}
-void add_to(Parameters& to, const Parameters& what, double factor = 1) {
-  for (std::size_t i = 0; i < to.size(); ++i) add(to[i], what[i], factor);
-}
-
-// Both directions in one: for vjp the operator is Aᵀ, what enters is v, and results are in the space of θ; for jvp it is A,
-// what enters is Bv, and results are states.
 class Certifier {
  public:
-  explicit Certifier(SolutionState& s) : s_(s), n_(s.size()) {}
+  explicit Certifier(SolutionState& s) : s_(s), map_(*s.method->step), n_(s.size()) {}
 
   Certificate vjp(ConstVector v) {
-    if (!can(true)) return c_;
-    const Parameters g = derivative_vjp(v);
+    if (!can(map_.no_vjp, "vjp")) return c_;
+    Parameters g = zero();
+    s_.report = {};
+    s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
     c_.value = norm(g);
-    measure();
-    if (unrolled()) return unrolled_vjp(v, g);
-    if (s_.method->superlinear) return superlinear_vjp(v, g);
-    // Where one step was taken, and after K steps: w = (Aᵀ)^K v.
-    std::vector<double> w(v.begin(), v.end()), u = w, next(n_);
-    const int K = steps();
-    Point& p = point();
-    for (int i = 0; i < K; ++i) {
-      apply_transposed(p, w, next);
-      if (i + 1 < K) add(u, w);
+    if (!is_there() || !refine()) return c_;
+    if (Point* const knows = s_.loop->here()) {
+      Parameters better = zero();
+      vjp_theta(*knows, v, better);
+      add_to(better, g, -1);
+      return by_doubt(*knows, norm(better));
     }
-    Parameters total = zero(), term = zero();
-    double last = detail::norm(w);
-    if (!implicit()) {
-      for (int j = 0; j < neumann_terms; ++j) {
-        add(u, w);
-        vjp_theta(p, w, term);
-        add_to(total, term);
-        apply_transposed(p, w, next);
-      }
-      last = detail::norm(w);
-      c_.estimate = norm(total);
-    } else {
-      c_.estimate = norms_.norm_B * norms_.inverse * s_.report.residual * detail::norm(v);
-      last = s_.report.residual * detail::norm(v);  // Jᵀr: r stands where the next term would
+    const double size = detail::norm(v);
+    if (size == 0) return finish(0, 0, 0);
+    Point& p = *s_.refinement->best().point;
+    const auto transposed = [&](ConstVector w, Vector out) {
+      p.vjp_x(w, out);
+      ++c_.products;
+      for (std::size_t i = 0; i < n_; ++i) out[i] = w[i] - out[i];
+    };
+    std::vector<double> u(v.begin(), v.end()), r(n_);
+    begin_at_held(v, u, r, transposed);
+    if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return c_;
+    Parameters better = zero();
+    const auto compare = [&] {
+      vjp_theta(p, u, better);
+      scale_b_ = std::max(scale_b_, ratio(norm(better), detail::norm(u)));
+      reference_ = norm(better);
+      add_to(better, g, -1);
+      return norm(better);
+    };
+    const double to_better = solve(transposed, v, u, r, compare);
+    if (!c_.reason.empty()) return c_;
+    const double left = detail::norm(r);
+    if (left > 0) {
+      vjp_theta(p, r, better);
+      scale_b_ = std::max(scale_b_, norm(better) / left);
     }
-    const double size_u = implicit() ? norms_.inverse * detail::norm(v) : detail::norm(u) + norms_.inverse * last;
-    const double rest = norms_.norm_B * norms_.inverse * last;
-    finish((implicit() ? 0 : c_.estimate) + rest, v, size_u, true, {});
-    return c_;
+    if (s_.method->known.norm_B >= 0) scale_b_ = s_.method->known.norm_B;
+    look_ = [&](Point& at) {
+      Seen seen{std::vector<double>(n_), zero()};
+      at.vjp_x(u, seen.state);
+      ++c_.products;
+      vjp_theta(at, u, seen.theta);
+      return seen;
+    };
+    if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, c_.products);
+    return finish(to_better, inverse() * scale_b_ * left, scale_b_ * detail::norm(u));
   }
 
   Certificate jvp(std::span<const Array> v) {
-    if (!can(false)) return c_;
-    std::vector<double> g(n_), b(n_), next(n_);
+    if (!can(map_.no_jvp, "jvp")) return c_;
+    std::vector<double> g(n_);
     s_.report = {};
     s_.differentiator->jvp(s_, v, g);
-    c_.value = detail::norm(g);
-    measure();
-    if (unrolled()) {
-      // J satisfies J = A J + B at the solution: what is missing from that.
-      Point& p = s_.here();
-      p.jvp_x(g, next);
-      p.jvp_theta(v, b);
-      c_.products += 2;
-      for (std::size_t i = 0; i < n_; ++i) b[i] += next[i] - g[i];
-      c_.estimate = detail::norm(b) * norms_.inverse;
-      return refuse(std::isfinite(norms_.inverse) ? "unrolled derivatives come with an estimate only" : norms_.reason);
+    c_.value = shown_norm(g);
+    if (!is_there() || !refine()) return c_;
+    if (Point* const knows = s_.loop->here()) {
+      std::vector<double> better(n_);
+      knows->jvp_theta(v, better);
+      ++c_.products;
+      add(better, g, -1);
+      return by_doubt(*knows, shown_norm(better));
     }
-    if (s_.method->superlinear) {
-      std::vector<double> other(n_), again(n_);
-      reference().jvp_theta(v, other);
-      s_.here().jvp_x(other, next);
-      s_.here().jvp_x(next, again);
-      c_.products += 3;
-      const double size = detail::norm(other), once = detail::norm(next), twice = detail::norm(again);
-      add(other, g, -1);
-      // The solve of H ẋ = b again, for a b that is known to have ẋ as its solution.
-      const double rounding = rounding_of_solve([&](Point& at, std::vector<double>& r) {
-        const auto of_a_sample = [&](ConstVector sample) {
-          s_.equation().jvp_x(sample, r);
-          at.precondition(false, r);
-          add(r, sample, -1);
-          return detail::norm(r);
-        };
-        const double solve_error = s_.method->step->iterates ? left_by_iteration(at, v, r) : largest_sample(g, of_a_sample);
-        // H ẋ = -G_θ v, both sides at another x.
-        std::ranges::copy(g, r.begin());
-        at.precondition(false, r);
-        Point& beside = displaced(r);
-        beside.jvp_x(g, r);
-        s_.equation().jvp_x(g, next);
-        add(r, next, -1);
-        beside.jvp_theta(v, next);
-        add(r, next);
-        s_.equation().jvp_theta(v, next);
-        add(r, next, -1);
-        at.precondition(false, r);
-        return solve_error + rounding_of_x(std::max(epsilon, ratio(solve_error, c_.value))) * detail::norm(r);
-      });
-      observed_change(detail::norm(other), once, std::max(ratio(once, size), ratio(twice, once)), rounding);
-      return c_;
-    }
-    Point& p = point();
+    Point& p = *s_.refinement->best().point;
+    std::vector<double> h = g, b(n_), r(n_);
     p.jvp_theta(v, b);
     ++c_.products;
-    std::vector<double> w = b, total(n_);
-    for (int i = 0; i < steps(); ++i) apply(p, w, next);
-    double last = 0;
-    if (!implicit()) {
-      for (int j = 0; j < neumann_terms; ++j) {
-        add(total, w);
-        apply(p, w, next);
-      }
-      last = norms_.inverse * detail::norm(w);
-      c_.estimate = detail::norm(total);
-    } else {
-      // Whichever equation was solved: what g lacks of J = A J + B.
-      p.jvp_x(g, next);
+    if (detail::norm(b) == 0 && c_.value == 0) return finish(0, 0, 0);
+    const auto product = [&](ConstVector w, Vector out) {
+      p.jvp_x(w, out);
       ++c_.products;
-      for (std::size_t i = 0; i < n_; ++i) next[i] += b[i] - g[i];
-      c_.estimate = detail::norm(next);
-      last = norms_.inverse * c_.estimate;
+      for (std::size_t i = 0; i < n_; ++i) out[i] = w[i] - out[i];
+    };
+    product(g, r);
+    if (s_.method->superlinear) {
+      std::vector<double> image(n_);
+      for (std::size_t i = 0; i < n_; ++i) image[i] = g[i] - r[i];
+      if (!is_superlinear(ratio(detail::norm(image), detail::norm(g)))) return c_;
     }
-    finish((implicit() ? 0 : c_.estimate) + last, g, c_.value + c_.estimate + last, false, v);
-    return c_;
+    for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
+    const auto compare = [&] {
+      std::vector<double> z = h;
+      reference_ = shown_norm(h);
+      add(z, g, -1);
+      return shown_norm(z);
+    };
+    scale_b_ = 1;
+    const double to_better = solve(product, b, h, r, compare);
+    if (!c_.reason.empty()) return c_;
+    look_ = [&](Point& at) {
+      Seen seen{std::vector<double>(n_), {}};
+      std::vector<double> more(n_);
+      at.jvp_x(h, seen.state);
+      at.jvp_theta(v, more);
+      c_.products += 2;
+      add(seen.state, more);
+      return seen;
+    };
+    if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
+    return finish(to_better, inverse() * detail::norm(r), detail::norm(h));
   }
 
  private:
-  bool unrolled() const { return std::holds_alternative<Unrolled>(s_.estimator.kind()); }
-  bool automatic() const { return std::holds_alternative<Auto>(s_.estimator.kind()); }
-  // Auto says what it took when it has been asked for the derivative.
-  bool implicit() const {
-    return std::holds_alternative<Implicit>(s_.estimator.kind()) || (automatic() && s_.report.method == "implicit");
-  }
-  int steps() const {
-    if (std::holds_alternative<KStep>(s_.estimator.kind())) return s_.run.trajectory.kept();
-    return implicit() ? 0 : automatic() ? s_.report.terms + 1 : 1;
-  }
-  // The derivative is of x_{k-1} for one step and K steps, of x_k for implicit and the terms of Auto.
-  Point& point() { return implicit() || (automatic() && !s_.method->superlinear) ? s_.here() : s_.last(); }
+  /// What A and B make, at some point, of what is certified.
+  struct Seen {
+    std::vector<double> state;
+    Parameters theta;
+  };
 
-  bool can(bool for_vjp) {
+  static double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
+  double shown_norm(ConstVector x) const { return detail::norm(x.first(s_.shown_size())); }
+  Parameters zero() const { return memory_for(map_.parameters); }
+  void vjp_theta(Point& p, ConstVector c, Parameters& out) {
+    p.vjp_theta(c, std::vector<Vector>(out.begin(), out.end()));
+    ++c_.products;
+  }
+
+  Certificate& refuse(std::string reason, std::string advice) {
+    c_.basis = Certificate::Basis::refused;
+    c_.bound = c_.relative = infinity;
+    c_.reason = std::move(reason);
+    c_.advice = std::move(advice);
+    return c_;
+  }
+
+  bool can(const std::string& missing, const char* which) {
     if (!is_solution(s_.run.status)) {
-      refuse(fmt::format("the solve ended with status {}", to_string(s_.run.status)));
+      refuse(fmt::format("the solve ended with status {}", to_string(s_.run.status)), explain(s_.run.status));
       return false;
     }
     if (std::string why = s_.loop->degeneracy(); !why.empty()) {
-      refuse(std::move(why));
+      refuse(std::move(why), "the solution has no derivative there; change the data, or smooth the problem");
       return false;
     }
-    const Map& map = *s_.method->step;
-    if (!(for_vjp ? map.no_vjp : map.no_jvp).empty()) {
-      refuse(fmt::format("the bound is made of the {} that is missing", for_vjp ? "vjp" : "jvp"));
+    if (std::string why = no_contraction(s_); !why.empty()) {
+      refuse(std::move(why), "take Implicit{}");
+      return false;
+    }
+    if (!missing.empty()) {
+      refuse(fmt::format("the bound is made of the {} that is missing", which), "give the step its other derivative");
       return false;
     }
     return true;
   }
 
-  void measure() {
-    norms_ = measure_norms(*s_.method, point());
-    c_.rho = norms_.rho;
-    c_.power = norms_.power;
-    c_.norm_B = norms_.norm_B;
-    c_.products = norms_.products;
+  // The derivative itself.
+  bool is_there() {
+    if (!std::isfinite(c_.value) || s_.report.status == Status::singular) {
+      refuse(fmt::format("there is no derivative: the linear system is singular, or was solved to {:.1e} only",
+                         s_.report.residual),
+             "the solution may not be unique; a regularised problem has a derivative");
+      return false;
+    }
+    return true;
   }
 
-  Certificate& refuse(std::string reason) {
-    c_.basis = Certificate::Basis::refused;
-    c_.bound = std::numeric_limits<double>::infinity();
-    c_.reason = std::move(reason);
-    return c_;
+  bool refine() {
+    if (s_.loop->here() != nullptr) return true;
+    const bool is_new = !s_.refinement;
+    if (is_new) s_.refinement = std::make_shared<Refinement>(s_);
+    const Refinement& way = *s_.refinement;
+    if (is_new) c_.products += way.products();
+    inverse_ = way.inverse();
+    if (!way.trouble().empty()) {
+      refuse(way.trouble(), "solve with a smaller SolveOptions::tolerance");
+      return false;
+    }
+    const double step = way.stages()[0].step;
+    c_.rho = s_.run.last_step > 0 && step > way.noise() ? step / s_.run.last_step : 0;
+    const double given = s_.method->known.rho;
+    if (given >= 0 && c_.rho > given * (1 + 1e-6) && step > 100 * way.noise()) {
+      refuse(fmt::format("the last step was multiplied by {:.4g}, the contraction factor given is {}", c_.rho, given),
+             "leave out Constants::rho, or give one that holds for these parameters");
+      return false;
+    }
+    if (given >= 1) {
+      refuse(fmt::format("the contraction factor given is {}", given), "leave it out where the step does not contract");
+      return false;
+    }
+    return true;
   }
 
-  Parameters zero() const { return detail::memory_for(s_.method->step->parameters); }
-  void vjp_theta(Point& p, ConstVector c, Parameters& out) {
-    p.vjp_theta(c, std::vector<Vector>(out.begin(), out.end()));
-    ++c_.products;
-  }
-  Parameters derivative_vjp(ConstVector v) {
-    Parameters g = zero();
-    s_.report = {};
-    s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
-    return g;
-  }
-  void apply_transposed(Point& p, std::vector<double>& w, std::vector<double>& next) {
-    p.vjp_x(w, next);
-    w.swap(next);
-    ++c_.products;
-  }
-  void apply(Point& p, std::vector<double>& w, std::vector<double>& next) {
-    p.jvp_x(w, next);
-    w.swap(next);
-    ++c_.products;
+  // ‖(I - A)⁻¹‖, at most.
+  double inverse() const {
+    const double given = s_.method->known.rho;
+    const double seen = inverse_safety * inverse_;
+    return given >= 0 && given < 1 ? std::min(seen, 1 / (1 - given)) : seen;
   }
 
-  static double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
-
-  // Superlinear: the derivative at x_k is right up to a second order term, so the change over the last step is the error.
-  Certificate superlinear_vjp(ConstVector v, const Parameters& g) {
-    Parameters other = zero(), left_out = zero(), left_out_again = zero();
-    vjp_theta(reference(), v, other);
-    std::vector<double> w(v.begin(), v.end()), next(n_);
-    apply_transposed(s_.here(), w, next);
-    const double once = detail::norm(w);
-    if (once > 0) vjp_theta(s_.here(), w, left_out);
-    apply_transposed(s_.here(), w, next);
-    add_to(other, g, -1);
-    // What the solve of Hᵀu = v left of v, and what that is to θ.
-    const double rounding = rounding_of_solve([&](Point& at, std::vector<double>& r) {
-      std::vector<double> product(n_);
-      double left = 0;
-      const double solve_error = largest_sample(v, [&](ConstVector sample) {
-        std::ranges::copy(sample, next.begin());
-        at.precondition(true, next);
-        s_.method->equation->symmetric ? s_.equation().jvp_x(next, product) : s_.equation().vjp_x(next, product);
-        for (std::size_t i = 0; i < n_; ++i) r[i] = sample[i] - product[i];
-        left = std::max(left, ratio(detail::norm(r), detail::norm(sample)));
-        vjp_theta(at, r, left_out_again);
-        return norm(left_out_again);
-      });
-      const double residual = std::max(epsilon, left);
-      // -G_θᵀ u and Hᵀu = v at another x.
-      Point& beside = displaced(next);
-      Parameters moved = zero(), rest = zero();
-      vjp_theta(beside, next, moved);
-      vjp_theta(s_.equation(), next, rest);
-      add_to(moved, rest, -1);
-      s_.method->equation->symmetric ? beside.jvp_x(next, r) : beside.vjp_x(next, r);
-      add(r, product, -1);
-      vjp_theta(at, r, rest);
-      add_to(moved, rest);
-      return solve_error + rounding_of_x(residual) * norm(moved);
-    });
-    observed_change(norm(other), norm(left_out), std::max(ratio(once, detail::norm(v)), ratio(detail::norm(w), once)),
-                    rounding);
-    return c_;
-  }
-  // Another derivative than the one that is certified: that at x_k, or, where the solve itself is one linear system there,
-  // that of the step before.
-  Point& reference() {
-    if (implicit() && s_.loop->here() != nullptr) return s_.last();
-    // Where the step solves a linear system by an iteration, what that left shows in the change only if it was not left
-    // here.
-    step_here_ = s_.here().be_precise();
-    return s_.here();
+  // u = v, or what the estimator left of its own solve, times the factor that fits best; r = v - (I - A)ᵀu.
+  template <class Product>
+  void begin_at_held(ConstVector v, std::vector<double>& u, std::vector<double>& r, const Product& M) {
+    if (!s_.method->superlinear && s_.held.is_of(v)) {
+      u = s_.held.u;
+      M(u, r);
+      const double along = dot(r, v), square = dot(r, r);
+      const double factor = square > 0 ? along / square : 0;
+      for (std::size_t i = 0; i < n_; ++i) {
+        u[i] *= factor;
+        r[i] = v[i] - factor * r[i];
+      }
+      if (detail::norm(r) < 0.5 * detail::norm(v)) return;
+      std::ranges::copy(v, u.begin());
+    }
+    M(u, r);
+    for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - r[i];
   }
 
-  // `left_out`: the next Neumann term at x_k; `rate`: by how much the terms shrink, about; `rounding`: of a solve.
-  void observed_change(double change, double left_out, double rate, double rounding) {
+  bool is_superlinear(double rate) {
+    if (rate <= superlinear_rate) return true;
     c_.rho = rate;
-    // From x_k on the next step is as long as the distance, but for a term of second order; where x_k is known to rounding
-    // only, both are rounding, of one size.
-    c_.distance = std::max(s_.run.last_step, safety * step_here_) + 4 * epsilon * detail::norm(s_.run.x);
-    c_.estimate = change + left_out;
-    const double floor = rounding + (32 * epsilon * std::sqrt(static_cast<double>(n_)) + 10 * s_.report.residual) * c_.value;
-    c_.L_J = s_.run.last_step > 0 ? change / s_.run.last_step : 0;
-    if (!(rate <= superlinear_rate)) {
-      refuse(
-          fmt::format("the step multiplies errors by {:.2g} where a superlinear method should by almost 0: the solution is "
-                      "degenerate, or not yet near",
-                      rate));
-      return;
-    }
-    if (!std::isfinite(step_here_)) {
-      refuse("how far the solution is was not found: the linear system of the step there was not solved exactly enough");
-      return;
-    }
-    if (s_.report.status == Status::singular || s_.report.status == Status::iteration_limit) {
-      refuse(fmt::format("the linear system of the derivative was solved to {:.1e} only", s_.report.residual));
-      return;
-    }
-    c_.bound = 2 * change + left_out / (1 - superlinear_rate) + floor;
-    c_.basis = Certificate::Basis::observed;
-    c_.reason = "a superlinear method: the change of the derivative over the last step, twice, and rounding";
-    if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
-  }
-  // How exactly the factorisation, or the iteration, solves, in the norm of what is certified: `error` of one solve at a
-  // point that has the equation, measured where there is one.
-  template <class Error> double rounding_of_solve(const Error& error) {
-    constexpr double rounding_safety = 4;
-    const Map& step = *s_.method->step;
-    if (!s_.method->equation || !(step.preconditions || step.iterates) || !s_.method->equation->no_jvp.empty()) return 0;
-    std::vector<double> r(n_);
-    return rounding_safety * error(s_.here(), r);
+    refuse(fmt::format("the step multiplies errors by {:.2g} where a superlinear method should by almost 0: the solution is "
+                       "degenerate, or not yet near",
+                       rate),
+           "solve with a smaller tolerance; where that does not help, the Hessian is singular at the solution");
+    return false;
   }
 
-  // Rounding is as if by chance: what it leaves of one right-hand side may be far smaller than of the next. The same one
-  // times a few numbers rounds differently; it comes last itself. Where each solve is an iteration, one has to do.
-  template <class Error> double largest_sample(ConstVector of, const Error& error) {
-    constexpr double factors[] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 11, 1};
+  // M x = b from an x with residual r, as exactly as it takes to tell the difference that `compare` returns for x.
+  template <class Product, class Compare>
+  double solve(const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r, const Compare& compare) {
+    constexpr double first = 1e-3, enough = 0.2;
+    LinearSystem system;
+    system.product = M;
+    std::vector<double> base, z(n_);
+    const double begin = detail::norm(r), rounding = 1e-15 * (detail::norm(b) + detail::norm(x));
+    const int before = c_.products;
+    double target = first * begin, difference = compare();
+    for (double last = begin; last > rounding;) {
+      Gmres gmres;
+      gmres.begin(r);
+      base = x;
+      bool goes_on = true;
+      while (goes_on) {
+        gmres.run(system, target, most_products - (c_.products - before));
+        inverse_ = std::max(inverse_, gmres.inverse());
+        gmres.solution(system, z);
+        x = base;
+        add(x, z);
+        difference = compare();
+        const double tail = inverse() * scale_b_ * gmres.residual();
+        target = gmres.residual() * std::clamp(0.5 * enough * ratio(difference, tail), 1e-4, 0.3);
+        goes_on = tail > enough * difference && gmres.residual() > rounding;
+        if (gmres.exhausted() || c_.products - before >= most_products) break;
+      }
+      M(x, r);  // computed, not updated along the way
+      for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
+      const double left = detail::norm(r);
+      if (!goes_on || !(left < 0.5 * last)) {
+        if (!(left <= 0.1 * begin || left <= 1e3 * rounding))
+          refuse(fmt::format("the linear system with I - A was solved to {:.1e} only: the solution may not be unique",
+                             left / begin),
+                 "a regularised problem, or a step that contracts, has a bound");
+        break;
+      }
+      last = left;
+    }
+    return difference;
+  }
+
+  // By how much the derivative differs between two points, at most.
+  double difference(const Seen& a, const Seen& b) const {
+    std::vector<double> state = a.state;
+    Parameters theta = a.theta;
+    add(state, b.state, -1);
+    add_to(theta, b.theta, -1);
+    return norm(theta) + (s_.method->superlinear ? 1 : inverse()) * scale_b_ * detail::norm(state);
+  }
+
+  bool is_constant() const { return map_.affine && map_.constant_b; }
+
+  // What is left between the best point and the solution, by how the changes shrank on the way to it. Also fills in how far
+  // and how fast, and `on_the_way`: the change from x_k to the best point.
+  double remainder(const std::vector<Seen>& seen, double& on_the_way) {
+    const std::span<const Refinement::Stage> stages = s_.refinement->stages();
+    const std::size_t last = stages.size() - 1;
+    on_the_way = 0;
+    if (last == 0) return 0;
+    on_the_way = difference(seen[0], seen[last]);
+    const double change = difference(seen[last], seen[last - 1]);
+    double before = 0;
+    if (last >= 2)
+      before = difference(seen[last - 1], seen[last - 2]);
+    else if (s_.method->superlinear && s_.run.last_step > 0)
+      before = difference(seen[0], look_(s_.last()));
+    const double of_steps = ratio(stages[last].step, stages[last - 1].step);
+    const double q = std::clamp(before > 0 ? std::max(change / before, of_steps) : of_steps, 0.0, slowest);
+    return remainder_safety * change * q / (1 - q);
+  }
+
+  // How fast the derivative changes with x: seen on the way, or beside the best point where that was too short.
+  double rate_of_change(const std::vector<Seen>& seen) {
+    const Refinement& way = *s_.refinement;
+    const std::span<const Refinement::Stage> stages = way.stages();
+    constexpr double long_enough = 1e-8, displacement = 1e-6;
+    if (stages.size() > 1 && stages[1].moved > long_enough * way.scale())
+      return difference(seen[1], seen[0]) / stages[1].moved;
+    const double length = displacement * way.scale();
+    if (length == 0) return 0;
+    std::vector<double> x = way.best().x, y(n_);
+    const std::vector<double> signs = random_signs();
+    add(x, signs, length / std::sqrt(static_cast<double>(n_)));
+    Point& beside = s_.walker();
+    if (!beside.apply(x, s_.run.controls, y) || !all_finite(y)) return 0;
+    return difference(look_(beside), seen.back()) / length;
+  }
+
+  std::vector<double> random_signs() {
+    std::vector<double> signs(n_);
+    for (double& e : signs) e = (random_() & 1U) != 0 ? 1 : -1;
+    return signs;
+  }
+
+  // Where a step may have kinks its derivatives are looked at in random corners of the cube that could hold the solution,
+  // and in those opposite: the largest change.
+  double change_in_corners(const Seen& here, double distance) {
+    const double radius =
+        corner_radius * std::max(distance, 1e-12 * s_.refinement->scale() / std::sqrt(static_cast<double>(n_)));
     double largest = 0;
-    std::vector<double> sample(of.size());
-    for (const double factor : factors) {
-      if (factor != 1 && s_.method->step->iterates) continue;
-      std::ranges::transform(of, sample.begin(), [&](double e) { return factor * e; });
-      largest = std::max(largest, error(sample) / factor);
-      ++c_.products;
+    std::vector<double> corner(n_), y(n_);
+    for (int pair = 0; pair < corner_pairs; ++pair) {
+      const std::vector<double> signs = random_signs();
+      for (const double side : {1.0, -1.0}) {
+        corner = s_.refinement->best().x;
+        add(corner, signs, side * radius);
+        Point& other = s_.walker();
+        if (!other.apply(corner, s_.run.controls, y) || !all_finite(y)) return infinity;
+        largest = std::max(largest, difference(look_(other), here));
+      }
     }
     return largest;
   }
 
-  // What an iteration leaves of the solution of H z = q = G_θ v, by a second solve for the residual. (It leaves out of H z
-  // what it left out of z, so that a right-hand side made of a solution tells nothing.) q itself was rounded: what came out,
-  // f, lies where H⁻¹ is large, so that an error of q which does not cancel there becomes ‖f‖ Σ |fᵢ| ε|qᵢ| / fᵀHf.
-  double left_by_iteration(Point& at, std::span<const Array> v, std::vector<double>& f) {
-    std::vector<double> q(n_), z(n_), product(n_);
-    s_.equation().jvp_theta(v, q);
-    z = q;
-    at.precondition(false, z);
-    s_.equation().jvp_x(z, product);
-    for (std::size_t i = 0; i < n_; ++i) f[i] = q[i] * (1 + (i % 2 == 0 ? epsilon : -epsilon)) - product[i];
-    at.precondition(false, f);
-    s_.equation().jvp_x(f, product);
-    c_.products += 3;
-    const double length = detail::norm(f), curvature = dot(f, product);
-    double against = 0;
-    for (std::size_t i = 0; i < n_; ++i) against += std::fabs(f[i]) * epsilon * std::fabs(q[i]);
-    return length + (curvature > 0 ? length * against / curvature : 0);
+  // `left`: what the linear solve left of the better derivative; `size`: ‖B‖ ‖u‖, what rounding is relative to.
+  Certificate& finish(double difference_to_better, double left, double size) {
+    const Refinement& way = *s_.refinement;
+    const Constants& known = s_.method->known;
+    c_.distance = way.distance();
+    c_.norm_B = scale_b_;
+    const double rest = inverse() * std::max(way.best().step, way.noise());  // from the best point to the solution
+    double on_the_way = 0, beyond = 0, of_rounding = 0;
+    if (!is_constant() && size > 0) {
+      std::vector<Seen> seen;
+      for (const Refinement::Stage& stage : way.stages()) seen.push_back(look_(*stage.point));
+      const bool are_given = known.L_A >= 0 && known.L_J >= 0;
+      beyond = remainder(seen, on_the_way);
+      if (way.stages().size() > 1 && way.stages()[1].moved > 0)
+        c_.L_J = difference(seen[1], seen[0]) / way.stages()[1].moved;
+      if (are_given) beyond = (known.L_J + inverse() * scale_b_ * known.L_A) * rest * size / std::max(scale_b_, 1e-300);
+      const bool measured = s_.method->superlinear && c_.rounding > 0 && way.noise() <= 8 * epsilon * way.scale();
+      if (!measured) of_rounding = 2 * rate_of_change(seen) * inverse() * way.noise();
+      if (!map_.smooth && !are_given) {
+        const double corners = change_in_corners(seen.back(), rest);
+        if (!(corners <= visible_kink * std::max(reference_, size * 1e-3)))
+          return refuse(fmt::format("within {:.1e} of x the step has a kink, or another branch", corner_radius * rest),
+                        "at a kink the solution has no derivative; near one, solve with a smaller tolerance");
+        beyond += corners;
+      }
+    }
+    c_.rounding += of_rounding + 8 * epsilon * std::sqrt(static_cast<double>(n_)) * inverse() * size;
+    const double whole = difference_safety * difference_to_better;
+    const double of_distance = std::min(whole, on_the_way);
+    c_.from_distance = of_distance + beyond;
+    c_.left_out = whole - of_distance + left;
+    const bool can_tell = difference_to_better > c_.rounding + left;
+    return conclude(can_tell ? difference_to_better : std::numeric_limits<double>::quiet_NaN());
   }
 
-  // x_k itself is known to rounding only, and where the matrix is nearly singular not even that. What an error of x is to
-  // the derivative is seen at a point beside x_k, in a direction in which the inverse is large.
-  static constexpr double displacement = 1e-5;  // relative to x
-  Point& displaced(ConstVector direction) {
-    beside_ = s_.method->equation->point(true);
-    beside_->bind(s_.theta);
-    std::vector<double> x = s_.run.x, y(n_);
-    const double size = detail::norm(direction);
-    if (size > 0) add(x, direction, displacement * detail::norm(s_.run.x) / size);
-    beside_->apply(x, {}, y);
-    c_.products += 4;
-    return *beside_;
-  }
-  // The gradient is a sum of terms larger than what a product with the matrix adds up.
-  static double rounding_of_x(double relative) { return 8 * relative / displacement; }
-
-  Certificate unrolled_vjp(ConstVector v, const Parameters& g) {
-    // What one more step at x_k would make of it: Bᵀv + Jᵀ Aᵀv.
-    Point& p = s_.here();
-    std::vector<double> w(v.begin(), v.end()), next(n_);
-    Parameters again = zero();
-    vjp_theta(p, w, again);
-    apply_transposed(p, w, next);
-    add_to(again, derivative_vjp(w));
-    add_to(again, g, -1);
-    c_.estimate = norm(again) * norms_.inverse;
-    return refuse(std::isfinite(norms_.inverse) ? "unrolled derivatives come with an estimate only" : norms_.reason);
+  // A point that knows how wrong its derivative can be: what was returned differs from that by so much.
+  Certificate& by_doubt(Point& knows, double difference_to_better) {
+    const std::optional<Doubt> doubt = knows.doubt();
+    if (!doubt) return refuse("nothing is known about the error of this derivative", "take Implicit{}");
+    c_.distance = s_.run.last_step;
+    if (!doubt->reason.empty()) return refuse(doubt->reason, "take a smaller tolerance, or change what is degenerate");
+    c_.left_out = difference_safety * difference_to_better + doubt->left_out;
+    c_.from_distance = doubt->from_distance;
+    c_.rounding = doubt->rounding + 8 * epsilon * c_.value;
+    const double known = c_.from_distance + c_.rounding + doubt->left_out;
+    return conclude(difference_to_better > known ? difference_to_better : std::numeric_limits<double>::quiet_NaN());
   }
 
-  // The terms that come from not being at the solution, and rounding. `direction` is what A and B are applied to, `size_u` a
-  // bound of ‖(I - A)⁻ᵀ v‖ (or of ‖J v‖).
-  void finish(double neumann, ConstVector direction, double size_u, bool transposed, std::span<const Array> theta) {
-    if (!std::isfinite(norms_.inverse)) {
-      refuse(norms_.reason);
-      return;
-    }
-    const Map& map = *s_.method->step;
-    const double step = s_.run.last_step;
-    const bool exact_point = step == 0;
-    bool observed = false;
-    const auto constant = [&](double given, bool zero_known, double seen) {
-      if (given >= 0) return given;
-      if (zero_known || exact_point) return 0.0;
-      observed = true;
-      return safety * seen;
-    };
-    double seen_a = 0, seen_j = 0;
-    if (!exact_point && !(map.affine && map.constant_b)) observe(direction, transposed, theta, step, seen_a, seen_j);
-    c_.L_A = constant(s_.method->known.L_A, map.affine, seen_a);
-    c_.L_J = constant(s_.method->known.L_J, map.constant_b, seen_j);
-    // A contraction factor that was given holds everywhere.
-    const bool everywhere = s_.method->known.rho >= 0;
-    const double t = everywhere ? 0 : norms_.inverse * norms_.inverse * c_.L_A * step;
-    if (!(2 * t < 1)) {
-      refuse(fmt::format("the last step, {:.1e}, is too long for how fast the derivatives change", step));
-      return;
-    }
-    const double root = std::sqrt(1 - 2 * t), inverse = norms_.inverse / root;
-    c_.distance = 2 * norms_.inverse * step / (1 + root);
-    const double d = c_.distance;
-    const bool vouched_for = s_.method->known.L_A >= 0 && s_.method->known.L_J >= 0;
-    if (!map.smooth && !vouched_for && has_kink_within(d, direction, transposed, theta)) {
-      refuse(fmt::format("within {:.1e} of x the step has a kink, or another branch", kink_radius(d)));
-      return;
-    }
-    const double size_v = transposed ? detail::norm(direction) : 1;
-    const double from_b = transposed ? c_.L_J * d * inverse * size_v : c_.L_J * d * inverse * theta_norm(theta);
-    const double from_a = (transposed ? norms_.norm_B : 1) * c_.L_A * d * inverse * size_u;
-    const double floor =
-        32 * epsilon * std::sqrt(static_cast<double>(n_)) * inverse * (transposed ? norms_.norm_B * size_u : size_u);
-    const double of_steps = earlier_steps(d) * (transposed ? size_v : theta_norm(theta));
-    c_.bound = neumann + from_b + from_a + floor + of_steps;
+  Certificate& conclude(double estimate) {
+    c_.bound = c_.left_out + c_.from_distance + c_.rounding;
+    c_.estimate = estimate;
+    if (!std::isfinite(c_.bound)) return refuse("the derivative is not finite near the solution", "look at the step there");
     c_.basis = Certificate::Basis::observed;
-    c_.reason =
-        observed ? "Lipschitz constants were observed along the last step" : "norms were bounded by Dixon's inequality";
-    if (!std::isfinite(c_.bound)) refuse("the derivative is not finite");
-  }
-
-  double kink_radius(double distance) const {
-    double largest = 0;
-    for (const double e : s_.run.x) largest = std::max(largest, std::fabs(e));
-    return std::max(2 * distance, 1e-12 * (1 + largest));
-  }
-  // Where a step may have kinks its derivatives are looked at around x, in the corners of the cube that could hold the
-  // solution: those of a smooth piece hardly change over so short a way.
-  bool has_kink_within(double distance, ConstVector direction, bool transposed, std::span<const Array> theta) {
-    constexpr double visible = 1e-3;
-    const double radius = kink_radius(distance);
-    std::vector<double> corner(n_), y(n_), here(n_), there(n_);
-    const auto derivatives = [&](Point& at, std::vector<double>& by_x, Parameters& by_theta) {
-      transposed ? at.vjp_x(direction, by_x) : at.jvp_x(direction, by_x);
-      if (transposed)
-        at.vjp_theta(direction, std::vector<Vector>(by_theta.begin(), by_theta.end()));
-      else
-        at.jvp_theta(theta, by_theta.emplace_back(n_));
-      c_.products += 2;
-    };
-    // Relative to what A and B make of such a direction, not to what may have vanished.
-    const double size_v = transposed ? detail::norm(direction) : theta_norm(theta);
-    const Parameters none = transposed ? zero() : Parameters{};
-    Parameters p = none;
-    derivatives(s_.here(), here, p);
-    const double scale_x = std::max(detail::norm(here), detail::norm(direction)),
-                 scale_theta = std::max(norm(p), norms_.norm_B * size_v);
-    for (const int pattern : {0, 1, 2, 3}) {
-      for (std::size_t i = 0; i < n_; ++i)
-        corner[i] = s_.run.x[i] + ((pattern & 1) != 0 ? radius : -radius) * (pattern >= 2 && i % 2 != 0 ? -1 : 1);
-      Parameters q = none;
-      Point& other = s_.walker();
-      other.apply(corner, s_.run.controls, y);
-      derivatives(other, there, q);
-      add(there, here, -1);
-      add_to(q, p, -1);
-      if (detail::norm(there) > visible * scale_x || norm(q) > visible * scale_theta) return true;
+    c_.relative = c_.value > 0 ? c_.bound / c_.value : c_.bound > 0 ? infinity : 0;
+    using Term = Certificate::Term;
+    c_.dominant = c_.left_out >= std::max(c_.from_distance, c_.rounding) ? Term::left_out
+                  : c_.from_distance >= c_.rounding                      ? Term::distance
+                                                                         : Term::rounding;
+    c_.reason = "compared with a derivative computed nearer to the solution";
+    switch (c_.dominant) {
+      case Term::left_out: c_.advice = s_.differentiator->advice(); break;
+      case Term::distance: c_.advice = "solve with a smaller SolveOptions::tolerance"; break;
+      case Term::rounding: c_.advice = "nothing in double precision: rounding is what is left"; break;
     }
-    return false;
-  }
-
-  // K steps: what comes of the earlier ones being farther from the solution, at most so far after the last. The j-th before
-  // it enters through j factors, each ρ + L_A d_i at most; p bounds their product, q its distance from that at the solution.
-  double earlier_steps(double distance) {
-    Trajectory& way = s_.run.trajectory;
-    if (!std::holds_alternative<KStep>(s_.estimator.kind()) || way.kept() < 2) return 0;
-    const double rho = norms_.power == 1 ? norms_.rho : norms_.inverse;
-    double p = rho + c_.L_A * distance, q = c_.L_A * distance, sum = 0, d = distance;
-    std::vector<double> after(s_.run.previous), difference(n_);
-    for (int i = way.steps() - 2; i >= way.steps() - way.kept(); --i) {
-      const ConstVector x = way.state(i);
-      for (std::size_t k = 0; k < n_; ++k) difference[k] = after[k] - x[k];
-      after.assign(x.begin(), x.end());
-      d += detail::norm(difference);
-      sum += c_.L_J * d * p + norms_.norm_B * q;
-      q = q * (rho + c_.L_A * distance) + p * c_.L_A * d;
-      p *= rho + c_.L_A * d;
-    }
-    return sum;
-  }
-
-  static double theta_norm(std::span<const Array> theta) {
-    double sum = 0;
-    for (const Array& a : theta) {
-      std::vector<double> flat(static_cast<std::size_t>(a.size()));
-      flatten({&a, 1}, flat);
-      sum += dot(flat, flat);
-    }
-    return std::sqrt(sum);
-  }
-
-  // How A and B change between x_{k-1} and x_k, on the direction at hand.
-  void observe(ConstVector direction, bool transposed, std::span<const Array> theta, double step, double& seen_a,
-               double& seen_j) {
-    Point &before = s_.last(), &after = s_.here();
-    const double size = detail::norm(direction);
-    std::vector<double> a(n_), b(n_);
-    if (size > 0) {
-      transposed ? before.vjp_x(direction, a) : before.jvp_x(direction, a);
-      transposed ? after.vjp_x(direction, b) : after.jvp_x(direction, b);
-      c_.products += 2;
-      add(b, a, -1);
-      seen_a = (detail::norm(b) + 8 * epsilon * detail::norm(a)) / (step * size);
-    }
-    if (transposed && size > 0) {
-      Parameters p = zero(), q = zero();
-      vjp_theta(before, direction, p);
-      vjp_theta(after, direction, q);
-      add_to(q, p, -1);
-      seen_j = (norm(q) + 8 * epsilon * norm(p)) / (step * size);
-    } else if (!transposed) {
-      before.jvp_theta(theta, a);
-      after.jvp_theta(theta, b);
-      c_.products += 2;
-      add(b, a, -1);
-      const double size_theta = theta_norm(theta);
-      if (size_theta > 0) seen_j = (detail::norm(b) + 8 * epsilon * detail::norm(a)) / (step * size_theta);
-    }
+    return c_;
   }
 
   SolutionState& s_;
+  const Map& map_;
   std::size_t n_;
-  Norms norms_;
   Certificate c_;
-  double step_here_ = 0;  // the length of the step from x_k, where its linear system is solved by an iteration
-  std::unique_ptr<Point> beside_;
+  double inverse_ = 1, scale_b_ = 0, reference_ = 0;
+  std::function<Seen(Point&)> look_;
+  std::mt19937_64 random_{20231123};  // for corners; nothing is claimed of it
 };
 
-}  // namespace
-
-Certificate certify_vjp(SolutionState& s, ConstVector c) {
+template <class Certify> Certificate certified(SolutionState& s, const Certify& certify) {
   const DerivativeReport of_last = s.report;
   const int products = s.products();
-  Certificate certificate = Certifier(s).vjp(c);
+  Certifier certifier(s);
+  Certificate certificate = certify(certifier);
   certificate.products += s.products() - products;
   s.report = of_last;
   return certificate;
 }
+
+}  // namespace
+
+Certificate certify_vjp(SolutionState& s, ConstVector c) {
+  return certified(s, [&](Certifier& certifier) { return certifier.vjp(c); });
+}
 Certificate certify_jvp(SolutionState& s, std::span<const Array> v) {
-  const DerivativeReport of_last = s.report;
-  const int products = s.products();
-  Certificate certificate = Certifier(s).jvp(v);
-  certificate.products += s.products() - products;
-  s.report = of_last;
-  return certificate;
+  return certified(s, [&](Certifier& certifier) { return certifier.jvp(v); });
 }
 
 }  // namespace detail
 
 namespace {
-const char* basis_name(Certificate::Basis basis) {
+
+const char* to_text(Certificate::Basis basis) {
   switch (basis) {
     case Certificate::Basis::proven: return "proven";
     case Certificate::Basis::observed: return "observed";
@@ -562,29 +482,58 @@ const char* basis_name(Certificate::Basis basis) {
   }
   return "refused";
 }
+const char* to_text(Certificate::Term term) {
+  switch (term) {
+    case Certificate::Term::left_out: return "left_out";
+    case Certificate::Term::distance: return "distance";
+    case Certificate::Term::rounding: break;
+  }
+  return "rounding";
+}
+const char* in_words(Certificate::Term term) {
+  switch (term) {
+    case Certificate::Term::left_out: return "what the estimator leaves out";
+    case Certificate::Term::distance: return "the distance to the solution";
+    case Certificate::Term::rounding: break;
+  }
+  return "rounding";
+}
 std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{:.17g}", x) : "null"; }
+
+// Two digits, never below x.
+std::string rounded_up(double x) {
+  std::string text = fmt::format("{:.1e}", x);
+  for (double more = x; std::isfinite(more) && std::stod(text) < x;) text = fmt::format("{:.1e}", more *= 1.02);
+  return text;
+}
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const Certificate& c) {
-  if (c.basis == Certificate::Basis::refused)
-    fmt::print(out, "no bound: {}{}", c.reason,
-               std::isfinite(c.estimate) ? fmt::format("; estimated error {:.1e}", c.estimate) : "");
-  else
-    fmt::print(out, "error <= {:.1e} ({}); estimated {:.1e}, derivative {:.3e}", c.bound, basis_name(c.basis), c.estimate,
-               c.value);
+  if (c.basis == Certificate::Basis::refused) {
+    fmt::print(out, "no bound: {}{}{}", c.reason, c.advice.empty() ? "" : "; ", c.advice);
+    return out;
+  }
+  fmt::print(out, "error <= {} ({}), {} of the derivative; mostly {}", rounded_up(c.bound), to_text(c.basis),
+             rounded_up(c.relative), in_words(c.dominant));
+  if (std::isfinite(c.estimate)) fmt::print(out, "; most likely {:.1e}", c.estimate);
   return out;
 }
 
 std::string Certificate::json() const {
-  std::string escaped;
-  for (const char ch : reason) {
-    if (ch == '"' || ch == '\\') escaped += '\\';
-    escaped += ch;
-  }
+  const auto quoted = [](const std::string& text) {
+    std::string escaped;
+    for (const char ch : text) {
+      if (ch == '"' || ch == '\\') escaped += '\\';
+      escaped += ch;
+    }
+    return escaped;
+  };
   return fmt::format(
-      R"({{"basis": "{}", "bound": {}, "estimate": {}, "value": {}, "rho": {}, "power": {}, "distance": {}, "L_A": {}, "L_J": {}, "norm_B": {}, "products": {}, "reason": "{}"}})",
-      basis_name(basis), json_number(bound), json_number(estimate), json_number(value), json_number(rho), power,
-      json_number(distance), json_number(L_A), json_number(L_J), json_number(norm_B), products, escaped);
+      R"({{"basis": "{}", "bound": {}, "relative": {}, "estimate": {}, "value": {}, "dominant": "{}", "left_out": {}, "from_distance": {}, "rounding": {}, "rho": {}, "distance": {}, "L_J": {}, "norm_B": {}, "products": {}, "reason": "{}", "advice": "{}"}})",
+      to_text(basis), json_number(bound), json_number(relative), json_number(estimate), json_number(value),
+      to_text(dominant), json_number(left_out), json_number(from_distance), json_number(rounding), json_number(rho),
+      json_number(distance), json_number(L_J), json_number(norm_B), products, quoted(reason), quoted(advice));
 }
 
 }  // namespace onestep

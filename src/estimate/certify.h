@@ -11,15 +11,14 @@ Certificate certify_jvp(SolutionState& s, std::span<const Array> v);
 /// A superlinear method multiplies errors by less than this near its solution, unless that is degenerate.
 inline constexpr double superlinear_rate = 0.1;
 
-/// Norms of a step's derivatives at a point, measured or given.
-struct Norms {
-  double rho = 0;  ///< ‖A‖, or ‖A^power‖
-  int power = 1;
-  double inverse = 1;  ///< ‖(I - A)⁻¹‖ is at most this; infinite: no bound
-  double norm_B = 0;
-  int products = 0;
-  std::string reason;  ///< why there is no bound
-};
-Norms measure_norms(const Method& method, Point& p);
+using Parameters = std::vector<std::vector<double>>;  // a vector for each parameter
+
+/// What rounding leaves of a derivative of a superlinear step, absolute: of its linear solve, and of an x_k that is known to
+/// rounding only. Zero where the step has no linear system. `products` counts.
+double rounding_of_vjp(SolutionState& s, ConstVector v, int& products);
+double rounding_of_jvp(SolutionState& s, std::span<const Array> v, ConstVector g, int& products);
+
+double norm(const Parameters& p);
+void add_to(Parameters& to, const Parameters& what, double factor = 1);
 
 }  // namespace onestep::detail

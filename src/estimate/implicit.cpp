@@ -19,6 +19,8 @@ class ImplicitDifferentiator final : public Differentiator {
     if (how_.max_iterations < 1) throw MisuseError(fmt::format("[Implicit] max_iterations = {}", how_.max_iterations));
   }
   const char* name() const override { return "implicit"; }
+  const char* advice() const override { return "a smaller Implicit::tolerance leaves less out"; }
+  bool needs_contraction() const override { return false; }
   void forget() override { dense_ready_ = false; }
 
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
@@ -26,6 +28,7 @@ class ImplicitDifferentiator final : public Differentiator {
     need_vjp(map, "Implicit");
     u_.resize(c.size());
     solve(s, true, c, u_);
+    s.held = {{c.begin(), c.end()}, u_};
     // θ̄ = Bᵀu for x - F, and -G_θᵀ u for G.
     if (!on_step(s))
       for (double& e : u_) e = -e;

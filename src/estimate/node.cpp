@@ -132,7 +132,9 @@ Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
   for (const Expr& t : theta) shapes.push_back(t.shape());
   const Parts x0 = recipe.start_for(shapes);
   for (const Array& a : x0) state.push_back(a.shape());
-  const Estimator estimator = recipe.estimator ? *recipe.estimator : Estimator(KStep{recipe.steps_in_node});
+  const Estimator estimator = recipe.estimator     ? *recipe.estimator
+                              : recipe.superlinear ? Estimator(KStep{recipe.steps_in_node})
+                                                   : Estimator(Auto{});
   const auto* k = std::get_if<KStep>(&estimator.kind());
   const bool by_steps = recipe.undamped && (k != nullptr || std::holds_alternative<OneStep>(estimator.kind()));
   auto node = std::make_shared<SolveNode>(recipe, x0, shapes, estimator);

@@ -28,14 +28,17 @@ class OneStepDifferentiator final : public Differentiator {
   }
 };
 
-/// The last K steps, undamped; all but the last are made again at the states that were kept.
+/// The last K steps, undamped; all but the last are made again at the states that were kept. Where the solve made fewer,
+/// from a warm start, those that are missing are made behind x_k.
 class KStepDifferentiator final : public Differentiator {
  public:
   explicit KStepDifferentiator(int K) : K_(K) {
     if (K < 1) throw MisuseError(fmt::format("[KStep] K = {}: at least one step is differentiated", K));
   }
   const char* name() const override { return "K steps"; }
+  const char* advice() const override { return "more steps (KStep::K) leave less out, Implicit{} nothing"; }
   void prepare(SolutionState& s) override { s.run.trajectory.keep_last(static_cast<std::size_t>(K_)); }
+  void forget() override { further_ = -1; }
 
   // θ̄ = Σ Bᵢᵀ w with w ← Aᵢᵀ w from the last step backwards.
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
@@ -44,20 +47,21 @@ class KStepDifferentiator final : public Differentiator {
     next_.resize(w_.size());
     for (const Vector o : out) fill(o, 0);
     const Costs& costs = s.method->step->costs;
-    const int last = s.run.trajectory.steps() - 1, first = last + 1 - s.run.trajectory.kept();
-    for (int i = last; i >= first; --i) {
-      Point* const p = at(s, i, last);
+    const int count = steps(s);
+    for (int i = count - 1; i >= 0; --i) {
+      Point* const p = at(s, i);
       if (p == nullptr) break;
       s.add_vjp_theta(*p, w_, out);
       note_residual(s.report, p->residual(), p->solved_to());
       ++s.report.products;
       s.report.flops += costs.vjp_theta;
-      if (i == first) break;
+      if (i == 0) break;
       p->vjp_x(w_, next_);
       w_.swap(next_);
       ++s.report.products;
       s.report.flops += costs.vjp_x;
     }
+    if (norm(w_) > norm(c)) require_contraction(s);
   }
 
   // ẋ ← Aᵢ ẋ + Bᵢ v, from zero at the first of them.
@@ -65,15 +69,18 @@ class KStepDifferentiator final : public Differentiator {
     need_jvp(*s.method->step, "KStep");
     w_.resize(out.size());
     const Costs& costs = s.method->step->costs;
-    const int last = s.run.trajectory.steps() - 1, first = last + 1 - s.run.trajectory.kept();
-    bool started = false;
-    for (int i = first; i <= last; ++i) {
-      Point* const p = at(s, i, last);
+    const int count = steps(s);
+    bool started = false, grew = false;
+    for (int i = 0; i < count; ++i) {
+      Point* const p = at(s, i);
       if (p == nullptr) {
         started = false;
         continue;
       }
-      if (started) p->jvp_x(out, w_);
+      if (started) {
+        p->jvp_x(out, w_);
+        grew = norm(w_) > norm(out);
+      }
       p->jvp_theta(v, out);
       note_residual(s.report, p->residual(), p->solved_to());
       if (started) add(out, w_);
@@ -81,21 +88,59 @@ class KStepDifferentiator final : public Differentiator {
       s.report.flops += costs.jvp_theta + (started ? costs.jvp_x : 0);
       started = true;
     }
+    if (grew) require_contraction(s);
   }
 
  private:
-  // None where the undamped step cannot be made: the sum ends behind it.
-  Point* at(SolutionState& s, int step, int last) {
-    if (step == last) return &s.last();
+  // The steps to differentiate: those that were kept, and behind them the missing ones, which are made here.
+  int steps(SolutionState& s) {
+    const int kept = s.run.trajectory.kept();
+    if (further_ < 0) {
+      further_ = 0;
+      beyond_.clear();
+      const int missing = is_solution(s.run.status) ? K_ - kept : 0;
+      if (missing > 0) beyond_.insert(beyond_.end(), s.run.x.begin(), s.run.x.end());
+      for (; further_ < missing; ++further_) {
+        const std::size_t n = s.size(), begin = static_cast<std::size_t>(further_) * n;
+        beyond_.resize(begin + 2 * n);
+        const Vector all(beyond_);
+        if (!s.walker().apply(all.subspan(begin, n), s.run.controls, all.subspan(begin + n, n)) ||
+            !all_finite(all.subspan(begin + n, n)))
+          break;
+      }
+    }
+    s.report.further += further_;
+    return kept + further_;
+  }
+
+  // The i-th of them; none where the undamped step cannot be made: the sum ends behind it.
+  Point* at(SolutionState& s, int i) {
+    const int kept = s.run.trajectory.kept(), first = s.run.trajectory.steps() - kept;
+    if (i == kept - 1) return &s.last();
     Point& p = s.walker();
     next_.resize(s.size());
     ++s.report.steps;
     s.report.flops += s.method->step->costs.apply;
-    return p.apply(s.run.trajectory.state(step), s.run.controls, next_) && all_finite(next_) ? &p : nullptr;
+    const ConstVector x = i < kept ? ConstVector(s.run.trajectory.state(first + i))
+                                   : ConstVector(beyond_).subspan(static_cast<std::size_t>(i - kept) * s.size(), s.size());
+    return p.apply(x, s.run.controls, next_) && all_finite(next_) ? &p : nullptr;
+  }
+
+  // Growth over K steps may be a transient, of momentum say; growth for ever makes the sum meaningless.
+  static void require_contraction(SolutionState& s) {
+    if (s.method->superlinear || s.allow_unconverged || !is_solution(s.run.status)) return;
+    const double rate = growth(s);
+    if (rate < 1) return;
+    const std::string reason = fmt::format("the step, as it was made last, multiplies differences by {:.4g}", rate);
+    throw NoDerivativeError(fmt::format("[KStep] {}, so that derivatives of steps do not tend to that of the solution; "
+                                        "Implicit{{}} does not need it, or call even_if_unconverged() first",
+                                        reason),
+                            reason, Status::diverged);
   }
 
   int K_;
-  std::vector<double> w_, next_;
+  int further_ = -1;  // steps made behind x_k; not yet known: -1
+  std::vector<double> w_, next_, beyond_;
 };
 
 }  // namespace

@@ -32,6 +32,13 @@ std::vector<Shape> shapes_of(const Parts& parts) {
   return shapes;
 }
 
+// Where none is named: the solver's own, or what suits the method.
+Estimator resolved(const Estimator& estimator, const detail::Recipe& recipe, const detail::Method& method) {
+  if (!estimator.by_method()) return estimator;
+  if (recipe.estimator) return *recipe.estimator;
+  return method.superlinear ? Estimator(OneStep{}) : Estimator(Auto{});
+}
+
 Solution make_solution(const Solver& solver, const Parts& given, const Parts& theta, const Estimator& estimator) {
   const bool other = solver.recipe().by_steps && goes_over_steps(estimator);
   const detail::Recipe& recipe = other ? *solver.recipe().by_steps : solver.recipe();
@@ -40,8 +47,8 @@ Solution make_solution(const Solver& solver, const Parts& given, const Parts& th
   const std::vector<Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
   state->method = recipe.method(x_parts, thetas);
   state->options = recipe.options;
-  state->estimator = estimator;
-  state->differentiator = differentiator_of(estimator);
+  state->estimator = resolved(estimator, recipe, *state->method);
+  state->differentiator = differentiator_of(state->estimator);
   state->loop = state->method->loop();
   state->differentiator->prepare(*state);
   return Solution(std::move(state));
@@ -76,8 +83,9 @@ void require_solution(const SolutionState& state, const char* what) {
   if (state.run.statistics.iterations == 0) refuse(" before its first step: no step was made that could be differentiated");
 }
 
-// By how much the step enlarges what it is applied to again and again.
-double growth(SolutionState& state) {
+}  // namespace
+
+double detail::growth(SolutionState& state) {
   constexpr int passing = 10, measured = 10;  // products
   const detail::Map& map = *state.method->step;
   detail::Point& p = state.here();
@@ -85,7 +93,7 @@ double growth(SolutionState& state) {
   v.resize(state.size());
   w.resize(state.size());
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(static_cast<double>(i) + 1);
-  double log_growth = 0;  // when what passes has passed
+  double log_growth = 0;  // per step, once transients have died out
   for (int k = 0; k < passing + measured; ++k) {
     const double size = detail::norm(v);
     if (!(size > 0)) return 0;
@@ -99,6 +107,8 @@ double growth(SolutionState& state) {
   }
   return std::exp(log_growth);
 }
+
+namespace {
 
 void require_contraction(SolutionState& state, const char* what) {
   if (const std::string why = detail::no_contraction(state); !why.empty())
@@ -150,11 +160,28 @@ template <class Work> void run_derivative(SolutionState& state, const char* what
   state.report.products += inside;
   state.report.flops += inside * state.method->step->costs.product;
 }
+
+// A derivative that does not exist is not handed out as NaN, nor as what a linear solve reached that failed.
+void require_derivative(const SolutionState& state, const char* what, bool is_finite) {
+  const DerivativeReport& report = state.report;
+  const bool failed = report.status == Status::singular || report.status == Status::iteration_limit;
+  if ((is_finite && !failed) || state.allow_unconverged) return;
+  const std::string reason =
+      !is_finite ? "the derivative is not finite: the linear system is singular"
+                 : fmt::format("the linear system of the derivative was solved to a relative residual of {:.1e} only{}",
+                               report.residual, report.status == Status::singular ? ": it is singular, or nearly so" : "");
+  throw NoDerivativeError(fmt::format("[{}] {}. The solution may not be unique there; even_if_unconverged() hands out what "
+                                      "there is",
+                                      what, reason),
+                          reason, is_finite ? report.status : Status::singular, report.residual);
+}
 void run_vjp(SolutionState& state, ConstVector c, std::span<const Vector> out) {
   run_derivative(state, "vjp", [&] { state.differentiator->vjp(state, c, out); });
+  require_derivative(state, "vjp", std::ranges::all_of(out, [](const Vector& o) { return detail::all_finite(o); }));
 }
 void run_jvp(SolutionState& state, std::span<const Array> v, Vector out) {
   run_derivative(state, "jvp", [&] { state.differentiator->jvp(state, v, out); });
+  require_derivative(state, "jvp", detail::all_finite(out));
 }
 
 constexpr std::size_t directions_at_once = 32;
@@ -204,9 +231,8 @@ void fill_columns(SolutionState& state, std::size_t n, Matrices& matrices) {
 
 // That steps shrank on the way is proof enough; where the solve began at its solution there is none.
 std::string detail::no_contraction(SolutionState& state) {
-  const auto& kind = state.estimator.kind();
-  const bool needs = !std::holds_alternative<Implicit>(kind) && !std::holds_alternative<Auto>(kind);
-  if (!needs || state.method->superlinear || state.allow_unconverged || state.contracts) return "";
+  if (!state.differentiator->needs_contraction() || state.method->superlinear || state.allow_unconverged || state.contracts)
+    return "";
   constexpr int shrinking_steps = 3;
   constexpr double rounding = 1e-10;
   const Map& map = *state.method->step;
@@ -326,6 +352,8 @@ Parts Solution::jacobian() const {
   const bool by_rows = step.no_vjp.empty() && (fewer_rows || !step.no_jvp.empty());
   run_derivative(*state_, "jacobian",
                  [&] { by_rows ? fill_rows(*state_, n, matrices) : fill_columns(*state_, n, matrices); });
+  require_derivative(*state_, "jacobian",
+                     std::ranges::all_of(matrices, [](const auto& of_one) { return detail::all_finite(of_one); }));
   std::vector<Array> result;
   for (std::size_t p = 0; p < matrices.size(); ++p)
     result.emplace_back(Shape{static_cast<std::int64_t>(n), parameters[p].shape.size()}, std::move(matrices[p]));

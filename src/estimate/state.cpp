@@ -73,6 +73,8 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
   theta.assign(its_theta.begin(), its_theta.end());
   last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = contracts = false;
   differentiator->forget();
+  refinement.reset();
+  held.c.clear();
   run.start.resize(method->step->size());
   run.x.resize(run.start.size());
   run.previous.resize(run.start.size());

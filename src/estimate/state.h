@@ -1,24 +1,31 @@
 // What a Solution consists of, and what an estimator is to it.
 #pragma once
 
+#include <algorithm>
+
 #include "onestep/estimate.h"
 #include "solve/method.h"
 
 namespace onestep::detail {
 
 struct SolutionState;
+class Refinement;
 
 /// How a solution is differentiated. One for each solution: it may keep what several derivatives share.
 class Differentiator {
  public:
   virtual ~Differentiator() = default;
   virtual const char* name() const = 0;
+  /// Whether what it gives tends to the derivative of the solution only where steps contract.
+  virtual bool needs_contraction() const { return true; }
   /// Before a solve: what of its way is to be kept.
   virtual void prepare(SolutionState&) {}
   /// A new solve has ended: forget what was kept of the last one.
   virtual void forget() {}
   virtual void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) = 0;
   virtual void jvp(SolutionState& s, std::span<const Array> v, Vector out) = 0;
+  /// What leaves less out.
+  virtual const char* advice() const { return "Implicit{} leaves nothing out but what its tolerance allows"; }
   /// Several directions at once, for those that can share work among them.
   virtual void vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs);
   virtual void jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs);
@@ -29,6 +36,12 @@ std::unique_ptr<Differentiator> make(const KStep&);
 std::unique_ptr<Differentiator> make(const Implicit&);
 std::unique_ptr<Differentiator> make(const Unrolled&);
 std::unique_ptr<Differentiator> make(const Auto&);
+
+/// What an estimator left of its linear solve for the last cotangent c: u with (I - A)ᵀu = c at x_k, up to a factor.
+struct Held {
+  std::vector<double> c, u;
+  bool is_of(ConstVector other) const { return !c.empty() && std::ranges::equal(c, other); }
+};
 
 struct SolutionState {
   std::shared_ptr<const Method> method;
@@ -43,6 +56,8 @@ struct SolutionState {
   bool contracts = false;                  ///< this solve's step was found to
   std::vector<double> cotangent, tangent;  ///< memory for vjp_into and jvp_into
   std::vector<double> power, next_power;   ///< and for finding out whether the step contracts
+  Held held;
+  std::shared_ptr<Refinement> refinement;  ///< made when a certificate first asks for it
 
   std::size_t size() const { return run.x.size(); }
   /// The parts the user knows, and their entries, which are the first of the state.
@@ -81,6 +96,9 @@ std::string text_of(const Estimator& estimator);
 /// Throws Error unless the map has the derivative; names the estimators that do without it.
 void need_jvp(const Map& map, const char* estimator);
 void need_vjp(const Map& map, const char* estimator);
+
+/// The factor by which the step at x_k enlarges what it is applied to again and again, once transients have died out.
+double growth(SolutionState& state);
 
 /// Derivatives of steps tend to those of the solution only where steps contract: why they do not, where that is seen and
 /// the estimator needs it; else empty.

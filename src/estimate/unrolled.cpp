@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "estimate/revolve.h"
 #include "estimate/state.h"
@@ -46,7 +48,10 @@ class UnrolledDifferentiator final : public Differentiator {
       const std::size_t most = std::min<std::size_t>(snapshots_, static_cast<std::size_t>(way.steps()));
       reverse(s, 0, way.steps(), static_cast<int>(most), 0, outs);
     }
-    if (!s.method->start) return;
+    if (!s.method->start) {
+      for (std::size_t d = 0; d < outs.size(); ++d) go_on_back(s, norm(cs[d]), ws_[d], outs[d]);
+      return;
+    }
     Point& start = start_point(s);
     for (std::size_t d = 0; d < outs.size(); ++d) s.add_vjp_theta(start, ws_[d], outs[d]);
   }
@@ -64,13 +69,17 @@ class UnrolledDifferentiator final : public Differentiator {
     w_.resize(out.size());
     next_.resize(out.size());
     forward_->bind(s.theta, v);
+    const int last = s.run.trajectory.steps() - 1;
+    bool converged = false;
     walk(s, [&](int i, ConstVector x) {
       forward_->step(x, s.run.trajectory.controls(i), out, next_, w_);
+      if (i == last) converged = has_converged(s, out, w_);
       std::ranges::copy(w_, out.begin());
     });
     s.report.products += s.run.trajectory.steps();
     const Costs& costs = s.method->step->costs;
     s.report.flops += s.run.trajectory.steps() * (costs.apply + costs.jvp_x + costs.jvp_theta);
+    if (!converged) go_on(s, v, out);
   }
 
   // The steps, and their factorisations, are made once for all directions.
@@ -84,21 +93,89 @@ class UnrolledDifferentiator final : public Differentiator {
       if (s.method->start) start_point(s).jvp_theta(vs[d], outs[d]);
     }
     Point& p = s.walker();
+    std::vector<bool> converged(vs.size(), false);
+    std::vector<double> before;
+    const int last = s.run.trajectory.steps() - 1;
     walk(s, [&](int i, ConstVector x) {
       p.apply(x, s.run.trajectory.controls(i), next_);
       for (std::size_t d = 0; d < vs.size(); ++d) {
+        if (i == last) before.assign(outs[d].begin(), outs[d].end());
         p.jvp_x(outs[d], w_);
         p.jvp_theta(vs[d], outs[d]);
         add(outs[d], w_);
+        if (i == last) converged[d] = has_converged(s, before, outs[d]);
       }
     });
     s.report.products += 2 * s.run.trajectory.steps() * static_cast<int>(vs.size());
     const Costs& costs = s.method->step->costs;
     s.report.flops +=
         s.run.trajectory.steps() * (costs.apply + static_cast<double>(vs.size()) * (costs.jvp_x + costs.jvp_theta));
+    for (std::size_t d = 0; d < vs.size(); ++d)
+      if (!converged[d]) go_on(s, vs[d], outs[d]);
   }
 
  private:
+  // A solve that began near its solution made too few steps for its derivative to have converged. Further ones are made at
+  // x_k until what another would add is within the solver's tolerance.
+  bool goes_on(const SolutionState& s) const { return is_solution(s.run.status) && !s.method->start; }
+  // Over the last step; a superlinear method squares what is left.
+  static bool has_converged(const SolutionState& s, ConstVector before, ConstVector after) {
+    const double allowed = s.method->superlinear ? std::sqrt(tolerance(s)) : tolerance(s);
+    double change = 0;
+    for (std::size_t i = 0; i < after.size(); ++i) change = std::hypot(change, after[i] - before[i]);
+    return change <= allowed * norm(after);
+  }
+  static double tolerance(const SolutionState& s) {
+    return std::max(s.options.tolerance, 4 * std::numeric_limits<double>::epsilon());
+  }
+
+  void go_on_back(SolutionState& s, double size, std::vector<double>& w, const std::vector<Vector>& out) {
+    constexpr double beyond_hope = 1e6;
+    if (!goes_on(s)) return;
+    int count = 0;
+    for (; norm(w) > tolerance(s) * size; ++count) {
+      if (count >= s.options.max_iterations || norm(w) > beyond_hope * size) return give_up(s, count);
+      Point& p = s.here();
+      s.add_vjp_theta(p, w, out);
+      p.vjp_x(w, next_);
+      w.swap(next_);
+    }
+    note_further(s, count);
+  }
+  void go_on(SolutionState& s, std::span<const Array> v, Vector dx) {
+    constexpr double beyond_hope = 1e6;
+    if (!goes_on(s)) return;
+    int count = 0;
+    double first = norm(dx);
+    w_.resize(dx.size());
+    next_.resize(dx.size());
+    for (bool converged = false; !converged; ++count) {
+      Point& p = s.here();
+      p.jvp_x(dx, w_);
+      p.jvp_theta(v, next_);
+      add(w_, next_);
+      first = std::max(first, count == 0 ? norm(w_) : 0);
+      if (count >= s.options.max_iterations || norm(w_) > beyond_hope * first) return give_up(s, count);
+      converged = has_converged(s, dx, w_);
+      std::ranges::copy(w_, dx.begin());
+    }
+    note_further(s, count);
+  }
+  static void note_further(SolutionState& s, int count) {
+    s.report.further += count;
+    s.report.products += 2 * count;
+    s.report.flops += count * (s.method->step->costs.vjp_x + s.method->step->costs.vjp_theta);
+  }
+  static void give_up(SolutionState& s, int count) {
+    note_further(s, count);
+    if (s.allow_unconverged) return;
+    const std::string reason = fmt::format("{} further steps at the solution did not let the derivative converge", count);
+    throw NoDerivativeError(fmt::format("[Unrolled] {}: the step does not contract there; Implicit{{}} does not need it, or "
+                                        "call even_if_unconverged() first",
+                                        reason),
+                            reason, Status::diverged);
+  }
+
   // Calls step(i, x_i) for all steps from the first; it leaves x_{i+1} in next_.
   template <class Step> void walk(SolutionState& s, const Step& step) {
     Trajectory& way = s.run.trajectory;

@@ -12,63 +12,104 @@ constexpr double good_enough_for_rounding = 1e-6;
 // Curvature smaller than this, relative to the largest seen, is rounding.
 constexpr double flat = 1e-15;
 
-// x with M x ≈ r to `target`, from zero.
-int gmres(const LinearSystem& system, ConstVector b, double target, int most, Vector x) {
-  const std::size_t n = b.size();
-  const std::size_t steps = std::min({krylov_restart, n, static_cast<std::size_t>(most)});
-  std::vector<std::vector<double>> v{{b.begin(), b.end()}}, h;
-  const double beta = norm(v[0]);
-  std::ranges::fill(x, 0.0);
-  if (beta == 0) return 0;
-  for (double& e : v[0]) e /= beta;
-  std::vector<double> g{beta}, cosine, sine, z(n);
-  int products = 0;
-  for (std::size_t k = 0; k < steps && std::fabs(g[k]) > target; ++k) {
-    z = v[k];
-    if (system.precondition) system.precondition(z);
-    v.emplace_back(n);
-    system.product(z, v.back());
-    ++products;
-    std::vector<double> column(k + 2);
-    const double before = norm(v.back());
-    for (int twice = 0; twice < 2; ++twice)
-      for (std::size_t i = 0; i <= k; ++i) {
-        const double along = dot(v[i], v.back());
-        column[i] += along;
-        for (std::size_t j = 0; j < n; ++j) v.back()[j] -= along * v[i][j];
-      }
-    column[k + 1] = norm(v.back());
-    const bool exhausted = !(column[k + 1] > 1e-15 * before);
-    if (!exhausted)
-      for (double& e : v.back()) e /= column[k + 1];
-    for (std::size_t i = 0; i < k; ++i) {
-      const double a = column[i], c = column[i + 1];
-      column[i] = cosine[i] * a + sine[i] * c;
-      column[i + 1] = -sine[i] * a + cosine[i] * c;
-    }
-    const double length = std::hypot(column[k], column[k + 1]);
-    if (!(length > 0) || !std::isfinite(length)) break;
-    cosine.push_back(column[k] / length);
-    sine.push_back(column[k + 1] / length);
-    column[k] = length;
-    g.push_back(-sine[k] * g[k]);
-    g[k] *= cosine[k];
-    h.push_back(std::move(column));
-    if (exhausted) break;
+// Back substitution with the upper triangular matrix whose columns are `r`; with its transpose, forward substitution.
+void solve_triangular(const std::vector<std::vector<double>>& r, std::vector<double>& y) {
+  for (std::size_t i = y.size(); i-- > 0;) {
+    for (std::size_t j = i + 1; j < y.size(); ++j) y[i] -= r[j][i] * y[j];
+    y[i] /= r[i][i];
   }
-  std::vector<double> y(h.size());
-  for (std::size_t i = h.size(); i-- > 0;) {
-    y[i] = g[i];
-    for (std::size_t j = i + 1; j < h.size(); ++j) y[i] -= h[j][i] * y[j];
-    y[i] /= h[i][i];
+}
+void solve_triangular_transposed(const std::vector<std::vector<double>>& r, std::vector<double>& y) {
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) y[i] -= r[i][j] * y[j];
+    y[i] /= r[i][i];
   }
-  for (std::size_t i = 0; i < h.size(); ++i)
-    for (std::size_t j = 0; j < n; ++j) x[j] += y[i] * v[i][j];
-  if (system.precondition) system.precondition(x);
-  return products;
 }
 
 }  // namespace
+
+void Gmres::begin(ConstVector b) {
+  r_.clear();
+  cosine_.clear();
+  sine_.clear();
+  if (basis_.empty()) basis_.emplace_back();
+  basis_[0].assign(b.begin(), b.end());
+  const double size = norm(b);
+  g_.assign({size});
+  exhausted_ = !(size > 0) || !std::isfinite(size);
+  if (!exhausted_)
+    for (double& e : basis_[0]) e /= size;
+}
+
+// Arnoldi's method, orthogonalised twice; Givens rotations keep the least squares problem triangular.
+int Gmres::run(const LinearSystem& system, double target, int most) {
+  const std::size_t n = basis_[0].size(), memory = std::min(krylov_restart, n);
+  std::vector<double> z(n);
+  int products = 0;
+  while (!exhausted_ && residual() > target && products < most) {
+    const std::size_t k = r_.size();
+    z = basis_[k];
+    if (system.precondition) system.precondition(z);
+    if (basis_.size() <= k + 1) basis_.emplace_back();
+    std::vector<double>& next = basis_[k + 1];
+    next.resize(n);
+    system.product(z, next);
+    ++products;
+    std::vector<double> column(k + 2);
+    const double before = norm(next);
+    for (int twice = 0; twice < 2; ++twice)
+      for (std::size_t i = 0; i <= k; ++i) {
+        const double along = dot(basis_[i], next);
+        column[i] += along;
+        for (std::size_t j = 0; j < n; ++j) next[j] -= along * basis_[i][j];
+      }
+    column[k + 1] = norm(next);
+    const bool complete = !(column[k + 1] > 1e-15 * before);
+    if (!complete)
+      for (double& e : next) e /= column[k + 1];
+    for (std::size_t i = 0; i < k; ++i) {
+      const double a = column[i], c = column[i + 1];
+      column[i] = cosine_[i] * a + sine_[i] * c;
+      column[i + 1] = -sine_[i] * a + cosine_[i] * c;
+    }
+    const double length = std::hypot(column[k], column[k + 1]);
+    exhausted_ = complete || k + 1 >= memory || !(length > 0) || !std::isfinite(length);
+    if (!(length > 0) || !std::isfinite(length)) break;
+    cosine_.push_back(column[k] / length);
+    sine_.push_back(column[k + 1] / length);
+    column[k] = length;
+    column.resize(k + 1);
+    g_.push_back(-sine_[k] * g_[k]);
+    g_[k] *= cosine_[k];
+    r_.push_back(std::move(column));
+  }
+  return products;
+}
+
+void Gmres::solution(const LinearSystem& system, Vector x) const {
+  std::vector<double> y(g_.begin(), g_.begin() + static_cast<std::ptrdiff_t>(r_.size()));
+  solve_triangular(r_, y);
+  std::ranges::fill(x, 0.0);
+  for (std::size_t i = 0; i < y.size(); ++i)
+    for (std::size_t j = 0; j < x.size(); ++j) x[j] += y[i] * basis_[i][j];
+  if (system.precondition) system.precondition(x);
+}
+
+// By power iteration on (RᵀR)⁻¹.
+double Gmres::inverse() const {
+  constexpr int iterations = 8;
+  std::vector<double> y(r_.size());
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = 1 + 0.5 * std::sin(static_cast<double>(i) + 1);
+  double size = norm(y), largest = 0;
+  for (int k = 0; k < iterations && size > 0 && std::isfinite(size); ++k) {
+    for (double& e : y) e /= size;
+    solve_triangular_transposed(r_, y);
+    largest = std::max(largest, norm(y));
+    solve_triangular(r_, y);
+    size = norm(y);
+  }
+  return largest;
+}
 
 void ConjugateGradients::begin(ConstVector b, Vector x) {
   r_.assign(b.begin(), b.end());
@@ -133,7 +174,10 @@ LinearResult LinearSolver::solve(const LinearSystem& system, ConstVector b, Vect
       cg_.run(system, target, left, true, dx_);
       result.products += cg_.products();
     } else {
-      result.products += gmres(system, r_, target, left, dx_);
+      gmres_.begin(r_);
+      result.products += gmres_.run(system, target, left);
+      gmres_.solution(system, dx_);
+      result.inverse = std::max(result.inverse, gmres_.inverse());
     }
     for (std::size_t i = 0; i < n; ++i) x[i] += dx_[i];
     system.product(x, r_);

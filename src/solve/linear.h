@@ -1,6 +1,7 @@
 // Linear systems with matrices known by their products: what implicit differentiation and Newton-CG solve.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -25,6 +26,7 @@ struct LinearResult {
   Status status = Status::converged;
   double residual = 0;  ///< relative to the right-hand side
   int products = 0;
+  double inverse = 0;  ///< ‖M⁻¹‖ as GMRES saw it, an underestimate; 0: not known
 };
 
 /// Implicit differentiation makes the matrix and factors it up to this size when it may choose.
@@ -51,6 +53,28 @@ class ConjugateGradients {
   int products_ = 0;
 };
 
+/// M x = b by GMRES from zero, as far as wanted: an iteration that can be gone on with until its memory of `krylov_restart`
+/// vectors is used up. Preconditioned from the right, so that its residual is that of the system.
+class Gmres {
+ public:
+  void begin(ConstVector b);
+  /// Goes on until the residual, as updated along the way, is at most `target`, for so many products, or until the memory
+  /// is used up. Returns the products it made.
+  int run(const LinearSystem& system, double target, int most);
+  /// The x that was reached.
+  void solution(const LinearSystem& system, Vector x) const;
+  double residual() const { return std::fabs(g_.back()); }
+  /// No further product will shrink the residual: begin again with it.
+  bool exhausted() const { return exhausted_; }
+  /// The largest ‖x‖ / ‖M x‖ over all x in the space it has searched: an underestimate of ‖M⁻¹‖.
+  double inverse() const;
+
+ private:
+  std::vector<std::vector<double>> basis_, r_;  // r_: columns of the triangular matrix
+  std::vector<double> g_{0}, cosine_, sine_;
+  bool exhausted_ = false;
+};
+
 /// x with M x = b, from zero: conjugate gradients where M is symmetric, else restarted GMRES. Ends when
 /// the true residual is small enough, when it does not shrink any more (rounding_reached below 1e-6, singular above), or at
 /// the limit. Solving again with conjugate gradients allocates nothing.
@@ -60,6 +84,7 @@ class LinearSolver {
 
  private:
   ConjugateGradients cg_;
+  Gmres gmres_;
   std::vector<double> r_, dx_, best_;
 };
 

@@ -100,6 +100,7 @@ struct Recipe {
   std::shared_ptr<const Recipe> by_steps;  ///< to be used instead where estimators go over the steps; none: this one
   Constants known;
   std::shared_ptr<const Estimator> estimator;
+  bool superlinear = false;  ///< as Method::superlinear, before there is one
   /// Of the steps that a solve ends with as a node, where none are named: two of Newton's give second derivatives too.
   int steps_in_node = 1;
   /// The undamped step in expressions of the flat state and the parameters, where it can be traced; else none.

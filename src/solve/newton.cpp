@@ -180,6 +180,7 @@ Solver make(const NewtonKind& kind, const SolveOptions& options) {
   check(options);
   Recipe recipe;
   recipe.options = options;
+  recipe.superlinear = true;
   recipe.steps_in_node = 2;
   recipe.undamped = [kind](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return kind.step(state, x, theta, 1.0, 0.0).next;

@@ -403,6 +403,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
   check(how);
   Recipe recipe;
   recipe.options = options;
+  recipe.superlinear = true;
   recipe.make = [objective, how](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
     const auto f = [&](const Expr& x, std::span<const Expr> theta) {
       return call_objective("newton_cg", objective, x, state, theta);

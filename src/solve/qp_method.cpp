@@ -273,6 +273,7 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
   check(options);
   Recipe recipe;
   recipe.options = options;
+  recipe.superlinear = true;
   recipe.state_of = [program](const std::vector<Input>& parameters) {
     const Sizes s = trace_sizes(program, parameters);
     return std::vector<Shape>{{s.n}, {s.m}, {s.p}, {s.n}};

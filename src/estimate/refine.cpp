@@ -1,0 +1,117 @@
+#include "estimate/refine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace onestep::detail {
+namespace {
+
+constexpr double epsilon = std::numeric_limits<double>::epsilon();
+// A step that is zero is as long as this, relative to x: x_k itself is rounded.
+constexpr double zero_step = 4 * epsilon;
+// How exactly the linear systems are solved, and in how many products at most.
+constexpr double rough = 0.02;
+constexpr int most_products = 8;
+// Steps below this, relative to x, that do not shrink are rounding; longer ones are trouble.
+constexpr double may_be_rounding = 1e-7;
+constexpr std::size_t usual_stages = 3, most_stages = 5;
+
+}  // namespace
+
+Refinement::Refinement(SolutionState& s) : s_(s) {
+  scale_ = std::max(norm(s.run.x), norm(s.run.previous));
+  noise_ = zero_step * scale_;
+  const bool superlinear = s.method->superlinear;
+  Stage first;
+  first.point = &s.here();
+  first.x = s.run.x;
+  step_.resize(first.x.size());
+  if (!evaluate(*first.point, {}, step_)) {
+    if (trouble_.empty()) trouble_ = "the step from x_k is not finite";
+    stages_.push_back(std::move(first));
+    return;
+  }
+  first.step = norm(step_);
+  stages_.push_back(std::move(first));
+  while (best().step > noise_ && stages_.size() < most_stages) {
+    // A superlinear method is followed by one step: each costs a factorisation. Others go on while they find that they had
+    // farther to go than they thought.
+    const std::size_t done = stages_.size();
+    const bool goes_farther = done >= 2 && best().moved > stages_[done - 2].moved && stages_[done - 2].moved > 0;
+    if (superlinear ? done >= 2 : done >= usual_stages && !goes_farther) break;
+    Stage& from = stages_.back();
+    const double step = from.step;
+    std::vector<double> x = from.x;
+    const bool plain = superlinear || !s.method->step->no_jvp.empty();
+    add(x, plain ? step_ : newton_step(from, most_products));
+    std::vector<double> one_step_on = from.x;
+    add(one_step_on, step_);
+    if (advance(std::move(x), plain ? step : 0.5 * step)) continue;
+    if (!trouble_.empty()) return;
+    if (!plain && advance(std::move(one_step_on), step)) continue;
+    if (step <= may_be_rounding * scale_)
+      noise_ = std::max(noise_, step);
+    else if (trouble_.empty())
+      trouble_ = fmt::format("x_k is not near a solution: a step of {:.1e} from it is not followed by a shorter one", step);
+    return;
+  }
+}
+
+double Refinement::distance() const {
+  double moved = 0;
+  for (const Stage& stage : stages_) moved += stage.moved;
+  return moved + inverse_ * std::max(best().step, noise_);
+}
+
+// F(x) - x; without an x, at the point of the last apply.
+bool Refinement::evaluate(Point& p, ConstVector x, std::vector<double>& step) {
+  const ConstVector at = x.empty() ? ConstVector(s_.run.x) : x;
+  bool made = x.empty() ? p.control(s_.run.controls, step) : p.apply(x, s_.run.controls, step);
+  if (s_.method->step->iterates && made) {
+    if (!std::isfinite(p.be_precise())) {
+      trouble_ = "how far the solution is was not found: the linear system of the step there was not solved exactly enough";
+      return false;
+    }
+    made = p.control(s_.run.controls, step);
+  }
+  add(step, at, -1);
+  return made && all_finite(step);
+}
+
+bool Refinement::advance(std::vector<double> x, double most_step) {
+  auto point = s_.method->step->point(true);
+  point->bind(s_.theta);
+  std::vector<double> step(x.size());
+  if (!all_finite(x) || !evaluate(*point, x, step)) return false;
+  Stage next;
+  next.step = norm(step);
+  if (!(next.step <= std::max(most_step, noise_)) || !(next.step < best().step)) return false;
+  std::vector<double> moved = x;
+  add(moved, best().x, -1);
+  next.moved = norm(moved);
+  next.point = point.get();
+  next.x = std::move(x);
+  points_.push_back(std::move(point));
+  stages_.push_back(std::move(next));
+  step_ = std::move(step);
+  return true;
+}
+
+// (I - A)⁻¹ (F(x) - x), roughly.
+std::vector<double> Refinement::newton_step(Stage& from, int most) {
+  LinearSystem system;
+  system.product = [&](ConstVector v, Vector out) {
+    from.point->jvp_x(v, out);
+    for (std::size_t i = 0; i < v.size(); ++i) out[i] = v[i] - out[i];
+  };
+  gmres_.begin(step_);
+  products_ += gmres_.run(system, rough * from.step, most);
+  std::vector<double> delta(step_.size());
+  gmres_.solution(system, delta);
+  inverse_ = std::max(inverse_, gmres_.inverse());
+  return delta;
+}
+
+}  // namespace onestep::detail

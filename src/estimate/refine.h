@@ -1,0 +1,51 @@
+// Points nearer to the solution than x_k, which the certificate compares with: what is wrong with a derivative at x_k shows
+// in how it differs from the one there.
+#pragma once
+
+#include "estimate/state.h"
+#include "solve/linear.h"
+
+namespace onestep::detail {
+
+/// From x_k by Newton's method on x - F(x, θ) = 0, its linear systems solved roughly by GMRES. A solve that has settled into
+/// its slowest direction needs one or two products for each of them. Made once for each solve.
+class Refinement {
+ public:
+  explicit Refinement(SolutionState& s);
+
+  struct Stage {
+    Point* point = nullptr;
+    std::vector<double> x;
+    double step = 0;   ///< ‖F(x) - x‖
+    double moved = 0;  ///< ‖x - x before‖; 0 for x_k itself
+  };
+  /// x_k first; the last one is the best.
+  std::span<const Stage> stages() const { return stages_; }
+  const Stage& best() const { return stages_.back(); }
+  /// The shortest step that is not rounding.
+  double noise() const { return noise_; }
+  double scale() const { return scale_; }
+  /// ‖(I - A)⁻¹‖ as the linear solves saw it.
+  double inverse() const { return inverse_; }
+  /// Why there is no nearer point although x_k is not known to rounding; empty: nothing is wrong.
+  const std::string& trouble() const { return trouble_; }
+  /// How far x_k is from the solution: what was gone, and what is left.
+  double distance() const;
+  int products() const { return products_; }
+
+ private:
+  bool advance(std::vector<double> x, double most_step);
+  bool evaluate(Point& p, ConstVector x, std::vector<double>& step);
+  std::vector<double> newton_step(Stage& from, int most);
+
+  SolutionState& s_;
+  std::vector<Stage> stages_;
+  std::vector<std::unique_ptr<Point>> points_;
+  std::vector<double> step_;  // F(x) - x at the best point
+  double noise_ = 0, scale_ = 0, inverse_ = 1;
+  int products_ = 0;
+  std::string trouble_;
+  Gmres gmres_;
+};
+
+}  // namespace onestep::detail
