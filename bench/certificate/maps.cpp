@@ -110,8 +110,7 @@ Problem momentum(Random& random, bool nesterov) {
     return gradient_descent([f](Expr x, Expr t) { return f.value(x, t); },
                             {.step = GradientStep::fixed(alpha), .momentum = how}, options);
   };
-  p.start = x0;
-  p.state_size = 2 * f.n;
+  p.start = {x0, x0};
   return p;
 }
 Problem heavy_ball(Random& random) { return momentum(random, false); }

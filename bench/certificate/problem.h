@@ -61,8 +61,6 @@ struct Problem {
   std::function<Truth(const std::vector<Real>& from)> truth;
   // A start that is far away, where not every x will do; else ten times the size of x̄ away from it.
   std::function<std::vector<double>(Random&)> far = {};
-  // Entries of the state, where there are more than of the start: momentum.
-  std::size_t state_size = 0;
   // Quadratic programs choose their start themselves.
   bool has_start = true;
   // How many entries at the front of the state a cotangent may see, and whether tangents may be asked for: with redundant

@@ -192,13 +192,6 @@ double distance(const std::vector<Real>& a, const std::vector<Real>& b) {
   return static_cast<double>(norm_of(d));
 }
 
-// x as the truth wants it: all parts. A solver with momentum is started from x alone.
-std::vector<Real> padded(const std::vector<Real>& x, std::size_t n) {
-  std::vector<Real> all(x);
-  while (all.size() < n) all.insert(all.end(), x.begin(), x.end());
-  return all;
-}
-
 }  // namespace
 
 double Query::factor() const { return bound > 0 ? error / bound : error > 0 ? INFINITY : 0; }
@@ -211,8 +204,7 @@ Trial run_trial(const ProblemClass& kind, std::uint64_t seed, std::size_t index,
   trial.index = index;
   trial.family = problem.family;
   trial.parameters = total_size(problem.theta);
-  const std::size_t states = std::max(problem.state_size, total_size(problem.start));
-  Truth truth = problem.truth(padded(flat(problem.start), states));
+  Truth truth = problem.truth(flat(problem.start));
   if (log != nullptr) fmt::print(*log, "{} {}: {}\n", kind.name, index, problem.text);
   if (!truth.reliable) {
     if (log != nullptr) fmt::print(*log, "  no reliable truth\n");

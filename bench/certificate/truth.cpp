@@ -194,7 +194,7 @@ Truth find_root(const RootFunctions& f, std::vector<Real> x, const std::vector<R
   }
   truth.J = *J;
   // By rounding of ∂R/∂x, which the elimination enlarges by the condition, and by what the last step would change.
-  truth.uncertain = 8 * epsilon * truth.condition * norm_of(J->entries);
+  truth.uncertain = epsilon * truth.condition * norm_of(J->entries);
   const std::vector<Real> r = f.residual(x, theta);
   const std::optional<RealMatrix> last = solve_dense(by_x, column(r));
   if (last) {
