@@ -1,5 +1,7 @@
 // Newton's method: conditions 1e2 to 1e14, systems of equations, conjugate gradients inside, logistic regression near
 // separation, and Hessians that are only Hölder continuous.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -33,16 +35,21 @@ Problem conditioned(Random& random, double condition, bool cg) {
   curvatures[n - 1] = 1 / condition;
   const double size = random.scale(1e-3, 1e3), gamma = size * random.scale(1e-4, 1);
   for (double& e : curvatures) e *= size;
-  const Array H = symmetric_with(random, curvatures), B = random.matrix(n, p, size), C = random.matrix(n, n, 0.3);
+  const Array H = symmetric_with(random, curvatures), B = random.matrix(n, p, size * random.scale(1e-3, 1)),
+              C = random.matrix(n, n, 0.3);
+  // The linear term is such that x̄ is about `solution`: moderate, whatever the condition.
+  const Array solution = random.vector(n), theta = random.vector(p);
+  const auto slope = [=](auto x) {
+    return matmul(H, x) + gamma * matmul(transpose(decltype(x)(C)), sigmoid(matmul(C, x)));
+  };
+  const Field<Real> at_solution = slope(Field<Real>(solution)) - matmul(Field<Real>(B), Field<Real>(theta));
+  const Array b = array_of({at_solution.entries().begin(), at_solution.entries().end()});
   return minimiser(
-      "1/2 x'Hx - (B t)'x + gamma sum softplus(Cx)",
+      fmt::format("1/2 x'Hx - (B t + b)'x + gamma sum softplus(Cx), condition of H {:.1e}", condition),
       [=](Expr x, Expr t) {
-        return 0.5 * matmul(x, matmul(H, x)) - matmul(matmul(B, t), x) + gamma * sum(softplus(matmul(C, x)));
+        return 0.5 * matmul(x, matmul(H, x)) - matmul(matmul(B, t) + b, x) + gamma * sum(softplus(matmul(C, x)));
       },
-      [=](auto x, auto t) {
-        return matmul(H, x) - matmul(B, t) + gamma * matmul(transpose(decltype(x)(C)), sigmoid(matmul(C, x)));
-      },
-      random.vector(n), random.vector(p), cg);
+      [=](auto x, auto t) { return slope(x) - matmul(B, t) - b; }, random.vector(n), theta, cg);
 }
 Problem newton_conditioned(Random& random) { return conditioned(random, random.scale(1e2, 1e14), false); }
 Problem newton_cg_conditioned(Random& random) { return conditioned(random, random.scale(1e1, 1e8), true); }
