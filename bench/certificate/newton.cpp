@@ -22,7 +22,7 @@ Problem minimiser(std::string text, F value, G gradient, const Array& start, con
   p.start = start;
   p.theta = theta;
   p.max_iterations = 300;
-  p.truth = [f = root_functions(gradient), t = flat(theta)](const std::vector<Real>& from) { return find_root(f, from, t); };
+  set_truth(p, root_functions(gradient));
   return p;
 }
 
@@ -86,7 +86,7 @@ Problem root(Random& random) {
   p.start = random.vector(n);
   p.theta = random.vector(n);
   p.max_iterations = 300;
-  p.truth = [f = root_functions(residual), t = flat(p.theta)](const std::vector<Real>& from) { return find_root(f, from, t); };
+  set_truth(p, root_functions(residual));
   return p;
 }
 

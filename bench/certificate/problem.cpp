@@ -24,7 +24,7 @@ const std::vector<ProblemClass>& all_classes() {
   static const std::vector<ProblemClass> all = [] {
     std::vector<ProblemClass> result;
     for (auto* const some : {map_classes, pipeline_classes, network_classes, statistics_classes, kinked_classes,
-                             newton_classes, program_classes}) {
+                             newton_classes, program_classes, bilevel_classes}) {
       const std::vector<ProblemClass> more = some();
       result.insert(result.end(), more.begin(), more.end());
     }
@@ -46,6 +46,13 @@ std::vector<Real> flat(const Parts& parts) {
     all.insert(all.end(), rows.values().begin(), rows.values().end());
   }
   return all;
+}
+
+void set_truth(Problem& problem, const RootFunctions& functions) {
+  problem.truth = [functions, t = flat(problem.theta)](const std::vector<Real>& from) { return find_root(functions, from, t); };
+  problem.derivative_at = [functions, t = flat(problem.theta)](const std::vector<Real>& x) {
+    return derivative_at(functions, x, t);
+  };
 }
 
 std::vector<double> random_orthogonal(Random& random, std::size_t n) {

@@ -59,6 +59,8 @@ struct Problem {
   int max_iterations = 20000;
   // The truth for the solution that iterating leads to from here (all parts, one behind the other).
   std::function<Truth(const std::vector<Real>& from)> truth;
+  // J at this x, which need not be the solution; empty: the truth's is meant.
+  std::function<std::optional<RealMatrix>(const std::vector<Real>& x)> derivative_at = {};
   // A start that is far away, where not every x will do; else ten times the size of x̄ away from it.
   std::function<std::vector<double>(Random&)> far = {};
   // Quadratic programs choose their start themselves.
@@ -69,10 +71,13 @@ struct Problem {
   bool tangents = true;
 };
 
+struct Trial;
 struct ProblemClass {
   std::string_view name;
   double share;  // of the problems, relative to the other classes
   Problem (*make)(Random&);
+  // Instead of make, where it is not one solve that is looked at.
+  Trial (*run)(Random&, std::ostream* log) = nullptr;
 };
 
 // By subject, one file each.
@@ -83,6 +88,7 @@ std::vector<ProblemClass> statistics_classes();
 std::vector<ProblemClass> kinked_classes();
 std::vector<ProblemClass> newton_classes();
 std::vector<ProblemClass> program_classes();
+std::vector<ProblemClass> bilevel_classes();
 const std::vector<ProblemClass>& all_classes();
 
 // ---- for those who make problems ----
@@ -102,6 +108,9 @@ inline Array array_of(std::vector<double> v) {
   return Array(Shape{n}, std::move(v));
 }
 
+// The truth of R(x, θ) = 0 or x = F(x, θ) for a problem whose θ is there.
+void set_truth(Problem& problem, const RootFunctions& functions);
+
 // A fixed point of `step`, a generic lambda of a vector and θ, from `start`.
 template <class F> Problem map_problem(std::string text, F step, const Array& start, const Array& theta) {
   Problem p;
@@ -109,7 +118,7 @@ template <class F> Problem map_problem(std::string text, F step, const Array& st
   p.solver = [step](const SolveOptions& options) { return fixed_point(step, options); };
   p.start = start;
   p.theta = theta;
-  p.truth = [f = map_functions(step), t = flat(theta)](const std::vector<Real>& from) { return find_root(f, from, t); };
+  set_truth(p, map_functions(step));
   return p;
 }
 

@@ -12,54 +12,6 @@
 namespace onestep::bench {
 namespace {
 
-std::uint64_t seed_of(std::string_view name, std::uint64_t seed, std::size_t index) {
-  std::uint64_t h = 0xcbf29ce484222325U ^ (seed * 0x9E3779B97F4A7C15U);
-  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return h ^ (static_cast<std::uint64_t>(index + 1) * 0xD1B54A32D192ED03U);
-}
-
-struct Chosen {
-  Estimator estimator;
-  std::string text;
-};
-Chosen random_estimator(Random& random) {
-  switch (random.below(8)) {
-    case 0: return {OneStep{}, "OneStep"};
-    case 1: {
-      const int K = std::array{2, 5, 20}[random.below(3)];
-      return {KStep{K}, fmt::format("KStep {}", K)};
-    }
-    case 2:
-    case 3: return {Implicit{}, "Implicit"};
-    case 4:
-    case 5: {
-      const double tolerance = random.scale(1e-12, 1e-4);
-      return {Implicit{.how = Implicit::matrix_free, .tolerance = tolerance}, fmt::format("Implicit matrix-free {:.1e}", tolerance)};
-    }
-    default: {
-      const double tolerance = random.scale(1e-10, 1e-3);
-      return {Auto{tolerance}, fmt::format("Auto {:.1e}", tolerance)};
-    }
-  }
-}
-
-// Entries from the flat vector, in the shapes of `like`.
-Parts in_shapes_of(const Parts& like, const std::vector<double>& entries) {
-  std::vector<Array> parts;
-  auto from = entries.begin();
-  for (const Array& part : like) {
-    parts.emplace_back(part.shape(), std::vector<double>(from, from + part.size()));
-    from += part.size();
-  }
-  return Parts(std::move(parts));
-}
-
-std::size_t total_size(const Parts& parts) {
-  std::size_t n = 0;
-  for (const Array& part : parts) n += static_cast<std::size_t>(part.size());
-  return n;
-}
-
 Parts random_start(Random& random, const Problem& problem, const Truth& truth, std::string& text) {
   const std::size_t n = total_size(problem.start);
   const double size = static_cast<double>(norm_of(truth.x)), reference = size > 0 ? size : 1;
@@ -97,8 +49,11 @@ bool prints_low(const Certificate& certificate) {
 
 class Asker {
  public:
-  Asker(const Problem& problem, const Truth& truth, const Solution& solution, std::ostream* log)
-      : problem_(problem), truth_(truth), solution_(solution), log_(log) {}
+  // `auto_tolerance`: of Auto, else 0.
+  Asker(const Problem& problem, const Truth& truth, const Solution& solution, double auto_tolerance, std::ostream* log)
+      : problem_(problem), truth_(truth), solution_(solution), auto_tolerance_(auto_tolerance), log_(log) {
+    if (auto_tolerance > 0 && problem.derivative_at) at_last_ = problem.derivative_at(flat(solution.state()));
+  }
 
   Query ask(Random& random, bool forward, bool unit, bool again) const {
     Query q;
@@ -116,14 +71,16 @@ class Asker {
     const Parts direction = in_shapes_of(space, v);
     try {
       const Parts g = forward ? solution_.jvp(direction) : solution_.vjp(direction);
-      q.derivative_products = solution_.report().products;
-      const std::string& method = solution_.report().method;
-      q.holds_u = method.find("mplicit") != std::string::npos;
+      // The certificate may take derivatives of its own.
+      const DerivativeReport report = solution_.report();
+      q.derivative_products = report.products;
+      q.holds_u = report.method.find("mplicit") != std::string::npos;
+      q.auto_claims = report.met_tolerance && report.status == Status::converged;
       const Certificate c = forward ? solution_.certificate_jvp(direction) : solution_.certificate(direction);
       q.products = c.products;
       q.products_again = again ? (forward ? solution_.certificate_jvp(direction) : solution_.certificate(direction)).products : -1;
       judge(q, v, g, c);
-      if (log_ != nullptr) describe(q, v, c);
+      if (log_ != nullptr) describe(q, v, c, report);
     } catch (const Error& problem) {
       q.kind = Query::Kind::threw;
       q.reason = one_line(problem.what());
@@ -135,10 +92,7 @@ class Asker {
  private:
   void judge(Query& q, const std::vector<double>& v, const Parts& g, const Certificate& c) const {
     const std::vector<Real> ours = flat(g);
-    const RealMatrix& J = truth_.J;
-    std::vector<Real> right(q.forward ? J.rows : J.columns);
-    for (std::size_t i = 0; i < J.rows; ++i)
-      for (std::size_t j = 0; j < J.columns; ++j) (q.forward ? right[i] : right[j]) += J(i, j) * static_cast<Real>(v[q.forward ? j : i]);
+    const std::vector<Real> right = times(truth_.J, v, q.forward);
     // Of a jvp the parts a cotangent may not see are not unique.
     const std::size_t counted = q.forward && problem_.visible > 0 ? problem_.visible : right.size();
     std::vector<Real> difference(counted);
@@ -150,6 +104,7 @@ class Asker {
     q.value = static_cast<double>(norm_of(std::span(right).first(counted)));
     q.bound = c.bound;
     q.estimate = c.estimate;
+    if (auto_tolerance_ > 0) judge_auto(q, v, ours);
     if (c.basis == Certificate::Basis::refused) {
       q.kind = Query::Kind::refused;
       q.reason = one_line(c.reason);
@@ -159,18 +114,29 @@ class Asker {
     if (error > c.bound && error <= c.bound + uncertain) q.kind = Query::Kind::undecided;
   }
 
-  void describe(const Query& q, const std::vector<double>& v, const Certificate& c) const {
+  void judge_auto(Query& q, const std::vector<double>& v, const std::vector<Real>& ours) const {
+    const std::vector<Real> right = times(at_last_ ? *at_last_ : truth_.J, v, q.forward);
+    const std::size_t counted = q.forward && problem_.visible > 0 ? problem_.visible : right.size();
+    std::vector<Real> difference(counted);
+    for (std::size_t i = 0; i < counted; ++i) difference[i] = ours[i] - right[i];
+    const Real size = norm_of(std::span(right).first(counted));
+    q.auto_error = size > 0 ? static_cast<double>(norm_of(difference) / size) / auto_tolerance_ : 0;
+  }
+
+  void describe(const Query& q, const std::vector<double>& v, const Certificate& c, const DerivativeReport& r) const {
     fmt::print(*log_, "  {} along ", q.forward ? "jvp" : "vjp");
     if (q.unit)
       fmt::print(*log_, "e{}", std::ranges::find(v, 1.0) - v.begin());
     else
       fmt::print(*log_, "a random direction");
-    const DerivativeReport& r = solution_.report();
     fmt::print(*log_, ", by {} ({}, residual {:.1e}, {} products{})\n", r.method, to_string(r.status), r.residual, q.derivative_products,
                r.met_tolerance ? "" : ", tolerance not met");
     fmt::print(*log_, "    error {:.3e}  bound {:.3e}{}  estimate {:.3e}  |g| {:.3e}  truth uncertain by {:.1e}\n", q.error, c.bound,
                q.kind == Query::Kind::bound && !(q.error <= q.bound) ? fmt::format("  FALSE by {:.3g}", q.factor()) : "", c.estimate, q.value,
                static_cast<double>(truth_.uncertain));
+    if (q.auto_error >= 0)
+      fmt::print(*log_, "    Auto: error relative to the derivative at x_k {:.3g} of its tolerance, {}\n", q.auto_error,
+                 !q.auto_claims ? "which it does not claim to meet" : q.auto_error <= 1 ? "met" : "MISSED in silence");
     fmt::print(*log_, "    left out {:.2e}  from distance {:.2e}  rounding {:.2e}  rho {:.6g} of power {}  distance {:.2e}\n", c.left_out,
                c.from_distance, c.rounding, c.rho, c.power, c.distance);
     fmt::print(*log_, "    L_A {:.2e}  L_J {:.2e}  |B| {:.2e}  {} products, {} when asked again\n", c.L_A, c.L_J, c.norm_B, c.products,
@@ -183,6 +149,8 @@ class Asker {
   const Problem& problem_;
   const Truth& truth_;
   const Solution& solution_;
+  double auto_tolerance_;
+  std::optional<RealMatrix> at_last_;  // J at x_k
   std::ostream* log_;
 };
 
@@ -194,11 +162,68 @@ double distance(const std::vector<Real>& a, const std::vector<Real>& b) {
 
 }  // namespace
 
+ChosenEstimator random_estimator(Random& random) {
+  switch (random.below(8)) {
+    case 0: return {OneStep{}, "OneStep"};
+    case 1: {
+      const int K = std::array{2, 5, 20}[random.below(3)];
+      return {KStep{K}, fmt::format("KStep {}", K)};
+    }
+    case 2:
+    case 3: return {Implicit{}, "Implicit"};
+    case 4:
+    case 5: {
+      const double tolerance = random.scale(1e-12, 1e-4);
+      return {Implicit{.how = Implicit::matrix_free, .tolerance = tolerance}, fmt::format("Implicit matrix-free {:.1e}", tolerance)};
+    }
+    default: {
+      const double tolerance = random.scale(1e-10, 1e-3);
+      return {Auto{tolerance}, fmt::format("Auto {:.1e}", tolerance), tolerance};
+    }
+  }
+}
+
+Parts in_shapes_of(const Parts& like, const std::vector<double>& entries) {
+  std::vector<Array> parts;
+  auto from = entries.begin();
+  for (const Array& part : like) {
+    parts.emplace_back(part.shape(), std::vector<double>(from, from + part.size()));
+    from += part.size();
+  }
+  return Parts(std::move(parts));
+}
+
+std::size_t total_size(const Parts& parts) {
+  std::size_t n = 0;
+  for (const Array& part : parts) n += static_cast<std::size_t>(part.size());
+  return n;
+}
+
+std::vector<Real> times(const RealMatrix& J, const std::vector<double>& v, bool forward) {
+  std::vector<Real> result(forward ? J.rows : J.columns);
+  for (std::size_t i = 0; i < J.rows; ++i)
+    for (std::size_t j = 0; j < J.columns; ++j)
+      (forward ? result[i] : result[j]) += J(i, j) * static_cast<Real>(v[forward ? j : i]);
+  return result;
+}
+
+Random random_of(std::string_view name, std::uint64_t seed, std::size_t index) {
+  std::uint64_t h = 0xcbf29ce484222325U ^ (seed * 0x9E3779B97F4A7C15U);
+  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return Random(h ^ (static_cast<std::uint64_t>(index + 1) * 0xD1B54A32D192ED03U));
+}
+
 double Query::factor() const { return bound > 0 ? error / bound : error > 0 ? INFINITY : 0; }
 double Query::ratio() const { return bound / std::max(error, 1e-12 * value); }
 
 Trial run_trial(const ProblemClass& kind, std::uint64_t seed, std::size_t index, std::ostream* log) {
-  Random random(seed_of(kind.name, seed, index));
+  Random random = random_of(kind.name, seed, index);
+  if (kind.run != nullptr) {
+    if (log != nullptr) fmt::print(*log, "{} {}\n", kind.name, index);
+    Trial trial = kind.run(random, log);
+    trial.index = index;
+    return trial;
+  }
   const Problem problem = kind.make(random);
   Trial trial;
   trial.index = index;
@@ -213,7 +238,7 @@ Trial run_trial(const ProblemClass& kind, std::uint64_t seed, std::size_t index,
   trial.size = truth.x.size();
   std::string start_text;
   const Parts start = random_start(random, problem, truth, start_text);
-  const Chosen chosen = random_estimator(random);
+  const ChosenEstimator chosen = random_estimator(random);
   trial.estimator = chosen.text;
   trial.tolerance = random.scale(1e-12, 1e-2);
   const Solver solver = problem.solver({.tolerance = trial.tolerance, .max_iterations = problem.max_iterations});
@@ -244,7 +269,7 @@ Trial run_trial(const ProblemClass& kind, std::uint64_t seed, std::size_t index,
     return trial;
   }
   trial.outcome = Trial::Outcome::done;
-  const Asker asker(problem, truth, solution, log);
+  const Asker asker(problem, truth, solution, chosen.tolerance, log);
   const std::size_t rounds = 2 + random.below(3);
   for (std::size_t i = 0; i < rounds; ++i) {
     trial.queries.push_back(asker.ask(random, false, random.chance(0.4), i == 0));

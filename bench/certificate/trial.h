@@ -21,6 +21,9 @@ struct Query {
   int derivative_products = 0;
   bool holds_u = false;        // the derivative came from a linear system
   bool printed_low = false;    // the number printed is below the bound
+  // Of Auto: its error relative to the derivative at x_k over its tolerance, and whether it says that it met it.
+  double auto_error = -1;
+  bool auto_claims = false;
   double factor() const;       // by which the error exceeds the bound
   double ratio() const;        // bound / max(error, 1e-12 ‖g‖)
 };
@@ -37,6 +40,20 @@ struct Trial {
   int implicit_products = -1;  // of a matrix-free Implicit solve to 1e-3, where that was measured
   std::vector<Query> queries;
 };
+
+std::size_t total_size(const Parts& parts);
+// Entries from the flat vector, in the shapes of `like`.
+Parts in_shapes_of(const Parts& like, const std::vector<double>& entries);
+// J v, or Jᵀ v.
+std::vector<Real> times(const RealMatrix& J, const std::vector<double>& v, bool forward);
+struct ChosenEstimator {
+  Estimator estimator;
+  std::string text;
+  double tolerance = 0;  // of Auto, else 0
+};
+ChosenEstimator random_estimator(Random& random);
+// The generator of a problem: every problem of every class has its own.
+Random random_of(std::string_view name, std::uint64_t seed, std::size_t index);
 
 // With `log` everything about it is written there.
 Trial run_trial(const ProblemClass& kind, std::uint64_t seed, std::size_t index, std::ostream* log = nullptr);

@@ -143,6 +143,13 @@ double spectral_radius(const RealMatrix& A) {
   return std::exp(log_norm / (1 << squarings));
 }
 
+std::optional<RealMatrix> derivative_at(const RootFunctions& f, const std::vector<Real>& x, const std::vector<Real>& theta,
+                                        Real* condition) {
+  RealMatrix right = f.by_theta(x, theta);
+  for (Real& e : right.entries) e = -e;
+  return solve_dense(f.by_x(x, theta), right, condition);
+}
+
 Truth find_root(const RootFunctions& f, std::vector<Real> x, const std::vector<Real>& theta) {
   Truth truth;
   if (f.step) {
@@ -184,10 +191,7 @@ Truth find_root(const RootFunctions& f, std::vector<Real> x, const std::vector<R
   }
   if (!truth.reliable) return truth;
   truth.x = x;
-  const RealMatrix by_x = f.by_x(x, theta), by_theta = f.by_theta(x, theta);
-  RealMatrix right = by_theta;
-  for (Real& e : right.entries) e = -e;
-  const std::optional<RealMatrix> J = solve_dense(by_x, right, &truth.condition);
+  const std::optional<RealMatrix> J = derivative_at(f, x, theta, &truth.condition);
   if (!J || truth.condition > Real(1e16)) {
     truth.reliable = false;
     return truth;
@@ -195,14 +199,11 @@ Truth find_root(const RootFunctions& f, std::vector<Real> x, const std::vector<R
   truth.J = *J;
   // By rounding of ∂R/∂x, which the elimination enlarges by the condition, and by what the last step would change.
   truth.uncertain = epsilon * truth.condition * norm_of(J->entries);
-  const std::vector<Real> r = f.residual(x, theta);
-  const std::optional<RealMatrix> last = solve_dense(by_x, column(r));
-  if (last) {
+  const RealMatrix by_x = f.by_x(x, theta);
+  if (const std::optional<RealMatrix> last = solve_dense(by_x, column(f.residual(x, theta)))) {
     std::vector<Real> beside = x;
     for (std::size_t j = 0; j < x.size(); ++j) beside[j] -= last->entries[j] * 2;
-    RealMatrix right_beside = f.by_theta(beside, theta);
-    for (Real& e : right_beside.entries) e = -e;
-    if (const std::optional<RealMatrix> other = solve_dense(f.by_x(beside, theta), right_beside)) {
+    if (const std::optional<RealMatrix> other = derivative_at(f, beside, theta)) {
       Real change = 0;
       for (std::size_t i = 0; i < J->entries.size(); ++i)
         change = std::max(change, std::fabs(other->entries[i] - J->entries[i]));

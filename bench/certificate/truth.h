@@ -51,6 +51,10 @@ struct RootFunctions {
 // Iterates the step (where there is one), then Newton's method to the rounding level of long double.
 Truth find_root(const RootFunctions& functions, std::vector<Real> x, const std::vector<Real>& theta);
 
+// J = -(∂R/∂x)⁻¹ ∂R/∂θ at this x; none where the matrix is singular.
+std::optional<RealMatrix> derivative_at(const RootFunctions& functions, const std::vector<Real>& x,
+                                        const std::vector<Real>& theta, Real* condition = nullptr);
+
 namespace detail {
 template <class T> Field<T> vector_field(const std::vector<T>& v) {
   return Field<T>(Shape{static_cast<std::int64_t>(v.size())}, v);
