@@ -49,8 +49,9 @@ Trial run_minimise(Random& random, std::ostream* log) {
   trial.size = inner.n;
   trial.parameters = inner.p;
   const Array C = random.matrix(3, inner.n), d = random.vector(3);
-  const double weight = random.chance(0.5) ? 0.1 : 0.0;
-  const auto g = [=](Expr x, Expr t) { return 0.5 * sum(square(matmul(C, x) - d)) + weight * sum(square(t)); };
+  // Keeps t from growing until tanh saturates, or from vanishing.
+  const double weight = random.scale(0.01, 0.3);
+  const auto g = [=](Expr x, Expr t) { return 0.5 * sum(square(matmul(C, x) - d)) + weight * sum(square(t - 1.0)); };
   std::vector<double> start(inner.p);
   for (double& e : start) e = inner.positive ? random.uniform(0.5, 2) : random.gaussian();
   const Parameter parameter = inner.positive ? Parameter::positive(array_of(start)) : Parameter::real(array_of(start));
@@ -82,7 +83,7 @@ Trial run_minimise(Random& random, std::ostream* log) {
   Query q;
   std::vector<Real> difference(inner.p), right(inner.p);
   for (std::size_t j = 0; j < inner.p; ++j) {
-    Real total = 2 * static_cast<Real>(weight) * theta[j];
+    Real total = 2 * static_cast<Real>(weight) * (theta[j] - 1);
     for (std::size_t i = 0; i < inner.n; ++i) total += truth.J(i, j) * slope[i];
     // The bound is on the derivative by what is moved: the logarithm of a positive parameter.
     const Real by = inner.positive ? theta[j] : Real(1);

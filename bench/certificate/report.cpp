@@ -148,9 +148,24 @@ void print_table(const std::vector<ClassTrials>& classes, std::size_t examples) 
                  short_number(q->factor()));
     }
   }
+
+  titled = false;
+  for (const ClassTrials& one : classes) {
+    std::size_t named = 0;
+    for (const Trial& t : one.trials) {
+      for (const Query& q : t.queries) {
+        if (!(q.auto_error > 1) || !q.auto_claims || t.tolerance > 1e-10 || named >= examples) continue;
+        if (!std::exchange(titled, true)) fmt::print("\ntolerances of Auto missed in silence, solver tolerance <= 1e-10\n");
+        fmt::print("  --class '{}' --index {}  {} {}: relative error {:.3g} of the tolerance\n", one.name, t.index, t.estimator,
+                   q.forward ? "jvp" : "vjp", q.auto_error);
+        ++named;
+        break;
+      }
+    }
+  }
 }
 
-void add_rows(Suite& suite, const std::vector<ClassTrials>& classes) {
+void add_bars(Suite& suite, const std::vector<ClassTrials>& classes) {
   const std::vector<Trial> all = together(classes);
   const auto steep = [](const Trial& t) { return t.family == Family::steep_map; };
   const auto contraction = [](const Trial& t) { return t.family == Family::smooth_map && !t.non_normal; };
@@ -187,13 +202,38 @@ void add_rows(Suite& suite, const std::vector<ClassTrials>& classes) {
     amount("products of a certificate beyond one matrix-free solve, most", cost.excess.back(), at_most(10));
     amount("products of a second certificate over the first, median", quantile(cost.again, 0.5), std::nullopt);
   }
+  const auto missed = [&](const Pick& pick) {
+    double misses = 0;
+    for (const Trial& t : all)
+      if (pick(t))
+        for (const Query& q : t.queries) misses += q.auto_error > 1 && q.auto_claims ? 1 : 0;
+    return misses;
+  };
+  amount("tolerances of Auto missed in silence, solver tolerance <= 1e-10", missed([](const Trial& t) { return t.tolerance <= 1e-10; }),
+         at_most(0));
+  amount("tolerances of Auto missed in silence, other solver tolerances", missed([](const Trial& t) { return t.tolerance > 1e-10; }),
+         std::nullopt);
+}
+
+void add_classes(Suite& suite, const std::vector<ClassTrials>& classes) {
   for (const ClassTrials& one : classes) {
     const Counts c = count(one.trials);
-    amount("bounds, " + one.name, static_cast<double>(c.bounds), std::nullopt);
-    amount("false, " + one.name, static_cast<double>(c.wrong), std::nullopt);
-    amount("refused or thrown, %, " + one.name, 100 * share(c.refused + c.threw, c.queries), std::nullopt);
-    if (!c.ratios.empty()) amount("bound / error, median, " + one.name, quantile(c.ratios, 0.5), std::nullopt);
-    if (!c.ratios.empty()) amount("bound / error, 90th percentile, " + one.name, quantile(c.ratios, 0.9), std::nullopt);
+    const auto amount = [&](const std::string& what, double value) {
+      if (!std::isnan(value)) suite.amount(fmt::format("{}, {}", what, one.name), Unit::count, value, std::nullopt);
+    };
+    amount("bounds", static_cast<double>(c.bounds));
+    amount("refused, %", 100 * share(c.refused, c.queries));
+    amount("threw, %", 100 * share(c.threw, c.queries));
+    amount("false", static_cast<double>(c.wrong));
+    amount("false by more than a factor 3", static_cast<double>(c.wrong_by_3));
+    amount("worst factor", std::isfinite(c.worst) ? c.worst : 1e300);
+    amount("bound / error, median", quantile(c.ratios, 0.5));
+    amount("bound / error, 90th percentile", quantile(c.ratios, 0.9));
+    amount("estimates within a factor 3 of the error, %", c.estimates.empty() ? NAN : 100 * near_share(c.estimates));
+    amount("estimate / error, median", quantile(c.estimates, 0.5));
+    amount("solves that did not converge", static_cast<double>(c.not_solved));
+    amount("problems without a truth", static_cast<double>(c.no_truth));
+    amount("undecided", static_cast<double>(c.undecided));
   }
 }
 

@@ -18,7 +18,9 @@ struct ClassTrials {
 
 // The table by class, the violations (the worst of each class first, with how to run it alone) and the reasons of refusals.
 void print_table(const std::vector<ClassTrials>& classes, std::size_t examples);
-// The bars, and the counts of each class, as rows of a suite.
-void add_rows(Suite& suite, const std::vector<ClassTrials>& classes);
+// The bars, as rows of a suite.
+void add_bars(Suite& suite, const std::vector<ClassTrials>& classes);
+// The table by class, as rows of a suite.
+void add_classes(Suite& suite, const std::vector<ClassTrials>& classes);
 
 }  // namespace onestep::bench

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "certificate/costs.h"
 #include "certificate/report.h"
 #include "certificate/trial.h"
 #include "harness.h"
@@ -35,13 +36,14 @@ constexpr std::string_view usage =
     "  --class NAME       one class; with --index I only its I-th problem, everything about it printed\n"
     "  --seed S           of the random problems (default 1)\n"
     "  --jobs J           threads, each with problems of its own (default 1)\n"
+    "  --timed N          problems of each class whose certificate, solve and Auto are timed (default 12; 0: none)\n"
     "  --examples E       false bounds to name for each class (default 3)\n"
     "  --json FILE        also write the rows as a JSON list\n"
     "\n"
     "Example: onestep_bench certificate --class 'relu network' --index 17\n";
 
 struct Settings {
-  std::size_t count = 20000, jobs = 1, examples = 3;
+  std::size_t count = 20000, jobs = 1, examples = 3, timed = 12;
   std::uint64_t seed = 1;
   std::vector<std::string> classes;
   std::optional<std::size_t> index;
@@ -72,6 +74,8 @@ Settings parse(std::span<const std::string_view> words) {
       settings.count = whole_number(word, value());
     } else if (word == "--jobs") {
       settings.jobs = std::max<std::size_t>(1, whole_number(word, value()));
+    } else if (word == "--timed") {
+      settings.timed = whole_number(word, value());
     } else if (word == "--examples") {
       settings.examples = whole_number(word, value());
     } else if (word == "--seed") {
@@ -176,11 +180,15 @@ int run_certificate(std::span<const std::string_view> words) {
   const std::vector<ClassTrials> trials = run_all(settings, classes);
   print_table(trials, settings.examples);
   Suite suite("certificate", {.json = settings.json, .filter = {}});
-  add_rows(suite, trials);
+  add_bars(suite, trials);
+  if (settings.timed > 0) add_costs(suite, settings.seed, settings.timed, classes);
   suite.note(fmt::format("{:.0f} s", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()));
   fmt::print("\n");
   suite.print();
-  if (!settings.json.empty()) write_json(settings.json, {suite});
+  if (settings.json.empty()) return 0;
+  Suite by_class("certificate", {});
+  add_classes(by_class, trials);
+  write_json(settings.json, {suite, by_class});
   return 0;
 }
 
