@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "certificate/suite.h"
 #include "engine.h"
 #include "floors.h"
 #include "harness.h"
@@ -29,7 +30,9 @@ constexpr std::string_view usage =
     "  solve          whole solves and their derivatives, by every estimator\n"
     "  jobs           what the command's jobs need: reading data, hypergradients, checkpoints, whole fits; on real data\n"
     "                 where it is ($ONESTEP_DATA or ../shared/data, Fashion-MNIST from Debian), else made data\n"
-    "  (none given)   all of them\n"
+    "  certificate    bounds of derivatives against the truth, on random problems; has options of its own, see\n"
+    "                 onestep_bench certificate --help\n"
+    "  (none given)   all of them but certificate\n"
     "\n"
     "  --json FILE    also write the rows as a JSON list\n"
     "  --filter TEXT  only rows whose name contains TEXT, such as \"n=100\" or \"newton step N=200\"\n"
@@ -46,6 +49,15 @@ int misuse(std::string_view what) {
 
 int main(int argc, char** argv) {
   using namespace onestep::bench;
+  if (argc > 1 && std::string_view(argv[1]) == "certificate") {
+    try {
+      prepare_blas();
+      return run_certificate(std::vector<std::string_view>(argv + 2, argv + argc));
+    } catch (const std::exception& problem) {
+      fmt::print(stderr, "onestep_bench: {}\n", problem.what());
+      return 1;
+    }
+  }
   std::string_view suite;
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -70,7 +82,7 @@ int main(int argc, char** argv) {
   constexpr std::array<std::pair<std::string_view, void (*)(Suite&)>, 3> known{
       {{"engine", run_engine}, {"solve", run_solve}, {"jobs", run_jobs}}};
   if (!suite.empty() && std::ranges::none_of(known, [&](const auto& entry) { return entry.first == suite; }))
-    return misuse(fmt::format("no suite {}, there are: engine, solve, jobs", suite));
+    return misuse(fmt::format("no suite {}, there are: engine, solve, jobs, certificate", suite));
   if (!options.json.empty() && !std::ofstream(options.json, std::ios::app))
     return misuse(fmt::format("cannot write {}", options.json));
   try {
