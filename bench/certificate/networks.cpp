@@ -42,7 +42,8 @@ Problem relu_network(Random& random) {
 Problem steep(Random& random) {
   const std::size_t n = 1 + random.below(8);
   const double k = random.scale(10, 1000);
-  const Array W = scaled_to_norm(random.matrix(n, n), 1), V = scaled_to_norm(random.matrix(n, n), random.uniform(0.2, 0.95) / k);
+  const Array W = scaled_to_norm(random.matrix(n, n), 1),
+              V = scaled_to_norm(random.matrix(n, n), random.uniform(0.2, 0.95) / k);
   Problem problem = map_problem(
       "x = V tanh(k W x) + t, k >= 10", [=](auto x, auto t) { return matmul(V, tanh(k * matmul(W, x))) + t; },
       random.vector(n), random.vector(n, random.scale(0.01, 1)));

@@ -39,9 +39,7 @@ Problem conditioned(Random& random, double condition, bool cg) {
               C = random.matrix(n, n, 0.3);
   // The linear term is such that x̄ is about `solution`: moderate, whatever the condition.
   const Array solution = random.vector(n), theta = random.vector(p);
-  const auto slope = [=](auto x) {
-    return matmul(H, x) + gamma * matmul(transpose(decltype(x)(C)), sigmoid(matmul(C, x)));
-  };
+  const auto slope = [=](auto x) { return matmul(H, x) + gamma * matmul(transpose(decltype(x)(C)), sigmoid(matmul(C, x))); };
   const Field<Real> at_solution = slope(Field<Real>(solution)) - matmul(Field<Real>(B), Field<Real>(theta));
   const Array b = array_of({at_solution.entries().begin(), at_solution.entries().end()});
   return minimiser(
@@ -76,9 +74,7 @@ Problem root(Random& random) {
   const std::size_t n = random_size(random, 24, 0.02);
   const Array M = scaled_to_norm(random.matrix(n, n), random.scale(0.2, 3)), S = scaled_to_norm(random.matrix(n, n), 0.5);
   const double bend = random.uniform(0.1, 1);
-  const auto residual = [=](auto x, auto t) {
-    return x + matmul(S, x) * 0.9 + 0.3 * bend * sin(matmul(M, x)) - t;
-  };
+  const auto residual = [=](auto x, auto t) { return x + matmul(S, x) * 0.9 + 0.3 * bend * sin(matmul(M, x)) - t; };
   Problem p;
   p.text = "x + 0.9 S x + bend sin(M x) = t";
   p.family = Family::newton;
@@ -108,8 +104,8 @@ Problem logistic(Random& random) {
   return minimiser(
       "logistic regression near separation, weights on the samples",
       [=](Expr x, Expr t) { return sum(t * softplus(-matmul(A, x))) + 0.5 * l2 * sum(square(x)); },
-      [=](auto x, auto t) { return l2 * x - matmul(transpose(decltype(x)(A)), t * sigmoid(-matmul(A, x))); },
-      zeros(n), array_of(w), random.chance(0.2));
+      [=](auto x, auto t) { return l2 * x - matmul(transpose(decltype(x)(A)), t * sigmoid(-matmul(A, x))); }, zeros(n),
+      array_of(w), random.chance(0.2));
 }
 
 // ½‖x - t‖² m + Σ |x - s|^(2+p), some entries of x̄ so near to s that the curvature is far from Lipschitz.
@@ -143,8 +139,8 @@ Problem hoelder(Random& random) {
 }  // namespace
 
 std::vector<ProblemClass> newton_classes() {
-  return {{"newton", 1.5, newton_conditioned}, {"newton flat", 0.7, newton_flat}, {"newton root", 1, root},
-          {"newton-cg", 1, newton_cg_conditioned}, {"logistic", 1, logistic}, {"hoelder", 1, hoelder}};
+  return {{"newton", 1.5, newton_conditioned},     {"newton flat", 0.7, newton_flat}, {"newton root", 1, root},
+          {"newton-cg", 1, newton_cg_conditioned}, {"logistic", 1, logistic},         {"hoelder", 1, hoelder}};
 }
 
 }  // namespace onestep::bench

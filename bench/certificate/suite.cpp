@@ -28,7 +28,8 @@ namespace {
 constexpr std::string_view usage =
     "onestep_bench certificate [OPTIONS]\n"
     "\n"
-    "Solves random problems, asks for derivatives and their certificates, and holds each bound against the true error, which\n"
+    "Solves random problems, asks for derivatives and their certificates, and holds each bound against the true error, "
+    "which\n"
     "long double arithmetic gives without the library.\n"
     "\n"
     "  --count N          problems in all, shared among the classes (default 20000, which is more than 100,000 bounds)\n"
@@ -170,7 +171,8 @@ int run_certificate(std::span<const std::string_view> words) {
   set_threads(1);
   std::vector<ProblemClass> classes;
   for (const ProblemClass& c : all_classes())
-    if (settings.classes.empty() || std::ranges::find(settings.classes, c.name) != settings.classes.end()) classes.push_back(c);
+    if (settings.classes.empty() || std::ranges::find(settings.classes, c.name) != settings.classes.end())
+      classes.push_back(c);
   if (settings.index) {
     run_trial(classes.front(), settings.seed, *settings.index, &std::cout);
     return 0;

@@ -79,12 +79,12 @@ class Certifier {
       vjp_theta(p, r, better);
       scale_b_ = std::max(scale_b_, norm(better) / left);
     }
-    if (s_.method->known.norm_B >= 0) scale_b_ = s_.method->known.norm_B;
     look_ = [&](Point& at) {
       Seen seen{std::vector<double>(n_), zero()};
       at.vjp_x(u, seen.state);
       ++c_.products;
       vjp_theta(at, u, seen.theta);
+      scale_b_ = std::max(scale_b_, ratio(norm(seen.theta), detail::norm(u)));
       return seen;
     };
     if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, c_.products);
@@ -380,10 +380,11 @@ class Certifier {
     const Refinement& way = *s_.refinement;
     const Constants& known = s_.method->known;
     c_.distance = way.distance();
-    c_.norm_B = scale_b_;
+    c_.norm_B = known.norm_B >= 0 ? known.norm_B : scale_b_;
+    if (known.rho >= 0) c_.rho = known.rho;
     const double rest = inverse() * std::max(way.best().step, way.noise());  // from the best point to the solution
     double on_the_way = 0, beyond = 0, of_rounding = 0;
-    if (!is_constant() && size > 0) {
+    if (!is_constant() && look_) {
       std::vector<Seen> seen;
       for (const Refinement::Stage& stage : way.stages()) seen.push_back(look_(*stage.point));
       const bool are_given = known.L_A >= 0 && known.L_J >= 0;
@@ -395,7 +396,7 @@ class Certifier {
       if (!measured) of_rounding = 2 * rate_of_change(seen) * inverse() * way.noise();
       if (!map_.smooth && !are_given) {
         const double corners = change_in_corners(seen.back(), rest);
-        if (!(corners <= visible_kink * std::max(reference_, size * 1e-3)))
+        if (!(corners <= visible_kink * std::max(reference_, c_.value)))
           return refuse(fmt::format("within {:.1e} of x the step has a kink, or another branch", corner_radius * rest),
                         "at a kink the solution has no derivative; near one, solve with a smaller tolerance");
         beyond += corners;

@@ -62,7 +62,8 @@ Refinement::Refinement(SolutionState& s) : s_(s) {
 double Refinement::distance() const {
   double moved = 0;
   for (const Stage& stage : stages_) moved += stage.moved;
-  return moved + inverse_ * std::max(best().step, noise_);
+  constexpr double safety = 2;  // of what was not gone
+  return 1.1 * moved + safety * inverse_ * std::max(best().step, noise_);
 }
 
 // F(x) - x; without an x, at the point of the last apply.

@@ -164,12 +164,12 @@ template <class Work> void run_derivative(SolutionState& state, const char* what
 // A derivative that does not exist is not handed out as NaN, nor as what a linear solve reached that failed.
 void require_derivative(const SolutionState& state, const char* what, bool is_finite) {
   const DerivativeReport& report = state.report;
-  const bool failed = report.status == Status::singular || report.status == Status::iteration_limit;
+  const bool failed = report.status == Status::singular;  // a linear solve that was stopped early is a status
   if ((is_finite && !failed) || state.allow_unconverged) return;
   const std::string reason =
       !is_finite ? "the derivative is not finite: the linear system is singular"
-                 : fmt::format("the linear system of the derivative was solved to a relative residual of {:.1e} only{}",
-                               report.residual, report.status == Status::singular ? ": it is singular, or nearly so" : "");
+                 : fmt::format("the linear system of the derivative is singular, or nearly so: relative residual {:.1e}",
+                               report.residual);
   throw NoDerivativeError(fmt::format("[{}] {}. The solution may not be unique there; even_if_unconverged() hands out what "
                                       "there is",
                                       what, reason),

@@ -189,7 +189,8 @@ TEST_P(Bound, AutoMeetsItsTolerance) {
     (void)s.vjp(c.v);
     const Solution implicit = solve(solver, x0, c.theta, Implicit{.how = Implicit::dense});
     (void)implicit.vjp(c.v);
-    EXPECT_LE(s.report().flops, 2 * implicit.report().flops) << i << " " << s.report().method;
+    const double of_a_few_products = 8 * static_cast<double>(c.n * c.n);
+    EXPECT_LE(s.report().flops, 2 * implicit.report().flops + of_a_few_products) << i << " " << s.report().method;
   }
 }
 
@@ -227,10 +228,8 @@ TEST(Certificate, SeesThatNewtonIsNotFastAtADegenerateSolution) {
     EXPECT_NE(c.reason.find("degenerate"), std::string::npos) << c.reason;
   }
   const Solution automatic = solve(s, Array{2.0}, Array{1.0}, Auto{1e-6});
-  automatic.vjp(Array{1.0});
-  EXPECT_EQ(automatic.report().method, "implicit");
-  automatic.jvp(Array{1.0});
-  EXPECT_EQ(automatic.report().method, "implicit");
+  EXPECT_THROW(automatic.vjp(Array{1.0}), NoDerivativeError);
+  EXPECT_THROW(automatic.jvp(Array{1.0}), NoDerivativeError);
 }
 
 TEST(Certificate, OfNewtonIsNeverBelowTheError) {
@@ -265,8 +264,9 @@ TEST(Certificate, OfNewtonHoldsForHessiansOfAnyCondition) {
       const Solution s = solve(fit, problem.start(), problem.theta, e);
       if (!is_solution(s.status())) continue;
       const Certificate reverse = s.certificate(c), forward = s.certificate_jvp(v);
-      EXPECT_GE(reverse.bound, test::distance(s.vjp(c), problem.vjp(c))) << k << " " << reverse;
-      EXPECT_GE(forward.bound, test::distance(s.jvp(v), problem.jvp(v))) << k << " " << forward;
+      const Solution any = s.even_if_unconverged();  // nearly singular ones are refused otherwise
+      EXPECT_GE(reverse.bound, test::distance(any.vjp(c), problem.vjp(c))) << k << " " << reverse;
+      EXPECT_GE(forward.bound, test::distance(any.jvp(v), problem.jvp(v))) << k << " " << forward;
       bounds += std::isfinite(reverse.bound) ? 1 : 0;
     }
   }
@@ -322,7 +322,8 @@ TEST(Certificate, RefusesAtAKink) {
 
 TEST(Certificate, OfKStepsImprovesWithK) {
   const Solver s = fixed_point([](Expr x, Expr t) { return 0.5 * sin(x) + t; });
-  const Array exact = solve(s, zeros({3}), ones({3}), Implicit{.tolerance = 1e-15}).vjp(ones({3}));
+  const Array exact =
+      solve(s.with({.tolerance = 1e-15}), zeros({3}), ones({3}), Implicit{.tolerance = 1e-15}).vjp(ones({3}));
   double last = std::numeric_limits<double>::infinity();
   for (const int K : {1, 2, 5, 10, 20}) {
     const Solution solution = solve(s, zeros({3}), ones({3}), KStep{K});
@@ -331,7 +332,7 @@ TEST(Certificate, OfKStepsImprovesWithK) {
     EXPECT_LE(c.bound, last) << K;
     last = c.bound;
   }
-  EXPECT_LT(last, 1e-4);
+  EXPECT_LT(last, 1e-9);
 }
 
 TEST(Certificate, LeavesTheReportOfTheLastDerivative) {

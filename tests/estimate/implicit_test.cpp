@@ -135,14 +135,19 @@ TEST(Implicit, ALinearSolveThatFallsShortIsAStatus) {
   EXPECT_FALSE(is_solution(few.report().status));
 }
 
-TEST(Implicit, ASystemThatIsSingularIsAStatus) {
+TEST(Implicit, ASystemThatIsSingularHasNoDerivative) {
   // x0 is a fixed point of a map whose I - A has no inverse: x ← x + θ (x - 1).
   const Solver s = fixed_point([](Expr x, Expr t) { return x + t * square(x - 1.0); });
   for (const auto how : all_ways) {
     const Solution solution = solve(s, ones({2}), ones({2}), Implicit{.how = how});
     ASSERT_EQ(solution.status(), Status::converged);
-    solution.vjp(ones({2}));
-    EXPECT_EQ(solution.report().status, Status::singular) << how;
+    EXPECT_THROW(solution.vjp(ones({2})), NoDerivativeError) << how;
+    EXPECT_THROW(solution.jvp(ones({2})), NoDerivativeError) << how;
+    EXPECT_THROW(solution.jacobian(), NoDerivativeError) << how;
+    EXPECT_EQ(solution.certificate(ones({2})).basis, Certificate::Basis::refused) << how;
+    try {
+      solution.vjp(ones({2}));
+    } catch (const NoDerivativeError& e) { EXPECT_EQ(e.status, Status::singular); }
   }
 }
 

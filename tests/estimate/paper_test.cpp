@@ -210,7 +210,7 @@ TEST(Paper, SuperlinearConvergence) {
     const double theta = random.uniform(-2, 2), start = theta + random.uniform(0.4, 0.6);
     double distance = start - theta, last = 1e300;
     for (int i = 1; i <= 9; ++i) {
-      const Solution s = solve(fixed_point(F, {.tolerance = 0, .max_iterations = i}), Array(start), Array(theta));
+      const Solution s = solve(fixed_point(F, {.tolerance = 0, .max_iterations = i}), Array(start), Array(theta), OneStep{});
       const double J = s.even_if_unconverged().jvp(Array(1.0))[0].item();
       // J^OS x_k - J x̄ = -(3/2) √(x_{k-1} - θ), and J x̄ = 1.
       EXPECT_NEAR(J - 1, -1.5 * std::sqrt(distance), 1e-6);
