@@ -232,7 +232,7 @@ class Prepared {
   ///     Prepared again(fit, x0, w);
   ///     again.options().tolerance = 1e-4;
   SolveOptions& options() & { return options_; }
-  /// The last Solution. Throws MisuseError before the first solve.
+  /// The last Solution; before the first solve there is nothing in it, and it throws MisuseError.
   const Solution& solution() const&;
   Solution solution() const&&;
 

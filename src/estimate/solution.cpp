@@ -404,10 +404,7 @@ const Solution& Prepared::solve(const Parts& x0, const Parts& theta) & {
   return solution_;
 }
 
-const Solution& Prepared::solution() const& {
-  if (!solution_.internals().solved) throw MisuseError("[solution] nothing was solved yet; call solve() first");
-  return solution_;
-}
-Solution Prepared::solution() const&& { return static_cast<const Prepared&>(*this).solution(); }
+const Solution& Prepared::solution() const& { return solution_; }
+Solution Prepared::solution() const&& { return solution_; }
 
 }  // namespace onestep

@@ -296,9 +296,9 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
     std::vector<Input> of_values = parameters;
     for (const Array& a : problem.data) of_values.emplace_back("data", a.shape());
     const Function values(of_values, [&](std::span<const Expr> in) {
-      const TracedProgram program = program_of(problem.lambda.call(in));
-      method->sizes = sizes_of(program);
-      return full_blocks(program, method->sizes);
+      const TracedProgram traced = program_of(problem.lambda.call(in));
+      method->sizes = sizes_of(traced);
+      return full_blocks(traced, method->sizes);
     });
     const Sizes& s = method->sizes;
     std::vector<Id> ids(thetas);  // a graph begins with its inputs
