@@ -217,7 +217,7 @@ class Prepared {
   /// The reference is to the last Solution and changes with the next solve; a copy of it does not (the next solve then
   /// allocates memory of its own).
   ///
-  ///     Solution a = again.solve(x0, w), b = again.solve(x0, other_w);
+  ///     Prepared fast(fit, x0, w); Solution a = fast.solve(x0, w), b = fast.solve(x0, other_w);
   const Solution& solve(const Parts& x0, const Parts& theta) &;
   Solution solve(const Parts& x0, const Parts& theta) && { return solve(x0, theta); }
   /// From the start it was prepared with.

@@ -155,6 +155,7 @@ Recipe::Ready Recipe::ready(const Parts* given, std::span<const Shape> theta) co
       traces.lambda.emplace(trace_lambda(name, lambda, lambda_state ? lambda_state(state) : state, parameters));
     if (equation.call) traces.equation.emplace(trace_lambda("equation", equation, state, parameters));
   }
+  if (traces.equation) check_parts("equation", shapes_of(traces.equation->outputs()), state);
   for (const std::optional<Function>* traced : {&traces.lambda, &traces.start, &traces.equation})
     ready.has_views = ready.has_views || (*traced && has_views(**traced));
   ready.method = method_for(state, parameters, std::move(traces));

@@ -40,17 +40,22 @@ std::vector<Expr> parts_of(const Expr& x, std::span<const Shape> parts) {
   return result;
 }
 
-Expr joined(const char* who, std::span<const Expr> parts, std::span<const Shape> shapes) {
-  if (parts.size() != shapes.size())
+void check_parts(const char* who, std::span<const Shape> returned, std::span<const Shape> state) {
+  if (returned.size() != state.size())
     throw MisuseError(
-        fmt::format("[{}] the function returns {} arrays, the state has {} parts", who, parts.size(), shapes.size()));
-  std::vector<Expr> flat;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].shape() != shapes[i])
+        fmt::format("[{}] the function returns {} arrays, the state has {} parts", who, returned.size(), state.size()));
+  for (std::size_t i = 0; i < state.size(); ++i)
+    if (returned[i] != state[i])
       throw MisuseError(fmt::format("[{}] part {} of the state has shape {}, the function returns {}", who, i,
-                                    to_string(shapes[i]), to_string(parts[i].shape())));
-    flat.push_back(reshape(parts[i], {shapes[i].size()}));
-  }
+                                    to_string(state[i]), to_string(returned[i])));
+}
+
+Expr joined(const char* who, std::span<const Expr> parts, std::span<const Shape> shapes) {
+  std::vector<Shape> returned;
+  for (const Expr& e : parts) returned.push_back(e.shape());
+  check_parts(who, returned, shapes);
+  std::vector<Expr> flat;
+  for (std::size_t i = 0; i < parts.size(); ++i) flat.push_back(reshape(parts[i], {shapes[i].size()}));
   return flat.size() == 1 ? flat.front() : concat(flat);
 }
 

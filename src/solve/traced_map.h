@@ -68,7 +68,9 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
 
 /// The parts of a flat state, as expressions.
 std::vector<Expr> parts_of(const Expr& x, std::span<const Shape> parts);
-/// One vector of all parts. Throws Error, naming `who`, unless they have these shapes.
+/// Throws MisuseError, naming `who`, unless a function that returns arrays of these shapes returns a state.
+void check_parts(const char* who, std::span<const Shape> returned, std::span<const Shape> state);
+/// One vector of all parts; checked as above.
 Expr joined(const char* who, std::span<const Expr> parts, std::span<const Shape> shapes);
 
 }  // namespace onestep::detail
