@@ -78,7 +78,8 @@ class Array {
   Array(Shape shape, std::vector<double> entries);
 
   /// Looks at memory the caller owns, without a copy. The memory must stay there, unchanged, as long as this array, its
-  /// copies and every function traced over it.
+  /// copies and every function, plan, Prepared and Solution made of it. Between two calls of solve() it may change: each
+  /// call reads it anew.
   ///
   ///     std::vector<double> w(270, 1.0);
   ///     Array a = Array::view(w);
@@ -91,21 +92,28 @@ class Array {
   ///     Array a = Array::view(MatrixView{memory.data(), 270, 13, 13, 1});
   static Array view(const MatrixView& matrix);
 
-  const Shape& shape() const { return shape_; }
+  const Shape& shape() const& { return shape_; }
+  Shape shape() const&& { return shape_; }
   std::int64_t size() const { return shape_.size(); }
-  /// The first entry; see row_stride and column_stride for where the others are.
-  const double* data() const { return data_.get(); }
+  /// The first entry; see row_stride and column_stride for where the others are. Of an array that has a name: a temporary
+  /// one takes its entries with it.
+  const double* data() const& { return data_.get(); }
+  const double* data() const&& = delete;
   std::int64_t row_stride() const { return row_stride_; }
   std::int64_t column_stride() const { return column_stride_; }
   /// Whether the entries lie one after another, row by row.
   bool is_contiguous() const;
-  /// The entries of a contiguous array, row by row. Throws Error for a strided view: call contiguous() first.
+  /// The entries of a contiguous array, row by row. Throws Error for a strided view: call contiguous() first. The span is
+  /// valid as long as the array or a copy of it; of a temporary array the entries are copied instead.
   ///
-  ///     double first = x.values()[0];
-  std::span<const double> values() const;
+  ///     double first = x.values()[0], sum = 0;
+  ///     for (double e : solve(fit, x0, w).x().values()) sum += e;
+  std::span<const double> values() const&;
+  std::vector<double> values() const&&;
   /// This array if it is contiguous, else a copy that is.
   ///
-  ///     std::span<const double> entries = A.transposed().contiguous().values();
+  ///     const Array T = A.transposed().contiguous();
+  ///     std::span<const double> entries = T.values();
   Array contiguous() const;
   /// Writes the entries, row by row. Throws Error when their number is another.
   ///
@@ -126,6 +134,9 @@ class Array {
   ///     double last = x(12), corner = A(0, 0);
   double operator()(std::int64_t i) const;
   double operator()(std::int64_t row, std::int64_t column) const;
+
+  // For the library: false for a view, whose entries may change.
+  bool owns_entries() const { return data_.use_count() > 0; }
 
  private:
   Array(Shape shape, std::shared_ptr<const double> data, std::int64_t row_stride, std::int64_t column_stride);

@@ -63,7 +63,8 @@ class GradientCheck {
   ///
   ///     if (!check.ok()) std::cerr << check.message();
   std::string message() const;
-  std::span<const GradientComparison> comparisons() const { return comparisons_; }
+  std::span<const GradientComparison> comparisons() const& { return comparisons_; }
+  std::vector<GradientComparison> comparisons() const&& { return comparisons_; }
 
  private:
   std::vector<GradientComparison> comparisons_;

@@ -74,7 +74,8 @@ class Estimator {
   using Kind = std::variant<OneStep, KStep, Implicit, Unrolled, Auto>;
   template <class T>
   requires std::is_constructible_v<Kind, T> Estimator(T kind) : kind_(std::move(kind)) {}
-  const Kind& kind() const { return kind_; }
+  const Kind& kind() const& { return kind_; }
+  Kind kind() const&& { return kind_; }
   /// None was named: the method decides.
   bool by_method() const { return by_method_; }
 
@@ -136,7 +137,7 @@ struct SolutionState;
 }
 
 /// What a solver converged to, and its derivatives. Cheap to copy; copies share their memory and must not be used from two
-/// threads at once.
+/// threads at once. Before the first solve of a Prepared there is nothing in it: everything but copying throws MisuseError.
 ///
 ///     Solution s = solve(fit, zeros({13}), w, OneStep{});
 ///     Array g = s.vjp(s.x());   // ∇θ of ‖x(θ)‖²/2
@@ -154,7 +155,8 @@ class Solution {
   Parts proof() const;
   /// The status in a sentence, with what it is about.
   std::string message() const;
-  const Statistics& statistics() const;
+  const Statistics& statistics() const&;
+  Statistics statistics() const&&;
 
   /// (dx/dθ)ᵀ c: one cotangent for each part of the state (those left out are zero), one array for each parameter. Throws
   /// Error when the solve did not converge, or when its step is seen not to contract where derivatives of steps are taken,
@@ -170,24 +172,32 @@ class Solution {
   void vjp_into(std::span<const std::span<const double>> c, std::span<const std::span<double>> out) const;
   void jvp_into(std::span<const Array> v, std::span<double> out) const;
   /// How the last derivative came about.
-  const DerivativeReport& report() const;
+  const DerivativeReport& report() const&;
+  DerivativeReport report() const&&;
 
   /// How wrong vjp(c) can be. Costs about three vjps, and what it takes to measure the constants that are not given.
   Certificate certificate(const Parts& c) const;
   /// The same for jvp(v).
   Certificate certificate_jvp(const Parts& v) const;
 
-  /// Derivatives are given from now on even if the solve did not converge, or its step does not contract.
+  /// The same solution, whose derivatives are given even if the solve did not converge, or its step does not contract. This
+  /// one and its other copies still refuse.
   ///
   ///     Array g = s.even_if_unconverged().vjp(s.x());
-  const Solution& even_if_unconverged() const;
+  Solution even_if_unconverged() const;
 
   // For the library.
   explicit Solution(std::shared_ptr<detail::SolutionState> state) : state_(std::move(state)) {}
   detail::SolutionState& internals() const { return *state_; }
+  bool is_shared() const;  ///< whether there are copies
 
  private:
+  /// Throws MisuseError, naming `who`, before the first solve.
+  detail::SolutionState& solved(const char* who) const;
+  /// The same, with this copy's permission to differentiate what did not converge.
+  detail::SolutionState& to_differentiate(const char* who) const;
   std::shared_ptr<detail::SolutionState> state_;
+  bool even_if_unconverged_ = false;
 };
 
 /// Solves and hands back a Solution that differentiates as `estimator` says. Throws Error for shapes or options that do not
@@ -200,6 +210,9 @@ Solution solve(const Solver& solver, const Parts& theta, const Estimator& estima
 
 /// A solver prepared for given shapes: solves again and again without tracing, planning or allocating. One for each thread.
 ///
+/// It is the promise that nothing the solver's lambdas capture changes: they are called when it is made, never again, and
+/// what depends on their data alone is computed once. Where data change, call solve(), or make another Prepared.
+///
 ///     Prepared again(fit, x0, w, OneStep{});
 ///     Array x = again.solve(x0, other_w).x();
 class Prepared {
@@ -207,23 +220,34 @@ class Prepared {
   Prepared(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator = {});
   /// With the start the solver was given with Solver::from, or none where it needs none.
   Prepared(const Solver& solver, const Parts& theta, const Estimator& estimator = {});
-  /// The Solution is the same object each time: what it was before is gone.
-  const Solution& solve(const Parts& x0, const Parts& theta);
+  /// The reference is to the last Solution and changes with the next solve; a copy of it does not (the next solve then
+  /// allocates memory of its own).
+  ///
+  ///     Prepared fast(fit, x0, w); Solution a = fast.solve(x0, w), b = fast.solve(x0, other_w);
+  const Solution& solve(const Parts& x0, const Parts& theta) &;
+  Solution solve(const Parts& x0, const Parts& theta) && { return solve(x0, theta); }
   /// From the start it was prepared with.
   ///
   ///     Prepared project(quadratic_program([](Expr t) { return TracedProgram{.Q = eye(3), .q = -t, .lo = 0.0}; }),
   ///     zeros(3)); Array x = project.solve(Array{2.0, 0.5, -1.0}).x();
-  const Solution& solve(const Parts& theta);
-  /// What the next solves stop on, and whom they tell.
+  const Solution& solve(const Parts& theta) &;
+  Solution solve(const Parts& theta) && { return solve(theta); }
+  /// What the next solves stop on, and whom they tell. Checked by the next solve, which throws MisuseError for a value out
+  /// of range.
   ///
   ///     Prepared again(fit, x0, w);
   ///     again.options().tolerance = 1e-4;
-  SolveOptions& options();
-  /// The last Solution; without a status before the first solve.
-  const Solution& solution() const { return solution_; }
+  SolveOptions& options() & { return options_; }
+  /// The last Solution; before the first solve there is nothing in it, and it throws MisuseError.
+  const Solution& solution() const&;
+  Solution solution() const&&;
+
+  // For the library: what is solved from x0 is the problem of `made`.
+  Prepared(Parts x0, Solution made);
 
  private:
   Parts x0_;
+  SolveOptions options_;
   Solution solution_;
 };
 

@@ -3,6 +3,7 @@
 // `matmul` is the product, a shape of size 1 along an axis is repeated.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -46,9 +47,9 @@ class Expr {
 /// sin, cos, atan, stop_gradient.
 ///
 ///     Expr loss = softplus(-y * z), positive = maximum(x, 0.0), safe = where(greater(x, 0.0), log(x), 0.0);
-#define ONESTEP_UNARY(name, flops, meaning, ...) Expr name(const Expr& a);
-#define ONESTEP_BINARY(name, flops, meaning, ...) Expr name(const Expr& a, const Expr& b);
-#define ONESTEP_TERNARY(name, flops, meaning, ...) Expr name(const Expr& a, const Expr& b, const Expr& c);
+#define ONESTEP_UNARY(name, kink, flops, meaning, ...) Expr name(const Expr& a);
+#define ONESTEP_BINARY(name, kink, flops, meaning, ...) Expr name(const Expr& a, const Expr& b);
+#define ONESTEP_TERNARY(name, kink, flops, meaning, ...) Expr name(const Expr& a, const Expr& b, const Expr& c);
 #include "onestep/operations.def"
 
 inline Expr operator+(const Expr& a, const Expr& b) { return add(a, b); }
@@ -113,15 +114,25 @@ Expr pad(const Expr& a, std::int64_t begin, std::int64_t size, int axis = 0);
 ///     Expr total = sum(a), per_row = sum(a, 1), per_column = sum(a, -2);
 Expr sum(const Expr& a);
 Expr sum(const Expr& a, int axis);
+template <std::floating_point Number> Expr sum(const Expr& a, Number axis) = delete;  // an axis is a whole number
 /// The largest entry of all, or along an axis; NaN if any is. The largest of nothing is minus infinity.
 ///
 ///     Expr shift = max(logits, 1);
 Expr max(const Expr& a);
 Expr max(const Expr& a, int axis);
+/// Of two values the larger is maximum(a, b).
+template <class Value>
+requires(std::floating_point<Value> || std::same_as<Value, Expr> || std::same_as<Value, Array>) Expr
+    max(const Expr&, const Value&) {
+  static_assert(!std::same_as<Value, Value>, "max(a, axis) is the largest entry along an axis; use maximum(a, b) for the "
+                                             "larger of two values");
+  return {};
+}
 
 /// log Σ exp(a) along an axis, without overflow: entries of ±700 and of minus infinity are fine. Its gradient is softmax.
 ///
 ///     Expr loss = sum(log_sum_exp(scores, 1) - sum(Y * scores, 1));   // of softmax regression, Y one-hot
+template <std::floating_point Number> Expr log_sum_exp(const Expr& a, Number axis) = delete;  // as for sum
 inline Expr log_sum_exp(const Expr& a, int axis) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const Expr largest = max(a, axis);

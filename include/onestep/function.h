@@ -32,8 +32,10 @@ class Function {
   /// Calls `body` once with an expression for each input. `trace` below is the comfortable way.
   Function(std::vector<Input> inputs, const Body& body);
 
-  std::span<const Input> inputs() const { return inputs_; }
-  std::span<const Expr> outputs() const { return outputs_; }
+  std::span<const Input> inputs() const& { return inputs_; }
+  std::vector<Input> inputs() const&& { return inputs_; }
+  std::span<const Expr> outputs() const& { return outputs_; }
+  std::vector<Expr> outputs() const&& { return outputs_; }
 
   /// The function's results as expressions of other arguments: how one traced function is used inside another. Throws Error
   /// when number or shapes do not fit.

@@ -34,9 +34,12 @@ class Parts {
   Parts(std::vector<Array> parts) : parts_(std::move(parts)) {}
 
   std::size_t size() const { return parts_.size(); }
-  const Array& operator[](std::size_t i) const { return parts_.at(i); }
-  auto begin() const { return parts_.begin(); }
-  auto end() const { return parts_.end(); }
+  const Array& operator[](std::size_t i) const& { return parts_.at(i); }
+  Array operator[](std::size_t i) const&& { return parts_.at(i); }
+  auto begin() const& { return parts_.begin(); }
+  auto end() const& { return parts_.end(); }
+  void begin() const&& = delete;  // they would be gone
+  void end() const&& = delete;
   /// Throws Error unless there is exactly one part.
   operator Array() const;
 
@@ -147,6 +150,11 @@ struct ForeignStep {
 };
 
 /// An algorithm and its options, ready for any start and parameters. Cheap to copy; safe to share between threads.
+///
+/// Each solve() calls the solver's lambdas again (one thread at a time), so that data they capture by reference may change
+/// between two solves. Plans are kept: where a lambda traces the same operations they serve again, with the arrays of this
+/// call. A number is part of the operations: where one changes from solve to solve, make it a parameter, or the solver plans
+/// anew. Prepared calls them once, and is the promise that nothing they capture changes.
 ///
 ///     Solver fit = newton([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x)); });
 class Solver {

@@ -173,7 +173,9 @@ GradientCheck check_gradients(const ForeignStep& step, const Parts& x, const Par
 GradientCheck check_gradients(const Solver& solver, const Parts& x, const Parts& theta,
                               const GradientCheckOptions& options) {
   const Arrays parts(x.begin(), x.end()), thetas(theta.begin(), theta.end());
-  const std::shared_ptr<const detail::Method> method = solver.recipe().method(parts, thetas);
+  std::vector<Shape> shapes;
+  for (const Array& t : thetas) shapes.push_back(t.shape());
+  const std::shared_ptr<const detail::Method> method = solver.recipe().ready(&x, shapes).method;
   const detail::Map& map = *method->step;
   const Values at = joined(parts);
   // The controls are those of a solve that begins here.

@@ -74,8 +74,29 @@ Maybe special_forward(const Expr& y, const Site& s, Tangents t) {
     }
     case Op::logdet: return sum(inverse_transposed(s) * *t[0]);
     case Op::call: return derivative_call(s, or_zeros(t, s), 1, y.shape());
-    default: return t[0];  // a factor's is its matrix's
+    case Op::cholesky:
+    case Op::lu:
+    case Op::ldlt: return t[0];  // a factor's is its matrix's
+    // Elementwise and linear operations do not come here; leaves do not move.
+    case Op::input:
+    case Op::constant:
+    case Op::scalar:
+    case Op::eye:
+    case Op::matmul:
+    case Op::outer:
+    case Op::transpose:
+    case Op::reshape:
+    case Op::diag:
+    case Op::diagonal:
+    case Op::sum:
+    case Op::broadcast:
+    case Op::concat:
+    case Op::slice:
+    case Op::pad:
+#include "graph/elementwise_cases.inc"
+      break;
   }
+  fail(name(s.op), "no derivative rule");
 }
 
 Maybe special_backward(const Expr& y, const Site& s, std::size_t which, const Expr& c) {
@@ -92,8 +113,29 @@ Maybe special_backward(const Expr& y, const Site& s, std::size_t which, const Ex
     }
     case Op::logdet: return c * inverse_transposed(s);
     case Op::call: return derivative_call(s, {c}, 2 + static_cast<std::int64_t>(which), s[which].shape());
-    default: return c;  // a factor's is its matrix's
+    case Op::cholesky:
+    case Op::lu:
+    case Op::ldlt: return c;  // a factor's is its matrix's
+    // Elementwise and linear operations do not come here; leaves do not move.
+    case Op::input:
+    case Op::constant:
+    case Op::scalar:
+    case Op::eye:
+    case Op::matmul:
+    case Op::outer:
+    case Op::transpose:
+    case Op::reshape:
+    case Op::diag:
+    case Op::diagonal:
+    case Op::sum:
+    case Op::broadcast:
+    case Op::concat:
+    case Op::slice:
+    case Op::pad:
+#include "graph/elementwise_cases.inc"
+      break;
   }
+  fail(name(s.op), "no derivative rule");
 }
 
 }  // namespace

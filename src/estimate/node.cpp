@@ -19,10 +19,42 @@ std::vector<Array> arrays(std::span<const std::span<const double>> values, const
   return result;
 }
 
+bool same(const OneStep&, const OneStep&) { return true; }
+bool same(const KStep& a, const KStep& b) { return a.K == b.K; }
+bool same(const Implicit& a, const Implicit& b) {
+  return a.how == b.how && a.tolerance == b.tolerance && a.max_iterations == b.max_iterations && a.on_step == b.on_step &&
+         !a.preconditioner && !b.preconditioner;  // functions cannot be compared
+}
+bool same(const Unrolled& a, const Unrolled& b) { return a.mode == b.mode && a.memory == b.memory; }
+bool same(const Auto& a, const Auto& b) { return a.tolerance == b.tolerance; }
+bool same(const Estimator& a, const Estimator& b) {
+  return std::visit(
+      [](const auto& one, const auto& other) {
+        if constexpr (std::is_same_v<decltype(one), decltype(other)>)
+          return same(one, other);
+        else
+          return false;
+      },
+      a.kind(), b.kind());
+}
+bool same(const SolveOptions& a, const SolveOptions& b) {
+  return a.tolerance == b.tolerance && a.max_iterations == b.max_iterations && a.time_limit == b.time_limit &&
+         !a.callback && !b.callback && a.log == b.log && a.history == b.history;
+}
+bool same(const Parts& a, const Parts& b) {
+  return std::ranges::equal(a, b, [](const Array& one, const Array& other) {
+    const Array first = one.contiguous(), second = other.contiguous();
+    return first.shape() == second.shape() && std::ranges::equal(first.values(), second.values());
+  });
+}
+
+/// A solve with the data its lambda had when the node was made.
 class SolveNode final : public Foreign {
  public:
-  SolveNode(Recipe recipe, Parts x0, std::vector<Shape> theta, Estimator estimator)
-      : solver_(std::make_shared<const Recipe>(std::move(recipe))),
+  SolveNode(std::shared_ptr<const Method> method, SolveOptions options, Parts x0, std::vector<Shape> theta,
+            Estimator estimator)
+      : method_(std::move(method)),
+        options_(std::move(options)),
         x0_(std::move(x0)),
         shapes_(std::move(theta)),
         estimator_(std::move(estimator)) {}
@@ -35,6 +67,10 @@ class SolveNode final : public Foreign {
   }
   bool has_jvp() const override { return true; }
   bool has_vjp() const override { return true; }
+  bool is_for(const std::shared_ptr<const Method>& method, const SolveOptions& options, const Parts& x0,
+              const Estimator& estimator) const {
+    return method_ == method && same(options_, options) && same(estimator_, estimator) && same(x0_, x0);
+  }
 
   void apply(std::span<const std::span<const double>> arguments, std::span<double> result) const override {
     const Lease lease = solved(arguments);
@@ -74,7 +110,7 @@ class SolveNode final : public Foreign {
   struct Entry {
     std::vector<std::vector<double>> theta;
     std::optional<Prepared> prepared;
-    const Solution* solution = nullptr;  // for theta; none while it is being made
+    std::optional<Solution> solution;  // for theta; none while it is being made
     std::optional<std::vector<double>> vjp_of;
     std::vector<std::vector<double>> vjp;
     bool busy = false;
@@ -92,32 +128,33 @@ class SolveNode final : public Foreign {
   };
 
   Lease solved(std::span<const std::span<const double>> arguments) const {
-    const auto same = [&](const Entry& e) {
-      return e.solution != nullptr &&
+    const auto is_of_arguments = [&](const Entry& e) {
+      return e.solution &&
              std::ranges::equal(e.theta, arguments, [](const auto& a, const auto& b) { return std::ranges::equal(a, b); });
     };
     std::shared_ptr<Entry> entry;
     {
       const std::lock_guard lock(mutex_);
       for (const auto& e : entries_)
-        if (!e->busy && (!entry || same(*e))) entry = e;
+        if (!e->busy && (!entry || is_of_arguments(*e))) entry = e;
       if (!entry) entries_.push_back(entry = std::make_shared<Entry>());
       entry->busy = true;
     }
     Lease lease(this, entry);
-    if (same(*entry)) return lease;
-    entry->solution = nullptr;
+    if (is_of_arguments(*entry)) return lease;
+    entry->solution.reset();
     entry->vjp_of.reset();
     entry->theta.clear();
     for (const auto& a : arguments) entry->theta.emplace_back(a.begin(), a.end());
     const Parts theta(arrays(arguments, shapes_));
-    if (!entry->prepared) entry->prepared.emplace(solver_, x0_, theta, estimator_);
-    entry->solution = &entry->prepared->solve(x0_, theta);
-    entry->solution->even_if_unconverged();  // what fails is NaN, not an exception out of the plan
+    if (!entry->prepared) entry->prepared.emplace(x0_, make_solution(method_, options_, estimator_));
+    // What fails is NaN, not an exception out of the plan.
+    entry->solution = entry->prepared->solve(x0_, theta).even_if_unconverged();
     return lease;
   }
 
-  Solver solver_;
+  std::shared_ptr<const Method> method_;
+  SolveOptions options_;
   Parts x0_;
   std::vector<Shape> shapes_;
   Estimator estimator_;
@@ -125,19 +162,40 @@ class SolveNode final : public Foreign {
   mutable std::vector<std::shared_ptr<Entry>> entries_;
 };
 
+// The node of an earlier trace where nothing has changed since: a function traced again then has the same graph, and its
+// plan serves again.
+std::shared_ptr<const Foreign> node_for(const Recipe& recipe, const Recipe::Ready& ready, const Parts& x0,
+                                        const std::vector<Shape>& theta, const Estimator& estimator) {
+  const std::lock_guard lock(recipe.cache->mutex);
+  std::vector<std::weak_ptr<const Foreign>>& nodes = recipe.cache->nodes;
+  std::erase_if(nodes, [](const auto& node) { return node.expired(); });
+  if (!ready.has_views)
+    for (const auto& kept : nodes)
+      if (const auto node = std::dynamic_pointer_cast<const SolveNode>(kept.lock());
+          node && node->is_for(ready.method, recipe.options, x0, estimator))
+        return node;
+  auto made = std::make_shared<const SolveNode>(ready.method, recipe.options, x0, theta, estimator);
+  nodes.insert(nodes.begin(), made);
+  if (nodes.size() > Recipe::Cache::most_entries) nodes.pop_back();
+  return made;
+}
+
 }  // namespace
 
 Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
   std::vector<Shape> shapes, state;
   for (const Expr& t : theta) shapes.push_back(t.shape());
-  const Parts x0 = recipe.start_for(shapes);
-  for (const Array& a : x0) state.push_back(a.shape());
   const Estimator estimator = recipe.estimator     ? *recipe.estimator
                               : recipe.superlinear ? Estimator(KStep{recipe.steps_in_node})
                                                    : Estimator(Auto{});
   const auto* k = std::get_if<KStep>(&estimator.kind());
   const bool by_steps = recipe.undamped && (k != nullptr || std::holds_alternative<OneStep>(estimator.kind()));
-  auto node = std::make_shared<SolveNode>(recipe, x0, shapes, estimator);
+  const Recipe::Ready ready = detail::ready(recipe, nullptr, shapes, estimator);
+  // A method for steps may have parts the user does not know of.
+  for (const Array& a : ready.start)
+    if (state.size() < ready.method->shown) state.push_back(a.shape());
+  const Parts x0(std::vector<Array>(ready.start.begin(), ready.start.begin() + static_cast<std::ptrdiff_t>(state.size())));
+  std::shared_ptr<const Foreign> node = node_for(recipe, ready, x0, shapes, estimator);
   if (!by_steps) {
     const Expr x = call(std::move(node), theta);
     return state.size() == 1 ? reshape(x, state[0]) : x;

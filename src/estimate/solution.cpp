@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "estimate/certify.h"
@@ -16,14 +17,23 @@ using detail::memory_for;
 using detail::SolutionState;
 using detail::Vector;
 
-std::unique_ptr<detail::Differentiator> differentiator_of(const Estimator& estimator) {
-  return std::visit([](const auto& kind) { return detail::make(kind); }, estimator.kind());
-}
-
 // Estimators that go over the steps need a solver whose steps can be made again.
 bool goes_over_steps(const Estimator& estimator) {
   const auto* k = std::get_if<KStep>(&estimator.kind());
   return std::holds_alternative<Unrolled>(estimator.kind()) || (k != nullptr && k->K > 1);
+}
+
+void check_shapes(const SolutionState& state, const Parts& x0, const Parts& theta) {
+  const detail::Map& step = *state.method->step;
+  // Solvers that start by themselves may have parts the caller does not know of.
+  const std::span<const Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
+  if (!state.method->starts_itself) detail::check_shapes("solve", "part of the start", x_parts, step.state);
+  if (thetas.size() != step.parameters.size())
+    throw MisuseError(fmt::format("[solve] {} parameters given, the step has {}", thetas.size(), step.parameters.size()));
+  for (std::size_t i = 0; i < thetas.size(); ++i)
+    if (thetas[i].shape() != step.parameters[i].shape)
+      throw MisuseError(fmt::format("[solve] {} has shape {}, the step was traced for {}", step.parameters[i].name,
+                                    to_string(thetas[i].shape()), to_string(step.parameters[i].shape)));
 }
 
 std::vector<Shape> shapes_of(const Parts& parts) {
@@ -33,40 +43,27 @@ std::vector<Shape> shapes_of(const Parts& parts) {
 }
 
 // Where none is named: the solver's own, or what suits the method.
-Estimator resolved(const Estimator& estimator, const detail::Recipe& recipe, const detail::Method& method) {
+Estimator resolved(const Estimator& estimator, const detail::Recipe& recipe) {
   if (!estimator.by_method()) return estimator;
   if (recipe.estimator) return *recipe.estimator;
-  return method.superlinear ? Estimator(OneStep{}) : Estimator(Auto{});
+  return recipe.superlinear ? Estimator(OneStep{}) : Estimator(Auto{});
 }
 
-Solution make_solution(const Solver& solver, const Parts& given, const Parts& theta, const Estimator& estimator) {
-  const bool other = solver.recipe().by_steps && goes_over_steps(estimator);
-  const detail::Recipe& recipe = other ? *solver.recipe().by_steps : solver.recipe();
-  const Parts x0 = other ? recipe.start_for(shapes_of(theta)) : given;
-  auto state = std::make_shared<SolutionState>();
-  const std::vector<Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
-  state->method = recipe.method(x_parts, thetas);
-  state->options = recipe.options;
-  state->estimator = resolved(estimator, recipe, *state->method);
-  state->differentiator = differentiator_of(state->estimator);
-  state->loop = state->method->loop();
-  state->differentiator->prepare(*state);
-  return Solution(std::move(state));
+Solution solve_from(const Solver& solver, const Parts* start, const Parts& theta, const Estimator& named) {
+  const detail::Recipe& recipe = solver.recipe();
+  const Estimator estimator = resolved(named, recipe);
+  const detail::Recipe::Ready ready = detail::ready(recipe, start, shapes_of(theta), estimator);
+  Solution solution = detail::make_solution(ready.method, recipe.options, estimator);
+  check_shapes(solution.internals(), ready.start, theta);
+  solution.internals().solve({ready.start.begin(), ready.start.end()}, {theta.begin(), theta.end()});
+  return solution;
 }
 
-void solve_again(SolutionState& state, const Parts& x0, const Parts& theta) {
-  const detail::Map& step = *state.method->step;
-  // Solvers that start by themselves may have parts the caller does not know of.
-  const bool starts_itself = state.method->starts_itself;
-  const std::span<const Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
-  if (!starts_itself) detail::check_shapes("solve", "part of the start", x_parts, step.state);
-  if (thetas.size() != step.parameters.size())
-    throw MisuseError(fmt::format("[solve] {} parameters given, the step has {}", thetas.size(), step.parameters.size()));
-  for (std::size_t i = 0; i < thetas.size(); ++i)
-    if (thetas[i].shape() != step.parameters[i].shape)
-      throw MisuseError(fmt::format("[solve] {} has shape {}, the step was traced for {}", step.parameters[i].name,
-                                    to_string(thetas[i].shape()), to_string(step.parameters[i].shape)));
-  state.solve(x_parts, thetas);
+Prepared prepared_from(const Solver& solver, const Parts* start, const Parts& theta, const Estimator& named) {
+  const detail::Recipe& recipe = solver.recipe();
+  const Estimator estimator = resolved(named, recipe);
+  const detail::Recipe::Ready ready = detail::ready(recipe, start, shapes_of(theta), estimator);
+  return Prepared(start != nullptr ? *start : ready.start, detail::make_solution(ready.method, recipe.options, estimator));
 }
 
 void require_solution(const SolutionState& state, const char* what) {
@@ -254,65 +251,107 @@ Solver Solver::with(const Estimator& estimator) const {
   return Solver(std::make_shared<const detail::Recipe>(std::move(copy)));
 }
 
+detail::Recipe::Ready detail::ready(const Recipe& recipe, const Parts* x0, std::span<const Shape> theta,
+                                    const Estimator& estimator) {
+  const bool other = recipe.by_steps && goes_over_steps(estimator);  // which start by themselves
+  return other ? recipe.by_steps->ready(nullptr, theta) : recipe.ready(x0, theta);
+}
+
+Solution detail::make_solution(std::shared_ptr<const Method> method, const SolveOptions& options,
+                               const Estimator& estimator) {
+  auto state = std::make_shared<SolutionState>();
+  state->method = std::move(method);
+  state->options = options;
+  state->estimator = estimator;
+  state->differentiator = std::visit([](const auto& kind) { return make(kind); }, estimator.kind());
+  state->loop = state->method->loop();
+  state->differentiator->prepare(*state);
+  return Solution(std::move(state));
+}
+
 Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator) {
-  Solution solution = make_solution(solver, x0, theta, estimator);
-  solve_again(solution.internals(), x0, theta);
-  return solution;
+  return solve_from(solver, &x0, theta, estimator);
 }
 
 Solution solve(const Solver& solver, const Parts& theta, const Estimator& estimator) {
-  return solve(solver, solver.recipe().start_for(shapes_of(theta)), theta, estimator);
+  return solve_from(solver, nullptr, theta, estimator);
+}
+
+SolutionState& Solution::solved(const char* who) const {
+  if (!state_->solved)
+    throw MisuseError(fmt::format("[{}] nothing was solved yet; call solve() of the Prepared first", who));
+  return *state_;
+}
+bool Solution::is_shared() const {
+  const bool shared = state_.use_count() > 1;
+  std::atomic_thread_fence(std::memory_order_acquire);  // what another thread did with a copy it dropped is over
+  return shared;
+}
+SolutionState& Solution::to_differentiate(const char* who) const {
+  SolutionState& state = solved(who);
+  state.allow_unconverged = even_if_unconverged_;
+  return state;
 }
 
 Array Solution::x(std::size_t part) const {
-  const std::size_t parts = state_->parts().size();
+  const std::size_t parts = solved("x").parts().size();
   if (part >= parts)
     throw MisuseError(fmt::format("[x] part {} of a state that has {} part{}", part, parts, parts == 1 ? "" : "s"));
   return state()[part];
 }
-Parts Solution::state() const { return detail::unflatten(state_->run.x, state_->parts()); }
+Parts Solution::state() const {
+  const SolutionState& s = solved("state");
+  return detail::unflatten(s.run.x, s.parts());
+}
 Parts Solution::proof() const {
+  const SolutionState& s = solved("proof");
   if (status() != Status::infeasible && status() != Status::unbounded)
     throw MisuseError(
         fmt::format("[proof] there is one of an infeasible or unbounded problem; this one is {}", to_string(status())));
-  if (state_->run.proof.empty()) throw MisuseError("[proof] a lower bound is above its upper bound: " + state_->run.about);
-  return detail::unflatten(state_->run.proof, state_->parts());
+  if (s.run.proof.empty()) throw MisuseError("[proof] a lower bound is above its upper bound: " + s.run.about);
+  return detail::unflatten(s.run.proof, s.parts());
 }
-Status Solution::status() const { return state_->run.status; }
+Status Solution::status() const { return solved("status").run.status; }
 std::string Solution::message() const {
-  const std::string& about = state_->run.about;
+  const std::string& about = solved("message").run.about;
   return about.empty() ? explain(status()) : fmt::format("{} [{}]", explain(status()), about);
 }
-const Statistics& Solution::statistics() const { return state_->run.statistics; }
-const DerivativeReport& Solution::report() const { return state_->report; }
-const Solution& Solution::even_if_unconverged() const {
-  state_->allow_unconverged = true;
-  return *this;
+const Statistics& Solution::statistics() const& { return solved("statistics").run.statistics; }
+Statistics Solution::statistics() const&& { return solved("statistics").run.statistics; }
+const DerivativeReport& Solution::report() const& { return solved("report").report; }
+DerivativeReport Solution::report() const&& { return solved("report").report; }
+Solution Solution::even_if_unconverged() const {
+  Solution copy = *this;
+  copy.even_if_unconverged_ = true;
+  return copy;
 }
 
 Parts Solution::vjp(const Parts& c) const {
-  const std::vector<double> flat = flat_cotangent("vjp", *state_, c);
-  const std::vector<Input>& parameters = state_->method->step->parameters;
+  SolutionState& s = to_differentiate("vjp");
+  const std::vector<double> flat = flat_cotangent("vjp", s, c);
+  const std::vector<Input>& parameters = s.method->step->parameters;
   std::vector<std::vector<double>> memory = memory_for(parameters);
-  run_vjp(*state_, flat, std::vector<Vector>(memory.begin(), memory.end()));
+  run_vjp(s, flat, std::vector<Vector>(memory.begin(), memory.end()));
   std::vector<Array> result;
   for (std::size_t i = 0; i < memory.size(); ++i) result.emplace_back(parameters[i].shape, std::move(memory[i]));
   return result;
 }
 
 Parts Solution::jvp(const Parts& v) const {
-  std::vector<double> out(state_->size());
-  run_jvp(*state_, checked_tangents("jvp", *state_, v), out);
-  return detail::unflatten(out, state_->parts());
+  SolutionState& s = to_differentiate("jvp");
+  std::vector<double> out(s.size());
+  run_jvp(s, checked_tangents("jvp", s, v), out);
+  return detail::unflatten(out, s.parts());
 }
 
 void Solution::vjp_into(std::span<const std::span<const double>> c, std::span<const std::span<double>> out) const {
-  const detail::Map& step = *state_->method->step;
-  std::vector<double>& flat = state_->cotangent;
-  flat.resize(state_->size());
+  SolutionState& s = to_differentiate("vjp_into");
+  const detail::Map& step = *s.method->step;
+  std::vector<double>& flat = s.cotangent;
+  flat.resize(s.size());
   std::size_t at = 0;
   for (std::size_t i = 0; i < c.size(); ++i) {
-    if (i >= state_->parts().size() || static_cast<std::int64_t>(c[i].size()) != step.state[i].size())
+    if (i >= s.parts().size() || static_cast<std::int64_t>(c[i].size()) != step.state[i].size())
       throw MisuseError(
           fmt::format("[vjp_into] cotangent {} has {} entries, which no part of the state has there", i, c[i].size()));
     std::ranges::copy(c[i], flat.begin() + static_cast<std::ptrdiff_t>(at));
@@ -325,34 +364,35 @@ void Solution::vjp_into(std::span<const std::span<const double>> c, std::span<co
     if (static_cast<std::int64_t>(out[i].size()) != step.parameters[i].shape.size())
       throw MisuseError(fmt::format("[vjp_into] memory for {} entries, {} has {}", out[i].size(), step.parameters[i].name,
                                     step.parameters[i].shape.size()));
-  run_vjp(*state_, flat, out);
+  run_vjp(s, flat, out);
 }
 
 void Solution::jvp_into(std::span<const Array> v, std::span<double> out) const {
-  if (out.size() != state_->shown_size())
-    throw MisuseError(fmt::format("[jvp_into] memory for {} entries, the state has {}", out.size(), state_->shown_size()));
-  check_tangents("jvp_into", *state_, v);
-  if (out.size() == state_->size()) return run_jvp(*state_, v, out);
-  state_->tangent.resize(state_->size());
-  run_jvp(*state_, v, state_->tangent);
-  std::copy_n(state_->tangent.begin(), out.size(), out.begin());
+  SolutionState& s = to_differentiate("jvp_into");
+  if (out.size() != s.shown_size())
+    throw MisuseError(fmt::format("[jvp_into] memory for {} entries, the state has {}", out.size(), s.shown_size()));
+  check_tangents("jvp_into", s, v);
+  if (out.size() == s.size()) return run_jvp(s, v, out);
+  s.tangent.resize(s.size());
+  run_jvp(s, v, s.tangent);
+  std::copy_n(s.tangent.begin(), out.size(), out.begin());
 }
 
 Parts Solution::jacobian() const {
-  const std::vector<Input>& parameters = state_->method->step->parameters;
-  const std::size_t n = state_->shown_size();
+  SolutionState& s = to_differentiate("jacobian");
+  const std::vector<Input>& parameters = s.method->step->parameters;
+  const std::size_t n = s.shown_size();
   std::size_t m = 0;
   for (const Input& p : parameters) m += static_cast<std::size_t>(p.shape.size());
   std::vector<std::vector<double>> matrices;
   for (const Input& p : parameters) matrices.emplace_back(n * static_cast<std::size_t>(p.shape.size()));
-  const detail::Map& step = *state_->method->step;
-  const auto* const unrolled = std::get_if<Unrolled>(&state_->estimator.kind());
+  const detail::Map& step = *s.method->step;
+  const auto* const unrolled = std::get_if<Unrolled>(&s.estimator.kind());
   const bool fewer_rows =
       unrolled == nullptr || unrolled->mode == Unrolled::automatic ? n <= m : unrolled->mode == Unrolled::reverse;
   const bool by_rows = step.no_vjp.empty() && (fewer_rows || !step.no_jvp.empty());
-  run_derivative(*state_, "jacobian",
-                 [&] { by_rows ? fill_rows(*state_, n, matrices) : fill_columns(*state_, n, matrices); });
-  require_derivative(*state_, "jacobian",
+  run_derivative(s, "jacobian", [&] { by_rows ? fill_rows(s, n, matrices) : fill_columns(s, n, matrices); });
+  require_derivative(s, "jacobian",
                      std::ranges::all_of(matrices, [](const auto& of_one) { return detail::all_finite(of_one); }));
   std::vector<Array> result;
   for (std::size_t p = 0; p < matrices.size(); ++p)
@@ -361,26 +401,39 @@ Parts Solution::jacobian() const {
 }
 
 Certificate Solution::certificate(const Parts& c) const {
-  const std::vector<double> flat = flat_cotangent("certificate", *state_, c);
-  return detail::certify_vjp(*state_, flat);
+  SolutionState& s = to_differentiate("certificate");
+  const std::vector<double> flat = flat_cotangent("certificate", s, c);
+  return detail::certify_vjp(s, flat);
 }
 Certificate Solution::certificate_jvp(const Parts& v) const {
-  return detail::certify_jvp(*state_, checked_tangents("certificate_jvp", *state_, v));
+  SolutionState& s = to_differentiate("certificate_jvp");
+  return detail::certify_jvp(s, checked_tangents("certificate_jvp", s, v));
 }
 
 Prepared::Prepared(const Solver& solver, const Parts& theta, const Estimator& estimator)
-    : Prepared(solver, solver.recipe().start_for(shapes_of(theta)), theta, estimator) {}
+    : Prepared(prepared_from(solver, nullptr, theta, estimator)) {}
 
 Prepared::Prepared(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator)
-    : x0_(x0), solution_(make_solution(solver, x0, theta, estimator)) {}
+    : Prepared(prepared_from(solver, &x0, theta, estimator)) {}
 
-const Solution& Prepared::solve(const Parts& theta) { return solve(x0_, theta); }
+Prepared::Prepared(Parts x0, Solution made)
+    : x0_(std::move(x0)), options_(made.internals().options), solution_(std::move(made)) {}
 
-SolveOptions& Prepared::options() { return solution_.internals().options; }
+const Solution& Prepared::solve(const Parts& theta) & { return solve(x0_, theta); }
 
-const Solution& Prepared::solve(const Parts& x0, const Parts& theta) {
-  solve_again(solution_.internals(), x0, theta);
+const Solution& Prepared::solve(const Parts& x0, const Parts& theta) & {
+  detail::check(options_);
+  check_shapes(solution_.internals(), x0, theta);
+  // A copy of the last one is kept by somebody.
+  if (solution_.is_shared())
+    solution_ = detail::make_solution(solution_.internals().method, options_, solution_.internals().estimator);
+  SolutionState& state = solution_.internals();
+  state.options = options_;
+  state.solve({x0.begin(), x0.end()}, {theta.begin(), theta.end()});
   return solution_;
 }
+
+const Solution& Prepared::solution() const& { return solution_; }
+Solution Prepared::solution() const&& { return solution_; }
 
 }  // namespace onestep

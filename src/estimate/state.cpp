@@ -70,6 +70,7 @@ std::span<const Shape> SolutionState::parts() const {
 }
 
 void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
+  solved = false;
   theta.assign(its_theta.begin(), its_theta.end());
   last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = contracts = false;
   differentiator->forget();
@@ -93,9 +94,11 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
     run.statistics = {};
     const std::string name = bad_theta >= 0 ? method->step->parameters[static_cast<std::size_t>(bad_theta)].name : "x0";
     run.about = fmt::format("in {}", name);
+    solved = true;
     return;
   }
   loop->solve(theta, options, run);
+  solved = true;
   if (run.status != Status::not_finite) return;
   if (const std::string constant = method->step->not_finite_constant(); !constant.empty())
     run.about += fmt::format("{}a {} holds a NaN or an infinity", run.about.empty() ? "" : "; ", constant);

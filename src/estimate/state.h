@@ -52,7 +52,8 @@ struct SolutionState {
   std::vector<Array> theta;
   Run run;
   DerivativeReport report;
-  bool allow_unconverged = false;
+  bool solved = false;             ///< a solve has ended
+  bool allow_unconverged = false;  ///< of the Solution that asks for a derivative
   bool contracts = false;                  ///< this solve's step was found to
   std::vector<double> cotangent, tangent;  ///< memory for vjp_into and jvp_into
   std::vector<double> power, next_power;   ///< and for finding out whether the step contracts
@@ -88,6 +89,11 @@ struct SolutionState {
   std::vector<std::vector<double>> parts_;
   std::vector<Vector> part_spans_;
 };
+
+/// A solution to come: nothing is solved yet.
+Solution make_solution(std::shared_ptr<const Method> method, const SolveOptions& options, const Estimator& estimator);
+/// The solver's method and start for these parameters; of a solver with other steps for estimators that go over them, those.
+Recipe::Ready ready(const Recipe& recipe, const Parts* x0, std::span<const Shape> theta, const Estimator& estimator);
 
 /// The estimator and those of its options that decide the derivative: not how much work or memory it may take. Of a
 /// preconditioner it says only that there is one.

@@ -77,9 +77,13 @@ bool Array::is_contiguous() const {
   return (shape_[1] == 1 || column_stride_ == 1) && (shape_[0] == 1 || row_stride_ == shape_[1]);
 }
 
-std::span<const double> Array::values() const {
+std::span<const double> Array::values() const& {
   if (!is_contiguous()) fail("Array", "{} is a strided view; call contiguous() first", shape_);
   return {data(), static_cast<std::size_t>(size())};
+}
+std::vector<double> Array::values() const&& {
+  const std::span<const double> entries = values();  // of *this, which has a name here
+  return {entries.begin(), entries.end()};
 }
 
 void Array::copy_to(std::span<double> to) const {

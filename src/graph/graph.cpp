@@ -85,6 +85,10 @@ std::int64_t Graph::add_foreign(std::shared_ptr<const Foreign> function) {
   return index;
 }
 
+bool Graph::has_same_nodes(const Graph& other) const {
+  return nodes_ == other.nodes_ && arg_pool_ == other.arg_pool_ && foreigns_ == other.foreigns_;
+}
+
 Indexed<bool> Graph::reachable(std::span<const Id> from) const {
   Indexed<bool> mark(nodes_.size());
   for (const Id id : from) mark[id] = true;
@@ -112,7 +116,7 @@ Indexed<bool> Graph::between(std::span<const Id> sources, std::span<const Id> re
 }
 
 std::vector<Expr> Graph::import(const Graph& source, std::span<const Id> from, std::span<const Expr> inputs,
-                                const std::function<Expr(const Site&, Id)>& make_node) {
+                                const std::function<Expr(const Site&, Id)>& make_node, std::span<const Expr> constants) {
   Indexed<Expr> image(static_cast<std::size_t>(source.size()));
   for (const Id id : source.needed(from)) {
     const Node& n = source.node(id);
@@ -121,6 +125,8 @@ std::vector<Expr> Graph::import(const Graph& source, std::span<const Id> from, s
     if (n.op == Op::call) site.attr.i = add_foreign(source.foreign(n.attr.i));
     if (n.op == Op::input)
       image[id] = inputs[static_cast<std::size_t>(n.attr.i)];
+    else if (n.op == Op::constant && !constants.empty())
+      image[id] = constants[static_cast<std::size_t>(n.attr.i)];
     else if (n.op == Op::constant)
       image[id] = expr(add_constant(source.constant(n.attr.i)));
     else if (site.args.empty())  // no argument would say which graph is meant

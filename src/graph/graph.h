@@ -45,6 +45,7 @@ struct Node {
   std::int32_t first_arg = 0, arg_count = 0;
   Shape shape;
   Attr attr;
+  bool operator==(const Node& other) const = default;
 };
 
 /// An operation with its arguments, before it is a node or read back from one.
@@ -81,7 +82,11 @@ class Graph : public std::enable_shared_from_this<Graph> {
   bool has_inputs() const { return !names_.empty(); }
   const std::string& input_name(std::int64_t index) const { return names_[index]; }
   const Array& constant(std::int64_t index) const { return constants_[index]; }
+  std::span<const Array> constants() const { return constants_; }
   const std::shared_ptr<const Foreign>& foreign(std::int64_t index) const { return foreigns_[index]; }
+
+  /// Whether the other graph was built by the same operations in the same order, whatever the entries of its constants.
+  bool has_same_nodes(const Graph& other) const;
 
   /// Which nodes the given ones depend on (themselves included).
   Indexed<bool> reachable(std::span<const Id> from) const;
@@ -92,9 +97,11 @@ class Graph : public std::enable_shared_from_this<Graph> {
 
   /// Copies the nodes `from` depend on into this graph, inputs replaced by `inputs` (one for each input of `source`), and
   /// returns where they went. `make_node` makes each that has arguments (and has that number in `source`); without it they
-  /// are built anew, so that rules which now apply are applied.
+  /// are built anew, so that rules which now apply are applied. Constants are copied too, unless `constants` has an
+  /// expression to stand for each.
   std::vector<Expr> import(const Graph& source, std::span<const Id> from, std::span<const Expr> inputs,
-                           const std::function<Expr(const Site&, Id)>& make_node = nullptr);
+                           const std::function<Expr(const Site&, Id)>& make_node = nullptr,
+                           std::span<const Expr> constants = {});
   /// A number, or an expression without inputs of another graph, as one of this graph.
   Expr adopt(const Expr& e);
 

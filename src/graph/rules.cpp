@@ -259,21 +259,22 @@ constexpr std::nullopt_t nothing = std::nullopt;
     if (which == 1) return db;                                                                                        \
     return dc;                                                                                                        \
   }
-#define ONESTEP_UNARY(op_name, flops, meaning, formula, da) ELEMENTWISE(op_name, (formula), (da), nothing, nothing)
-#define ONESTEP_BINARY(op_name, flops, meaning, formula, da, db) ELEMENTWISE(op_name, (formula), (da), (db), nothing)
-#define ONESTEP_TERNARY(op_name, flops, meaning, formula, da, db, dc) ELEMENTWISE(op_name, (formula), (da), (db), (dc))
+#define ONESTEP_UNARY(op_name, kink, flops, meaning, formula, da) ELEMENTWISE(op_name, (formula), (da), nothing, nothing)
+#define ONESTEP_BINARY(op_name, kink, flops, meaning, formula, da, db) ELEMENTWISE(op_name, (formula), (da), (db), nothing)
+#define ONESTEP_TERNARY(op_name, kink, flops, meaning, formula, da, db, dc) ELEMENTWISE(op_name, (formula), (da), (db), (dc))
 #include "onestep/operations.def"
 
-template <class R> constexpr OpInfo structural(const char* op_name, unsigned linear) {
-  return {op_name, linear, R::shape, R::flops, R::attributes, R::transposed, nullptr, nullptr};
+constexpr bool smooth = false, kinked = true;  // the column `kink`
+template <class R> constexpr OpInfo structural(const char* op_name, bool kink, unsigned linear) {
+  return {op_name, kink, linear, R::shape, R::flops, R::attributes, R::transposed, nullptr, nullptr};
 }
 constexpr OpInfo table[] = {
-#define ONESTEP_UNARY(op_name, flops, ...)                                                                             \
-  {#op_name,       0, elementwise_shape, elementwise_flops<flops>, Default::attributes, nullptr, derivative_##op_name, \
-   value_##op_name},
+#define ONESTEP_UNARY(op_name, kink, flops, ...)                                                                \
+  {#op_name, kink, 0, elementwise_shape, elementwise_flops<flops>, Default::attributes, nullptr,                \
+   derivative_##op_name, value_##op_name},
 #define ONESTEP_BINARY ONESTEP_UNARY
 #define ONESTEP_TERNARY ONESTEP_UNARY
-#define ONESTEP_STRUCTURAL(op_name, linear, ...) structural<Rules<Op::op_name>>(#op_name, linear),
+#define ONESTEP_STRUCTURAL(op_name, kink, linear, ...) structural<Rules<Op::op_name>>(#op_name, kink, linear),
 #include "onestep/operations.def"
 };
 

@@ -11,6 +11,7 @@ namespace onestep {
 
 struct OpInfo {
   const char* name;
+  bool has_kink;    ///< the value or its derivative may jump inside the domain
   unsigned linear;  ///< bit i: linear in argument i
   Shape (*shape)(const Site&);
   double (*flops)(const Site&);
@@ -24,6 +25,7 @@ struct OpInfo {
 };
 const OpInfo& info(Op op);
 inline const char* name(Op op) { return info(op).name; }
+inline bool has_kink(Op op) { return info(op).has_kink; }
 inline bool is_elementwise(Op op) { return info(op).value != nullptr; }
 inline bool is_comparison(Op op) { return op >= Op::less && op <= Op::not_equal; }
 inline bool is_factor(Op op) { return op == Op::cholesky || op == Op::lu || op == Op::ldlt; }

@@ -4,6 +4,7 @@
 #include <ranges>
 #include <tuple>
 
+#include "graph/fail.h"
 #include "graph/rules.h"
 #include "plan/schedule.h"
 
@@ -252,12 +253,32 @@ class Compiler {
                                         : (is_sum ? Kind::sum_all : Kind::max_all);
         return {.kind = kind, .args = {rows(0)}};
       }
-      default: {
-        RowOp op{.kind = Kind::elementwise, .op = n.op};
-        for (std::size_t i = 0; i < reads.size(); ++i) op.args[i] = reads[i].number ? number(i) : rows(i);
-        return op;
-      }
+#include "graph/elementwise_cases.inc"
+        {
+          RowOp op{.kind = Kind::elementwise, .op = n.op};
+          for (std::size_t i = 0; i < reads.size(); ++i) op.args[i] = reads[i].number ? number(i) : rows(i);
+          return op;
+        }
+      case Op::input:
+      case Op::constant:
+      case Op::scalar:
+      case Op::eye:
+      case Op::outer:
+      case Op::transpose:
+      case Op::reshape:
+      case Op::diag:
+      case Op::diagonal:
+      case Op::concat:
+      case Op::slice:
+      case Op::pad:
+      case Op::cholesky:
+      case Op::lu:
+      case Op::ldlt:
+      case Op::solve:
+      case Op::logdet:
+      case Op::call: break;
     }
+    fail("Plan", "{} is not done by rows", name(n.op));
   }
 
   // From where to where each buffer is in use: what a later level reads and what is a result is kept for ever. Results of

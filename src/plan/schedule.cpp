@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "graph/fail.h"
 #include "graph/rules.h"
 
 namespace onestep::detail {
@@ -45,8 +46,7 @@ Role role_of(const Graph& graph, Id id) {
     case Op::input:
     case Op::constant:
     case Op::scalar: return Role::leaf;
-    case Op::reshape:
-    case Op::stop_gradient: return Role::alias;
+    case Op::reshape: return Role::alias;
     case Op::broadcast: return Role::row;
     case Op::sum:
     case Op::max: return n.attr.i == 1 ? Role::row : Role::reduce;
@@ -58,8 +58,25 @@ Role role_of(const Graph& graph, Id id) {
       if (n.attr.i == 0) return columns == 1 || tall ? Role::row : Role::whole;
       return (n.shape.rank() == 1 || tall) && n.attr.j == 0 ? Role::reduce : Role::whole;
     }
-    default: return is_elementwise(n.op) && !adds_diagonal(graph, id) ? Role::row : Role::whole;
+    case Op::eye:
+    case Op::outer:
+    case Op::transpose:
+    case Op::diag:
+    case Op::diagonal:
+    case Op::concat:
+    case Op::slice:
+    case Op::pad:
+    case Op::cholesky:
+    case Op::lu:
+    case Op::ldlt:
+    case Op::solve:
+    case Op::logdet:
+    case Op::call: return Role::whole;
+#include "graph/elementwise_cases.inc"
+      if (n.op == Op::stop_gradient) return Role::alias;
+      return adds_diagonal(graph, id) ? Role::whole : Role::row;
   }
+  fail("Plan", "operation {} is not in the table", static_cast<int>(n.op));
 }
 
 std::int64_t rows_of(const Graph& graph, Id id) {

@@ -11,6 +11,11 @@ namespace {
 class FixedPointMethod final : public Method {
  public:
   std::unique_ptr<Loop> loop() const override { return std::make_unique<FixedPointLoop>(*step, std::vector<double>{}); }
+  std::shared_ptr<Method> with_data(const std::vector<Array>& data) const override {
+    auto copy = std::make_shared<FixedPointMethod>(*this);
+    copy->bind(data);
+    return copy;
+  }
 };
 
 }  // namespace
@@ -38,16 +43,21 @@ void FixedPointLoop::solve(std::span<const Array> theta, const SolveOptions& opt
 Solver make_fixed_point(const Body& step, const SolveOptions& options) {
   check(options);
   Recipe recipe;
+  recipe.name = "fixed_point";
+  recipe.lambda = step;
   recipe.options = options;
-  recipe.undamped = [step](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
-    return joined("fixed_point", call_body("fixed_point", step, x, state, theta), state);
+  const auto call = [](const Body& body, const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return joined("fixed_point", call_body("fixed_point", body, x, state, theta), state);
   };
-  recipe.make = [map = recipe.undamped](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+  recipe.undamped = [call, step](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return call(step, state, x, theta);
+  };
+  recipe.make = [call](const Problem& problem) {
     auto method = std::make_shared<FixedPointMethod>();
     method->step = std::make_shared<TracedMap>(
-        state, parameters, std::vector<Control>{},
+        problem.state, problem.parameters, problem.data, std::vector<Control>{},
         [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
-          return TracedStep{map(state, x, theta), {}, {}};
+          return TracedStep{call(problem.lambda, problem.state, x, theta), {}, {}};
         },
         false);
     return method;
@@ -64,9 +74,9 @@ Solver fixed_point(ForeignStep step, const SolveOptions& options) {
   detail::check(options);
   detail::Recipe recipe;
   recipe.options = options;
-  recipe.make = [step = std::move(step)](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+  recipe.make = [step = std::move(step)](const detail::Problem& problem) {
     auto method = std::make_shared<detail::FixedPointMethod>();
-    method->step = std::make_shared<detail::ForeignMap>("step", step, state, parameters);
+    method->step = std::make_shared<detail::ForeignMap>("step", step, problem.state, problem.parameters);
     return method;
   };
   return Solver(std::make_shared<const detail::Recipe>(std::move(recipe)));

@@ -20,10 +20,18 @@ constexpr double visible = 1e-9;
 class DescentMethod final : public Method {
  public:
   std::unique_ptr<Loop> loop() const override;
+  std::shared_ptr<Method> with_data(const std::vector<Array>& data) const override {
+    auto copy = std::make_shared<DescentMethod>(*this);
+    copy->gradient = gradient.with_data(data);
+    if (copy->objective) copy->objective->bind(data);
+    copy->bind(data);
+    if (equation && !users_equation) copy->equation = copy->gradient;
+    return copy;
+  }
 
   GradientStep size;
-  std::shared_ptr<const Map> gradient;  // ∇f of the first part alone
-  std::optional<Plan> objective;        // for backtracking
+  LazyMap gradient;                        // ∇f of the first part alone
+  std::optional<TrialFunction> objective;  // for backtracking
 };
 
 /// α is decided once, from the eigenvalues of the Hessian at the start.
@@ -160,25 +168,30 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
   detail::check(options);
   check(how);
   Recipe recipe;
+  recipe.name = "gradient_descent";
+  recipe.lambda = objective;
   recipe.options = options;
-  recipe.make = [objective, how](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+  const bool has_momentum = how.momentum.kind != Momentum::Kind::none;
+  // With momentum the state is x and what x was before, part by part.
+  recipe.lambda_state = [has_momentum](const std::vector<Shape>& state) {
+    if (!has_momentum) return state;
+    const auto half = state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2);
+    if (state.size() % 2 != 0 || !std::equal(state.begin(), half, half))
+      throw MisuseError("[gradient_descent] with momentum the start has each part twice: {x0, x0}");
+    return std::vector<Shape>(state.begin(), half);
+  };
+  recipe.make = [x_parts_of = recipe.lambda_state, has_momentum, how](const Problem& problem) {
     auto method = std::make_shared<DescentMethod>();
     method->size = how.step;
-    const bool has_momentum = how.momentum.kind != Momentum::Kind::none;
-    // With momentum the state is x and what x was before, part by part.
-    if (has_momentum &&
-        (state.size() % 2 != 0 || !std::equal(state.begin(), state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2),
-                                              state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2))))
-      throw MisuseError("[gradient_descent] with momentum the start has each part twice: {x0, x0}");
-    const std::vector<Shape> x_parts(
-        state.begin(), has_momentum ? state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2) : state.end());
-    const auto f = [&](const Expr& x, std::span<const Expr> theta) {
-      return call_objective("gradient_descent", objective, x, x_parts, theta);
+    const std::vector<Shape> x_parts = x_parts_of(problem.state);
+    const auto f = [lambda = problem.lambda, x_parts](const Expr& x, std::span<const Expr> theta) {
+      return call_objective("gradient_descent", lambda, x, x_parts, theta);
     };
     const auto n = static_cast<std::int64_t>(flat_size(x_parts));
     const bool backtracks = how.step.kind == GradientStep::Kind::backtracking;
     method->step = std::make_shared<TracedMap>(
-        state, parameters, std::vector<Control>{backtracks ? Control::within_step : Control::per_solve},
+        problem.state, problem.parameters, problem.data,
+        std::vector<Control>{backtracks ? Control::within_step : Control::per_solve},
         [&](const Expr& s, std::span<const Expr> theta, std::span<const Expr> controls) {
           const Expr alpha = reshape(controls[0], {});
           if (!has_momentum) {
@@ -192,14 +205,16 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
           return TracedStep{concat({next, x}), {}, {}};
         },
         !has_momentum);
-    method->gradient = std::make_shared<TracedMap>(
-        x_parts, parameters, std::vector<Control>{},
-        [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
-          return TracedStep{grad(f(x, theta), x), {}, {}};
-        },
-        true);
+    method->gradient = LazyMap([f, x_parts, parameters = problem.parameters, data = problem.data] {
+      return std::make_shared<const TracedMap>(
+          x_parts, parameters, data, std::vector<Control>{},
+          [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
+            return TracedStep{grad(f(x, theta), x), {}, {}};
+          },
+          true);
+    });
     if (!has_momentum) method->equation = method->gradient;
-    if (backtracks) method->objective.emplace(plan_trial(method->step->size(), parameters, f));
+    if (backtracks) method->objective.emplace(method->step->size(), problem.parameters, problem.data, f);
     if (how.step.L > 0 && how.step.mu > 0 && !has_momentum) {
       const double alpha = how.step.kind == GradientStep::Kind::fixed     ? how.step.alpha
                            : how.step.kind == GradientStep::Kind::optimal ? 2 / (how.step.mu + how.step.L)

@@ -90,6 +90,10 @@ class Map {
   /// None where nothing is gained over apply, jvp_x and jvp_theta of a point.
   virtual std::unique_ptr<ForwardPoint> forward() const { return nullptr; }
 
+  /// The same map of other data (the arrays a traced lambda closed over), with the plans of this one; none where a map has
+  /// no data.
+  virtual std::shared_ptr<const Map> with_data(const std::vector<Array>&) const { return nullptr; }
+
   /// A constant the map was traced over that has a NaN or an infinity among its entries, in words; empty: none has.
   virtual std::string not_finite_constant() const { return {}; }
 

@@ -1,4 +1,4 @@
-// Solvers as values: recipes, the methods they become once shapes are known, and the calls of users' lambdas.
+// Solvers as values: recipes, the methods they become once shapes and data are known, and the calls of users' lambdas.
 #include "solve/method.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "solve/foreign_map.h"
+#include "solve/model.h"
 #include "solve/traced_map.h"
 
 namespace onestep {
@@ -19,11 +20,17 @@ Parts::operator Array() const {
 
 namespace detail {
 
+namespace {
+void check_arguments(const char* who, const Body& body, std::size_t parts, std::size_t parameters) {
+  if (body.arguments != parts + parameters)
+    throw MisuseError(fmt::format("[{}] the lambda takes {} arguments; {} parts of the state and {} parameters were given",
+                                  who, body.arguments, parts, parameters));
+}
+}  // namespace
+
 std::vector<Expr> call_body(const char* who, const Body& body, const Expr& x, std::span<const Shape> parts,
                             std::span<const Expr> theta) {
-  if (body.arguments != parts.size() + theta.size())
-    throw MisuseError(fmt::format("[{}] the lambda takes {} arguments; {} parts of the state and {} parameters were given",
-                                  who, body.arguments, parts.size(), theta.size()));
+  check_arguments(who, body, parts.size(), theta.size());
   std::vector<Expr> all = parts_of(x, parts);
   all.insert(all.end(), theta.begin(), theta.end());
   return body.call(all);
@@ -47,57 +54,182 @@ std::vector<Expr> call_start(const Body& start, std::span<const Expr> theta) {
 }
 }  // namespace
 
-std::shared_ptr<const Method> Recipe::method(std::span<const Array> x_parts, std::span<const Array> theta) const {
-  std::vector<Shape> key;
-  for (const Array& a : x_parts) key.push_back(a.shape());
-  key.push_back({0, 0});  // between the state and the parameters
-  for (const Array& a : theta) key.push_back(a.shape());
-  const std::lock_guard lock(cache->mutex);
-  for (const auto& [shapes, method] : cache->methods)
-    if (shapes == key) return method;
-  const std::vector<Shape> state(key.begin(), key.begin() + static_cast<std::ptrdiff_t>(x_parts.size()));
+const Map* LazyMap::get() const {
+  if (!state_) return nullptr;
+  std::call_once(state_->once, [&] {
+    state_->map = state_->make();
+    state_->make = nullptr;
+  });
+  return state_->map.get();
+}
+
+LazyMap LazyMap::with_data(const std::vector<Array>& data) const {
+  if (!state_) return {};
+  return LazyMap(std::function<std::shared_ptr<const Map>()>([from = *this, data] {
+    std::shared_ptr<const Map> map = from->with_data(data);
+    return map ? map : from.state_->map;
+  }));
+}
+
+void Method::bind(const std::vector<Array>& data) {
+  if (const std::shared_ptr<const Map> other = step->with_data(data)) step = other;
+  if (!users_equation) equation = equation.with_data(data);
+}
+
+namespace {
+
+using Traces = Recipe::Traces;
+
+std::vector<Input> named(std::span<const Shape> theta) {
   std::vector<Input> parameters;
   for (std::size_t i = 0; i < theta.size(); ++i)
-    parameters.emplace_back(theta.size() == 1 ? "theta" : fmt::format("theta{}", i), theta[i].shape());
-  const std::shared_ptr<Method> made = make(state, parameters);
-  made->known = known.rho < 0 && known.L_A < 0 && known.L_J < 0 && known.norm_B < 0 ? made->known : known;
-  if (equation.call)
-    made->equation = std::make_shared<TracedMap>(
-        made->step->state, parameters, std::vector<Control>{},
-        [&](const Expr& x, std::span<const Expr> t, std::span<const Expr>) {
-          return TracedStep{
-              joined("equation", call_body("equation", equation, x, made->step->state, t), made->step->state), {}, {}};
-        },
-        false);
+    parameters.emplace_back(theta.size() == 1 ? "theta" : fmt::format("theta{}", i), theta[i]);
+  return parameters;
+}
+
+std::vector<Array> copy_of(std::span<const Array> arrays) { return {arrays.begin(), arrays.end()}; }
+
+std::vector<Shape> shapes_of(std::span<const Expr> expressions) {
+  std::vector<Shape> shapes;
+  for (const Expr& e : expressions) shapes.push_back(e.shape());
+  return shapes;
+}
+
+Parts zeros_of(std::span<const Shape> shapes) {
+  std::vector<Array> zero;
+  for (const Shape& s : shapes) zero.push_back(zeros(s));
+  return zero;
+}
+
+Function trace_start(const Body& start, const std::vector<Input>& parameters) {
+  return Function(parameters, [&](std::span<const Expr> theta) { return call_start(start, theta); });
+}
+
+// A lambda of parts of a state and of the parameters.
+Function trace_lambda(const char* who, const Body& body, std::span<const Shape> state,
+                      const std::vector<Input>& parameters) {
+  check_arguments(who, body, state.size(), parameters.size());
+  std::vector<Input> inputs;
+  inputs.reserve(state.size() + parameters.size());
+  for (const Shape& s : state) inputs.emplace_back("x", s);
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  return Function(std::move(inputs), body.call);
+}
+
+bool all_agree(const Traces& a, const Traces& b, bool (*agree)(const Function&, const Function&)) {
+  const auto both = [&](const std::optional<Function>& one, const std::optional<Function>& other) {
+    return one.has_value() == other.has_value() && (!one || agree(*one, *other));
+  };
+  return both(a.lambda, b.lambda) && both(a.start, b.start) && both(a.equation, b.equation);
+}
+
+Constants merged(const Constants& given, const Constants& found) {
+  const auto pick = [](double one, double other) { return one >= 0 ? one : other; };
+  return {pick(given.rho, found.rho), pick(given.L_A, found.L_A), pick(given.L_J, found.L_J),
+          pick(given.norm_B, found.norm_B)};
+}
+
+}  // namespace
+
+Recipe::Ready Recipe::ready(const Parts* given, std::span<const Shape> theta) const {
+  const std::vector<Input> parameters = named(theta);
+  Ready ready;
+  Traces traces;
+  std::vector<Shape> state;
+  {
+    const std::lock_guard lock(*tracing);
+    if (state_of) traces.lambda.emplace(trace_lambda(name, lambda, {}, parameters));
+    if (start.call) traces.start.emplace(trace_start(start, parameters));
+    if (given != nullptr)
+      ready.start = *given;
+    else if (x0)
+      ready.start = *x0;
+    else if (state_of)
+      ready.start = zeros_of(state_of(traces.lambda->outputs()));
+    else if (traces.start)
+      ready.start = zeros_of(shapes_of(traces.start->outputs()));
+    else
+      throw MisuseError("[solve] no start: give one in the call, or to the solver with from(x0)");
+    for (const Array& a : ready.start) state.push_back(a.shape());
+    if (lambda.call && !traces.lambda)
+      traces.lambda.emplace(trace_lambda(name, lambda, lambda_state ? lambda_state(state) : state, parameters));
+    if (equation.call) traces.equation.emplace(trace_lambda("equation", equation, state, parameters));
+  }
+  if (traces.equation) check_parts("equation", shapes_of(traces.equation->outputs()), state);
+  for (const std::optional<Function>* traced : {&traces.lambda, &traces.start, &traces.equation})
+    ready.has_views = ready.has_views || (*traced && has_views(**traced));
+  ready.method = method_for(state, parameters, std::move(traces));
+  return ready;
+}
+
+std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state, const std::vector<Input>& parameters,
+                                                 Traces traces) const {
+  std::vector<Shape> shapes = state;
+  for (const Input& p : parameters) shapes.push_back(p.shape);
+  const std::lock_guard lock(cache->mutex);
+  std::vector<Entry>& entries = cache->entries;
+  const auto found = std::ranges::find_if(entries, [&](const Entry& e) {
+    return e.state_parts == state.size() && e.shapes == shapes && all_agree(e.traces, traces, same_graph);
+  });
+  if (found != entries.end()) {
+    std::rotate(entries.begin(), found, found + 1);
+    Entry& entry = entries.front();
+    if (all_agree(entry.traces, traces, same_data)) return entry.latest;
+    entry.traces = std::move(traces);
+    return entry.latest = bound(entry);
+  }
+
+  const auto problem_of = [&](const std::optional<Function>& traced) {
+    Problem problem{{}, {}, state, parameters};
+    if (traced) problem.lambda = with_data_as_arguments(*traced);
+    if (traced) problem.data = copy_of(data_of(*traced));
+    return problem;
+  };
+  const std::shared_ptr<Method> made = make(problem_of(traces.lambda));
+  made->known = merged(known, made->known);
   made->users_equation = equation.call || foreign_equation;
   if (foreign_equation)
-    made->equation = std::make_shared<ForeignMap>("equation", *foreign_equation, made->step->state, parameters);
-  if (start.call)
-    made->start = std::make_shared<TracedMap>(
-        made->step->state, parameters, std::vector<Control>{},
+    made->equation = std::make_shared<const ForeignMap>("equation", *foreign_equation, made->step->state, parameters);
+  if (traces.equation)
+    made->equation = LazyMap([p = problem_of(traces.equation)] {
+      return std::make_shared<const TracedMap>(
+          p.state, p.parameters, p.data, std::vector<Control>{},
+          [&](const Expr& x, std::span<const Expr> t, std::span<const Expr>) {
+            return TracedStep{joined("equation", call_body("equation", p.lambda, x, p.state, t), p.state), {}, {}};
+          },
+          false);
+    });
+  if (traces.start) {
+    const Problem p = problem_of(traces.start);
+    made->start = std::make_shared<const TracedMap>(
+        made->step->state, parameters, p.data, std::vector<Control>{},
         [&](const Expr&, std::span<const Expr> t, std::span<const Expr>) {
-          return TracedStep{joined("from", call_start(start, t), made->step->state), {}, {}};
+          return TracedStep{joined("from", p.lambda.call(t), made->step->state), {}, {}};
         },
-        false);
-  cache->methods.emplace_back(std::move(key), made);
+        false, TracedMap::Derivatives::when_asked);
+  }
+  entries.insert(entries.begin(), Entry{std::move(shapes), state.size(), std::move(traces), made, made});
+  if (entries.size() > Cache::most_entries) entries.pop_back();
   return made;
+}
+
+// From the first method, so that the way back to its plans does not grow with the number of calls.
+std::shared_ptr<const Method> Recipe::bound(const Entry& entry) const {
+  const Traces& t = entry.traces;
+  const std::shared_ptr<Method> method =
+      entry.first->with_data(t.lambda ? copy_of(data_of(*t.lambda)) : std::vector<Array>{});
+  if (t.equation) method->equation = entry.first->equation.with_data(copy_of(data_of(*t.equation)));
+  if (t.start) method->start = entry.first->start.with_data(copy_of(data_of(*t.start)));
+  return method;
 }
 
 Parts Recipe::start_for(std::span<const Shape> theta) const {
   if (x0) return *x0;
   const std::vector<Input> inputs(theta.begin(), theta.end());
-  std::vector<Shape> state;
-  if (state_of) {
-    state = state_of(inputs);
-  } else if (start.call) {
-    const Function traced(inputs, [&](std::span<const Expr> t) { return call_start(start, t); });
-    for (const Expr& e : traced.outputs()) state.push_back(e.shape());
-  } else {
-    throw MisuseError("[solve] no start: give one in the call, or to the solver with from(x0)");
-  }
-  std::vector<Array> zero;
-  for (const Shape& s : state) zero.push_back(zeros(s));
-  return zero;
+  const std::lock_guard lock(*tracing);
+  if (state_of) return zeros_of(state_of(trace_lambda(name, lambda, {}, inputs).outputs()));
+  if (start.call) return zeros_of(shapes_of(trace_start(start, inputs).outputs()));
+  throw MisuseError("[solve] no start: give one in the call, or to the solver with from(x0)");
 }
 
 Recipe Recipe::changed() const {
@@ -158,19 +290,30 @@ ConstVector Trajectory::controls(int step) const {
   return ConstVector(controls_).subspan(index * control_count_, control_count_);
 }
 
-Plan plan_trial(std::size_t n, const std::vector<Input>& parameters,
-                const std::function<Expr(const Expr& x, std::span<const Expr> theta)>& value) {
-  std::vector<Input> inputs{{"x", Shape{static_cast<std::int64_t>(n)}}};
-  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  std::vector<int> levels(inputs.size(), 1);
-  levels[0] = 2;
-  return Plan(Function(inputs, [&](std::span<const Expr> in) { return std::vector<Expr>{value(in[0], in.subspan(1))}; }),
-              {.levels = levels});
+TrialFunction::TrialFunction(std::size_t n, std::vector<Input> parameters, std::vector<Array> data, Value value)
+    : shared_(std::make_shared<Shared>()), data_(std::move(data)) {
+  shared_->inputs.emplace_back("x", Shape{static_cast<std::int64_t>(n)});
+  shared_->levels.push_back(2);
+  for (Input& p : parameters) shared_->inputs.push_back(std::move(p));
+  shared_->levels.resize(shared_->inputs.size(), 1);
+  for (const Array& a : data_) shared_->inputs.emplace_back("data", a.shape());
+  shared_->levels.resize(shared_->inputs.size(), 0);
+  shared_->value = std::move(value);
+}
+const Plan& TrialFunction::plan() const {
+  std::call_once(shared_->once, [&] {
+    const Function function(shared_->inputs, [&](std::span<const Expr> in) {
+      return std::vector<Expr>{shared_->value(in[0], in.subspan(1))};
+    });
+    shared_->plan.emplace(function, PlanOptions{.levels = shared_->levels});
+  });
+  return *shared_->plan;
 }
 
-Trial::Trial(const Plan& plan, std::size_t n, const std::vector<Input>& parameters)
-    : plan_(plan), workspace_(plan.workspace()), x_(n), inputs_{Array::view(x_)} {
+Trial::Trial(const TrialFunction& function, std::size_t n, const std::vector<Input>& parameters)
+    : plan_(function.plan()), workspace_(plan_.workspace()), x_(n), inputs_{Array::view(x_)} {
   for (const Input& p : parameters) inputs_.push_back(zeros(p.shape));
+  inputs_.insert(inputs_.end(), function.data().begin(), function.data().end());
 }
 void Trial::bind(std::span<const Array> theta) {
   std::ranges::copy(theta, inputs_.begin() + 1);

@@ -2,6 +2,7 @@
 // hands back, with as much of its way as an estimator asked for.
 #pragma once
 
+#include <concepts>
 #include <mutex>
 #include <optional>
 
@@ -71,30 +72,77 @@ class Loop {
   virtual int products() const { return 0; }
 };
 
-/// A solver prepared for the shapes of its state and parameters.
+/// A map that is made when it is first used, by whichever thread uses it first. Reads like a pointer to the map.
+class LazyMap {
+ public:
+  LazyMap() = default;
+  template <std::derived_from<Map> T> LazyMap(std::shared_ptr<T> map) : state_(std::make_shared<State>()) {
+    state_->make = [map = std::move(map)] { return map; };
+  }
+  explicit LazyMap(std::function<std::shared_ptr<const Map>()> make) : state_(std::make_shared<State>()) {
+    state_->make = std::move(make);
+  }
+  explicit operator bool() const { return state_ != nullptr; }
+  const Map* get() const;
+  const Map& operator*() const { return *get(); }
+  const Map* operator->() const { return get(); }
+  /// See Map::with_data.
+  LazyMap with_data(const std::vector<Array>& data) const;
+
+ private:
+  struct State {
+    std::once_flag once;
+    std::function<std::shared_ptr<const Map>()> make;
+    std::shared_ptr<const Map> map;
+  };
+  std::shared_ptr<State> state_;
+};
+
+/// A solver prepared for the shapes of its state and parameters, and for the data of its lambdas. Plans are made when they
+/// are first used.
 class Method {
  public:
   virtual ~Method() = default;
   virtual std::unique_ptr<Loop> loop() const = 0;
+  /// The same with other data of the solver's lambda, and with the plans of this one.
+  virtual std::shared_ptr<Method> with_data(const std::vector<Array>& data) const = 0;
 
-  std::shared_ptr<const Map> step;      ///< F
-  std::shared_ptr<const Map> equation;  ///< G, where G = 0 is simpler than x - F = 0; else none
-  std::shared_ptr<const Map> start;     ///< x₀(θ), where it depends on θ; else none
-  bool users_equation = false;          ///< the equation is one the user gave
-  bool superlinear = false;             ///< ∂F/∂x is zero at the solution, unless that is degenerate
-  std::string not_unrolled;             ///< why its iterates cannot be differentiated one by one; empty: they can
-  bool starts_itself = false;           ///< takes no start
+  std::shared_ptr<const Map> step;  ///< F
+  LazyMap equation;                 ///< G, where G = 0 is simpler than x - F = 0; else none
+  LazyMap start;                    ///< x₀(θ), where it depends on θ; else none
+  bool users_equation = false;      ///< the equation is one the user gave
+  bool superlinear = false;         ///< ∂F/∂x is zero at the solution, unless that is degenerate
+  std::string not_unrolled;         ///< why its iterates cannot be differentiated one by one; empty: they can
+  bool starts_itself = false;       ///< takes no start
   std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< parts of the state that are the user's, first
   Constants known;
+
+ protected:
+  /// For with_data: the step and the solver's own equation of a copy.
+  void bind(const std::vector<Array>& data);
 };
 
-/// A solver before the shapes are known, and those it has been prepared for.
+/// What a method is made of: the solver's lambda as a function of its arguments and its data, and the shapes. The parameters
+/// of maps do not include the data; their bodies are given both, the data last.
+struct Problem {
+  Body lambda;
+  std::vector<Array> data;
+  std::vector<Shape> state;
+  std::vector<Input> parameters;
+};
+
+/// A solver before the shapes are known, and the methods it has become.
 struct Recipe {
-  using Make = std::function<std::shared_ptr<Method>(const std::vector<Shape>& state, const std::vector<Input>& parameters)>;
-  Make make;
+  /// Calls no lambda of the user.
+  std::function<std::shared_ptr<Method>(const Problem&)> make;
+  const char* name = "solve";  ///< of the solver, for messages about its lambda
+  Body lambda;                 ///< the step or the objective; none where there is nothing to trace
+  /// Which parts of the state the lambda takes before the parameters; where this is empty, all.
+  std::function<std::vector<Shape>(const std::vector<Shape>& state)> lambda_state;
+  /// The shapes of the state, where a lambda that takes no part of it tells them by its results.
+  std::function<std::vector<Shape>(std::span<const Expr> results)> state_of;
   SolveOptions options;
   std::optional<Parts> x0;
-  std::function<std::vector<Shape>(const std::vector<Input>&)> state_of;  ///< where the parameters tell the state's shapes
   Body start, equation;
   std::optional<ForeignStep> foreign_equation;
   std::shared_ptr<const Recipe> by_steps;  ///< to be used instead where estimators go over the steps; none: this one
@@ -106,18 +154,46 @@ struct Recipe {
   /// The undamped step in expressions of the flat state and the parameters, where it can be traced; else none.
   std::function<Expr(const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta)> undamped;
 
-  /// The prepared method; made once for each combination of shapes.
-  std::shared_ptr<const Method> method(std::span<const Array> x_parts, std::span<const Array> theta) const;
+  struct Ready {
+    std::shared_ptr<const Method> method;
+    Parts start;             ///< the one given, else the recipe's, else zeros in the shape of the state
+    bool has_views = false;  ///< data of the lambdas are memory of the caller, which may change
+  };
+  /// Calls each of the user's lambdas once, one thread at a time, and hands back the method: the one of the last call where
+  /// graph and data are the same, its plans with other data where the graph is, else a new one. Throws MisuseError where
+  /// shapes do not fit or there is no start. `theta` has the shapes of the parameters.
+  Ready ready(const Parts* start, std::span<const Shape> theta) const;
+
   Recipe changed() const;  ///< a copy with a cache of its own
-  /// The start it was given, or zeros in the shape of the state where parameters of these shapes tell it. Throws Error
+  /// The start it was given, or zeros in the shape of the state where parameters of these shapes tell it. Throws MisuseError
   /// otherwise.
   Parts start_for(std::span<const Shape> theta) const;
 
+  /// What the lambdas traced to.
+  struct Traces {
+    std::optional<Function> lambda, start, equation;
+  };
+  struct Entry {
+    std::vector<Shape> shapes;  ///< of the state, the parameters behind it
+    std::size_t state_parts = 0;
+    Traces traces;                                ///< of the last call
+    std::shared_ptr<const Method> first, latest;  ///< as it was made, and with the data of the last call
+  };
   struct Cache {
+    static constexpr std::size_t most_entries = 8;
     std::mutex mutex;
-    std::vector<std::pair<std::vector<Shape>, std::shared_ptr<const Method>>> methods;
+    std::vector<Entry> entries;                       ///< the last used first
+    std::vector<std::weak_ptr<const Foreign>> nodes;  ///< solves as nodes of traced functions (estimate/node.cpp)
   };
   std::shared_ptr<Cache> cache = std::make_shared<Cache>();
+  /// Lambdas are called under this, so that one with state of its own is not called by two threads at once. Recursive: a
+  /// lambda may solve.
+  std::shared_ptr<std::recursive_mutex> tracing = std::make_shared<std::recursive_mutex>();
+
+ private:
+  std::shared_ptr<const Method> method_for(const std::vector<Shape>& state, const std::vector<Input>& parameters,
+                                           Traces traces) const;
+  std::shared_ptr<const Method> bound(const Entry& entry) const;
 };
 
 /// Calls a user's lambda with the parts of the flat state and the parameters. Throws Error, naming `who`, when their number
@@ -158,11 +234,32 @@ class Monitor {
   int stalls_ = 0, standstills_ = 0;
 };
 
-/// The value of a function of x and θ at trial points: what line searches ask for.
+/// One number as a function of x and θ, planned when it is first used.
+class TrialFunction {
+ public:
+  using Value = std::function<Expr(const Expr& x, std::span<const Expr> theta)>;
+  /// `theta` has the parameters, and behind them the data.
+  TrialFunction(std::size_t n, std::vector<Input> parameters, std::vector<Array> data, Value value);
+  const Plan& plan() const;
+  const std::vector<Array>& data() const { return data_; }
+  void bind(const std::vector<Array>& data) { data_ = data; }
+
+ private:
+  struct Shared {
+    std::vector<Input> inputs;  // x, parameters, data
+    std::vector<int> levels;
+    Value value;
+    std::once_flag once;
+    std::optional<Plan> plan;
+  };
+  std::shared_ptr<Shared> shared_;
+  std::vector<Array> data_;
+};
+
+/// Its value at trial points: what line searches ask for.
 class Trial {
  public:
-  /// `plan` computes one number from x and the parameters, with x at level 2 and the parameters at level 1.
-  Trial(const Plan& plan, std::size_t n, const std::vector<Input>& parameters);
+  Trial(const TrialFunction& function, std::size_t n, const std::vector<Input>& parameters);
   void bind(std::span<const Array> theta);
   double operator()(ConstVector x);
 
@@ -173,8 +270,5 @@ class Trial {
   std::vector<Array> inputs_;
   int changed_ = 1;
 };
-/// The plan of a Trial.
-Plan plan_trial(std::size_t n, const std::vector<Input>& parameters,
-                const std::function<Expr(const Expr& x, std::span<const Expr> theta)>& value);
 
 }  // namespace onestep::detail

@@ -16,9 +16,16 @@ namespace {
 class NewtonMethod final : public Method {
  public:
   std::unique_ptr<Loop> loop() const override;
+  std::shared_ptr<Method> with_data(const std::vector<Array>& data) const override {
+    auto copy = std::make_shared<NewtonMethod>(*this);
+    copy->bind(data);
+    copy->merit->bind(data);
+    if (copy->hessian_scale) copy->hessian_scale->bind(data);
+    return copy;
+  }
 
-  std::optional<Plan> merit;          // f, or ‖G‖²/2
-  std::optional<Plan> hessian_scale;  // the largest entry of H; none for roots, which are not shifted
+  std::optional<TrialFunction> merit;          // f, or ‖G‖²/2
+  std::optional<TrialFunction> hessian_scale;  // the largest entry of H; none for roots, which are not shifted
 };
 
 class NewtonLoop final : public Loop {
@@ -176,46 +183,51 @@ struct NewtonKind {
       step;
 };
 
-Solver make(const NewtonKind& kind, const SolveOptions& options) {
+Solver make(const char* name, NewtonKind (*kind_of)(const Body& lambda), const Body& lambda, const SolveOptions& options) {
   check(options);
   Recipe recipe;
+  recipe.name = name;
+  recipe.lambda = lambda;
   recipe.options = options;
   recipe.superlinear = true;
   recipe.steps_in_node = 2;
-  recipe.undamped = [kind](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+  recipe.undamped = [kind = kind_of(lambda)](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return kind.step(state, x, theta, 1.0, 0.0).next;
   };
-  recipe.make = [kind](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+  recipe.make = [kind_of](const Problem& problem) {
+    const NewtonKind kind = kind_of(problem.lambda);
+    const std::vector<Shape>& state = problem.state;
     auto method = std::make_shared<NewtonMethod>();
     const auto number = [](const Expr& control) { return reshape(control, {}); };
-    const auto plan = [&](const Value& value) {
-      return plan_trial(flat_size(state), parameters,
-                        [&](const Expr& x, std::span<const Expr> theta) { return value(state, x, theta); });
+    const auto trial = [&](const Value& value) {
+      return TrialFunction(
+          flat_size(state), problem.parameters, problem.data,
+          [state, value](const Expr& x, std::span<const Expr> theta) { return value(state, x, theta); });
     };
     method->step = std::make_shared<TracedMap>(
-        state, parameters, newton_controls,
+        state, problem.parameters, problem.data, newton_controls,
         [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr> controls) {
           return kind.step(state, x, theta, number(controls[0]), number(controls[1]));
         },
         false);
     const bool is_minimiser = kind.scale != nullptr;
-    method->equation = std::make_shared<TracedMap>(
-        state, parameters, std::vector<Control>{},
-        [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
-          return TracedStep{kind.equation(state, x, theta), {}, {}};
-        },
-        is_minimiser);
-    method->merit.emplace(plan(kind.merit));
-    if (is_minimiser) method->hessian_scale.emplace(plan(kind.scale));
+    method->equation = LazyMap([=] {
+      return std::make_shared<const TracedMap>(
+          problem.state, problem.parameters, problem.data, std::vector<Control>{},
+          [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
+            return TracedStep{kind.equation(problem.state, x, theta), {}, {}};
+          },
+          is_minimiser);
+    });
+    method->merit.emplace(trial(kind.merit));
+    if (is_minimiser) method->hessian_scale.emplace(trial(kind.scale));
     method->superlinear = true;
     return method;
   };
   return Solver(std::make_shared<const Recipe>(std::move(recipe)));
 }
 
-}  // namespace
-
-Solver make_newton(const Body& objective, const SolveOptions& options) {
+NewtonKind for_minimisers(const Body& objective) {
   const Value f = [objective](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return call_objective("newton", objective, x, state, theta);
   };
@@ -229,10 +241,10 @@ Solver make_newton(const Body& objective, const SolveOptions& options) {
     const Expr d = solve(factor, g);
     return TracedStep{x - length * d, {value, sum(g * d)}, factor};
   };
-  return make(kind, options);
+  return kind;
 }
 
-Solver make_newton_root(const Body& residual, const SolveOptions& options) {
+NewtonKind for_roots(const Body& residual) {
   const Value g = [residual](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return joined("newton_root", call_body("newton_root", residual, x, state, theta), state);
   };
@@ -244,7 +256,16 @@ Solver make_newton_root(const Body& residual, const SolveOptions& options) {
     const Factor factor = lu(jacobian(value, x) + shift * eye(x.shape()[0]));
     return TracedStep{x - length * solve(factor, value), {0.5 * square_norm, square_norm}, factor};
   };
-  return make(kind, options);
+  return kind;
+}
+
+}  // namespace
+
+Solver make_newton(const Body& objective, const SolveOptions& options) {
+  return make("newton", for_minimisers, objective, options);
+}
+Solver make_newton_root(const Body& residual, const SolveOptions& options) {
+  return make("newton_root", for_roots, residual, options);
 }
 
 }  // namespace onestep::detail

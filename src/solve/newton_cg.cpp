@@ -37,6 +37,13 @@ class NewtonCgMap final : public Map {
  public:
   std::unique_ptr<Point> point(bool derivatives) const override;
   std::string not_finite_constant() const override { return gradient->not_finite_constant(); }
+  std::shared_ptr<const Map> with_data(const std::vector<Array>& data) const override { return with(data); }
+  std::shared_ptr<const NewtonCgMap> with(const std::vector<Array>& data) const {
+    auto copy = std::make_shared<NewtonCgMap>(*this);
+    copy->gradient = gradient->with(data);
+    copy->curvature = curvature->with(data);
+    return copy;
+  }
 
   std::shared_ptr<const TracedMap> gradient;   // g, with f beside it
   std::shared_ptr<const TracedMap> curvature;  // S; its last parameter is d
@@ -267,8 +274,15 @@ std::unique_ptr<Point> NewtonCgMap::point(bool) const { return std::make_unique<
 class NewtonCgMethod final : public Method {
  public:
   std::unique_ptr<Loop> loop() const override;
+  std::shared_ptr<Method> with_data(const std::vector<Array>& data) const override {
+    auto copy = std::make_shared<NewtonCgMethod>(*this);
+    copy->step = copy->map = map->with(data);
+    if (!users_equation) copy->equation = copy->map->gradient;
+    copy->objective->bind(data);
+    return copy;
+  }
   std::shared_ptr<const NewtonCgMap> map;  // the step
-  std::optional<Plan> objective;
+  std::optional<TrialFunction> objective;
 };
 
 class NewtonCgLoop final : public Loop {
@@ -402,11 +416,15 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
   detail::check(options);
   check(how);
   Recipe recipe;
+  recipe.name = "newton_cg";
+  recipe.lambda = objective;
   recipe.options = options;
   recipe.superlinear = true;
-  recipe.make = [objective, how](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
-    const auto f = [&](const Expr& x, std::span<const Expr> theta) {
-      return call_objective("newton_cg", objective, x, state, theta);
+  recipe.make = [how](const Problem& problem) {
+    const std::vector<Shape>& state = problem.state;
+    const std::vector<Input>& parameters = problem.parameters;
+    const auto f = [lambda = problem.lambda, state](const Expr& x, std::span<const Expr> theta) {
+      return call_objective("newton_cg", lambda, x, state, theta);
     };
     auto map = std::make_shared<NewtonCgMap>();
     map->state = state;
@@ -414,7 +432,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
     map->iterates = true;
     map->how = how;
     const auto gradient = std::make_shared<TracedMap>(
-        state, parameters, std::vector<Control>{},
+        state, parameters, problem.data, std::vector<Control>{},
         [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
           const Expr value = f(x, theta);
           return TracedStep{grad(value, x), {value}, {}};
@@ -425,10 +443,12 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
     std::vector<Input> with_d = parameters;
     with_d.emplace_back("d", Shape{static_cast<std::int64_t>(map->size())});
     const auto curvature = std::make_shared<TracedMap>(
-        state, with_d, std::vector<Control>{},
+        state, with_d, problem.data, std::vector<Control>{},
         [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
-          const Expr g = grad(f(x, theta.first(parameters.size())), x);
-          return TracedStep{gradient->no_jvp.empty() ? jvp(g, x, theta.back()) : vjp(g, x, theta.back()), {}, {}};
+          std::vector<Expr> of_f(theta.begin(), theta.end());  // all but d, which stands between parameters and data
+          of_f.erase(of_f.begin() + static_cast<std::ptrdiff_t>(parameters.size()));
+          const Expr g = grad(f(x, of_f), x), &d = theta[parameters.size()];
+          return TracedStep{gradient->no_jvp.empty() ? jvp(g, x, d) : vjp(g, x, d), {}, {}};
         },
         true);
     map->no_jvp = gradient->no_jvp.empty() ? curvature->no_jvp : gradient->no_jvp;
@@ -446,7 +466,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
     method->map = map;
     method->step = map;
     method->equation = gradient;
-    method->objective.emplace(plan_trial(map->size(), parameters, f));
+    method->objective.emplace(map->size(), parameters, problem.data, f);
     method->superlinear = true;
     method->not_unrolled =
         "the steps of newton_cg are cut short by its linear solver and have no derivative of their own; KStep{K} "

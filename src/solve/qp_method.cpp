@@ -28,15 +28,21 @@ class QpMap final : public Map {
 class QpMethod final : public Method {
  public:
   std::unique_ptr<Loop> loop() const override;
+  std::shared_ptr<Method> with_data(const std::vector<Array>& other) const override {
+    auto copy = std::make_shared<QpMethod>(*this);
+    copy->constants = other;
+    return copy;
+  }
 
   Sizes sizes;
   std::array<bool, blocks> moves{};  // with θ
   std::optional<Plan> data;          // θ to the blocks, and its derivatives
+  std::vector<Array> constants;      // that the blocks are made of; behind all other inputs of the plan
 };
 
 // Relative length of the last step where it is differentiated: the derivative has the error of the iterate before it.
 constexpr double small_step = 1e-9;
-constexpr int theta_level = 1, pull_back_branch = 3, push_forward_branch = 4;
+constexpr int constants_level = 0, theta_level = 1, pull_back_branch = 3, push_forward_branch = 4;
 
 /// The data for a θ, and derivatives with respect to data as derivatives with respect to θ.
 class QpDataAt {
@@ -55,7 +61,9 @@ class QpDataAt {
                             ? Array::view(MatrixView{bars_[i].data(), shapes[i][0], shapes[i][1], shapes[i][1], 1})
                             : Array::view(bars_[i]));
     }
+    dtheta_ = static_cast<std::ptrdiff_t>(inputs_.size());
     for (const Input& p : method.step->parameters) inputs_.push_back(zeros(p.shape));
+    inputs_.insert(inputs_.end(), method.constants.begin(), method.constants.end());
     outputs_.resize(blocks + thetas_ + static_cast<std::size_t>(std::ranges::count(moves_, true)));
     std::ranges::copy(values_, outputs_.begin());
     data_.n = static_cast<std::size_t>(method.sizes.n);
@@ -86,7 +94,7 @@ class QpDataAt {
     std::fill_n(outputs_.begin() + blocks, thetas_, Vector{});
   }
   QpData push_forward(std::span<const Array> dtheta) {
-    std::ranges::copy(dtheta, inputs_.end() - static_cast<std::ptrdiff_t>(thetas_));
+    std::ranges::copy(dtheta, inputs_.begin() + dtheta_);
     auto to = outputs_.begin() + static_cast<std::ptrdiff_t>(blocks + thetas_);
     for (std::size_t i = 0; i < blocks; ++i)
       if (moves_[i]) *to++ = tangents_[i];
@@ -107,6 +115,7 @@ class QpDataAt {
   Workspace workspace_;
   std::array<bool, blocks> moves_;
   std::size_t thetas_;
+  std::ptrdiff_t dtheta_ = 0;  // where inputs begin
   std::vector<std::vector<double>> values_, bars_, tangents_;
   std::vector<Array> inputs_;
   std::vector<Vector> outputs_;
@@ -272,19 +281,27 @@ std::unique_ptr<Loop> QpMethod::loop() const { return std::make_unique<QpLoop>(*
 Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& options) {
   check(options);
   Recipe recipe;
+  recipe.name = "quadratic_program";
+  recipe.lambda = body_of(program);
   recipe.options = options;
   recipe.superlinear = true;
-  recipe.state_of = [program](const std::vector<Input>& parameters) {
-    const Sizes s = trace_sizes(program, parameters);
+  recipe.state_of = [](std::span<const Expr> given) {
+    const Sizes s = sizes_of(program_of(given));
     return std::vector<Shape>{{s.n}, {s.m}, {s.p}, {s.n}};
   };
-  recipe.make = [program](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+  recipe.make = [](const Problem& problem) {
     auto method = std::make_shared<QpMethod>();
+    const std::vector<Input>& parameters = problem.parameters;
     const std::size_t thetas = parameters.size();
-    method->sizes = trace_sizes(program, parameters);
+    method->constants = problem.data;
+    std::vector<Input> of_values = parameters;
+    for (const Array& a : problem.data) of_values.emplace_back("data", a.shape());
+    const Function values(of_values, [&](std::span<const Expr> in) {
+      const TracedProgram traced = program_of(problem.lambda.call(in));
+      method->sizes = sizes_of(traced);
+      return full_blocks(traced, method->sizes);
+    });
     const Sizes& s = method->sizes;
-    const Function values(parameters,
-                          [&](std::span<const Expr> theta) { return full_blocks(call_program(program, theta), s); });
     std::vector<Id> ids(thetas);  // a graph begins with its inputs
     std::iota(ids.begin(), ids.end(), 0);
     const Indexed<bool> moves = values.graph()->between(ids, ids_of(values.outputs()));
@@ -296,12 +313,17 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
       if (method->moves[i]) inputs.emplace_back(fmt::format("{}_bar", block_names[i]), shapes[i]);
     }
     levels.resize(inputs.size(), pull_back_branch);
+    const std::size_t bar_count = inputs.size() - thetas;
     for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
     levels.resize(inputs.size(), push_forward_branch);
+    inputs.insert(inputs.end(), of_values.begin() + static_cast<std::ptrdiff_t>(thetas), of_values.end());
+    levels.resize(inputs.size(), constants_level);
     const Function family(inputs, [&](std::span<const Expr> in) {
-      const std::span<const Expr> theta = in.first(thetas), bars = in.subspan(thetas, in.size() - 2 * thetas),
-                                  dtheta = in.last(thetas);
-      std::vector<Expr> results = values(theta), moving;
+      const std::span<const Expr> theta = in.first(thetas), bars = in.subspan(thetas, bar_count),
+                                  dtheta = in.subspan(thetas + bar_count, thetas);
+      std::vector<Expr> of_both(theta.begin(), theta.end());
+      of_both.insert(of_both.end(), in.end() - static_cast<std::ptrdiff_t>(problem.data.size()), in.end());
+      std::vector<Expr> results = values(of_both), moving;
       for (std::size_t i = 0; i < blocks; ++i)
         if (method->moves[i]) moving.push_back(results[i]);
       const auto append = [&](const std::vector<Expr>& more) { results.insert(results.end(), more.begin(), more.end()); };
@@ -317,7 +339,7 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
       map->infinite_parameters = true;
     }
     equation->symmetric = equation->identity = true;
-    if (state != step->state)
+    if (problem.state != step->state)
       throw MisuseError(
           fmt::format("[quadratic_program] a start has four parts, x ({}), y ({}), z ({}) and bound multipliers ({})", s.n,
                       s.m, s.p, s.n));
@@ -326,7 +348,7 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
     method->superlinear = true;
     return method;
   };
-  recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(program, recipe));
+  recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(recipe));
   return Solver(std::make_shared<const Recipe>(std::move(recipe)));
 }
 

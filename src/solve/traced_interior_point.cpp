@@ -34,6 +34,12 @@ enum ControlAt : std::size_t { corrects, barrier, primal_length, dual_length };
 class TracedIpMethod final : public Method {
  public:
   std::unique_ptr<Loop> loop() const override;
+  std::shared_ptr<Method> with_data(const std::vector<Array>& data) const override {
+    auto copy = std::make_shared<TracedIpMethod>(*this);
+    copy->bind(data);
+    copy->native = native->with_data(data);
+    return copy;
+  }
   Sizes sizes;
   std::shared_ptr<const Method> native;
 };
@@ -260,22 +266,26 @@ std::vector<Shape> state_shapes(const Sizes& s) {
 
 }  // namespace
 
-Recipe traced_interior_point(const ProgramBody& program, const Recipe& native) {
+Recipe traced_interior_point(const Recipe& native) {
   Recipe recipe;
+  recipe.name = native.name;
+  recipe.lambda = native.lambda;
+  recipe.tracing = native.tracing;
   recipe.options = native.options;
-  recipe.state_of = [program](const std::vector<Input>& parameters) {
-    return state_shapes(trace_sizes(program, parameters));
-  };
-  recipe.make = [program, make_native = native.make](const std::vector<Shape>& state, const std::vector<Input>& parameters) {
+  recipe.state_of = [](std::span<const Expr> given) { return state_shapes(sizes_of(program_of(given))); };
+  recipe.make = [make_native = native.make](const Problem& problem) {
     auto method = std::make_shared<TracedIpMethod>();
-    method->native = make_native({state.begin(), state.begin() + user_parts}, parameters);
+    Problem of_native = problem;
+    of_native.state.resize(user_parts);
+    method->native = make_native(of_native);
     method->shown = user_parts;
-    method->sizes = trace_sizes(program, parameters);
     auto step = std::make_shared<TracedMap>(
-        state, parameters,
+        problem.state, problem.parameters, problem.data,
         std::vector<Control>{Control::within_step, Control::within_step, Control::within_step, Control::within_step},
         [&](const Expr& w, std::span<const Expr> theta, std::span<const Expr> controls) {
-          return trace_step(call_program(program, theta), method->sizes, w, controls);
+          const TracedProgram program = program_of(problem.lambda.call(theta));
+          method->sizes = sizes_of(program);
+          return trace_step(program, method->sizes, w, controls);
         },
         false);
     step->infinite_parameters = true;

@@ -1,5 +1,5 @@
-// The plan of a traced map. Its inputs change at different rates, and the plan keeps what does not change: data and θ (level
-// 1), the iterate (2), the length of the step (3). Level 4 is what only derivatives need of a point; each derivative is a
+// The plan of a traced map. Its inputs change at different rates, and the plan keeps what does not change: data (level
+// 0), θ (1), the iterate (2), the length of the step (3). Level 4 is what only derivatives need of a point; each derivative is a
 // branch above it.
 #include "solve/traced_map.h"
 
@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <array>
 
-#include "graph/graph.h"
+#include "graph/rules.h"
 #include "onestep/diff.h"
 
 namespace onestep::detail {
 namespace {
 
-constexpr int theta_level = 1, x_level = 2, step_level = 3, point_level = 4;
+constexpr int data_level = 0, theta_level = 1, x_level = 2, step_level = 3, point_level = 4;
 // The branches, in the order of their inputs and results.
 enum Branch : int {
   vjp_theta_branch = point_level + 1,
@@ -24,12 +24,6 @@ enum Branch : int {
   solve_branch,
   solve_transposed_branch
 };
-
-bool has_kink(Op op) {
-  constexpr std::array kinks{Op::maximum,    Op::minimum, Op::abs,           Op::sign,  Op::max,       Op::where, Op::less,
-                             Op::less_equal, Op::greater, Op::greater_equal, Op::equal, Op::not_equal, Op::call};
-  return std::ranges::count(kinks, op) > 0;
-}
 
 Shape vector_shape(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
 
@@ -46,52 +40,67 @@ std::vector<Expr> parts_of(const Expr& x, std::span<const Shape> parts) {
   return result;
 }
 
-Expr joined(const char* who, std::span<const Expr> parts, std::span<const Shape> shapes) {
-  if (parts.size() != shapes.size())
+void check_parts(const char* who, std::span<const Shape> returned, std::span<const Shape> state) {
+  if (returned.size() != state.size())
     throw MisuseError(
-        fmt::format("[{}] the function returns {} arrays, the state has {} parts", who, parts.size(), shapes.size()));
-  std::vector<Expr> flat;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].shape() != shapes[i])
+        fmt::format("[{}] the function returns {} arrays, the state has {} parts", who, returned.size(), state.size()));
+  for (std::size_t i = 0; i < state.size(); ++i)
+    if (returned[i] != state[i])
       throw MisuseError(fmt::format("[{}] part {} of the state has shape {}, the function returns {}", who, i,
-                                    to_string(shapes[i]), to_string(parts[i].shape())));
-    flat.push_back(reshape(parts[i], {shapes[i].size()}));
-  }
+                                    to_string(state[i]), to_string(returned[i])));
+}
+
+Expr joined(const char* who, std::span<const Expr> parts, std::span<const Shape> shapes) {
+  std::vector<Shape> returned;
+  for (const Expr& e : parts) returned.push_back(e.shape());
+  check_parts(who, returned, shapes);
+  std::vector<Expr> flat;
+  for (std::size_t i = 0; i < parts.size(); ++i) flat.push_back(reshape(parts[i], {shapes[i].size()}));
   return flat.size() == 1 ? flat.front() : concat(flat);
 }
 
-TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_parameters, std::vector<Control> controls,
-                     const StepBody& body, bool is_symmetric)
-    : controls_(std::move(controls)) {
+TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_parameters, std::vector<Array> data,
+                     std::vector<Control> controls, const StepBody& body, bool is_symmetric, Derivatives derivatives)
+    : shared_(std::make_shared<Shared>()), data_(std::move(data)) {
   state = std::move(state_parts);
   parameters = std::move(its_parameters);
   symmetric = is_symmetric;
+  shared_->controls = std::move(controls);
 
-  std::vector<int> levels{x_level};
-  levels.resize(1 + parameters.size(), theta_level);
-  for (const Control c : controls_) levels.push_back(static_cast<int>(c));
-  traced_.emplace(trace_value(body));
-  value_.emplace(*traced_, PlanOptions{.levels = levels, .loop = x_level});
+  const Shape n = vector_shape(size());
+  const std::size_t thetas = parameters.size() + data_.size();
+  std::vector<Input> inputs = step_inputs();
+  inputs.insert(inputs.end(), {Input{"r", n}, Input{"r_transposed", n}});
+  shared_->step.emplace(inputs, [&](std::span<const Expr> in) {
+    const TracedStep step = body(in[0], in.subspan(1, thetas), in.subspan(1 + thetas, shared_->controls.size()));
+    std::vector<Expr> results{step.next};
+    results.insert(results.end(), step.extras.begin(), step.extras.end());
+    for (const Expr& e : step.extras) shared_->extras.push_back(e.shape());
+    preconditions = step.factor.has_value();
+    if (!preconditions) return results;
+    shared_->symmetric_factor = !is(step.factor->node(), Op::lu);
+    results.push_back(solve(*step.factor, in[in.size() - 2]));
+    if (!shared_->symmetric_factor) results.push_back(solve_transposed(*step.factor, in[in.size() - 1]));
+    return results;
+  });
 
   // A derivative that cannot be taken (a foreign function without it) leaves its branch out and says why.
-  std::optional<Function> family;
   const auto why_not = [&](bool with_vjp, bool with_jvp) -> std::string {
     try {
-      family.emplace(trace_family(body, with_vjp, with_jvp));
+      shared_->family.emplace(differentiate(with_vjp, with_jvp));
       return "";
     } catch (const Error& e) { return e.what(); }
   };
   if (!why_not(true, true).empty()) {
     no_vjp = why_not(true, false);
     no_jvp = why_not(false, true);
-    family.emplace(trace_family(body, no_vjp.empty(), no_jvp.empty()));
+    shared_->family.emplace(differentiate(no_vjp.empty(), no_jvp.empty()));
   }
-  levels.insert(levels.end(), {vjp_theta_branch, vjp_x_branch});
-  levels.resize(levels.size() + parameters.size(), jvp_theta_branch);
-  levels.insert(levels.end(), {jvp_x_branch, solve_branch, solve_transposed_branch});
-  family_.emplace(*family, PlanOptions{.levels = levels, .loop = x_level, .branches = vjp_theta_branch});
-  const auto cost = [&](int branch) { return family_->flops(branch) - family_->flops(branch + 1); };
-  costs = {.apply = value_->flops(x_level),
+  note_structure(no_vjp.empty(), no_jvp.empty());
+  if (derivatives == Derivatives::when_asked) return;
+  const Plan& family = family_plan();
+  const auto cost = [&](int branch) { return family.flops(branch) - family.flops(branch + 1); };
+  costs = {.apply = family.flops(x_level, step_level),
            .jvp_x = cost(jvp_x_branch),
            .vjp_x = cost(vjp_x_branch),
            .jvp_theta = cost(jvp_theta_branch),
@@ -99,92 +108,115 @@ TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_para
            .precondition = cost(solve_branch)};
 }
 
+std::shared_ptr<const TracedMap> TracedMap::with(const std::vector<Array>& data) const {
+  auto copy = std::make_shared<TracedMap>(*this);
+  copy->data_ = data;
+  return copy;
+}
+
 std::string TracedMap::not_finite_constant() const {
-  const Graph& graph = *traced_->graph();
-  std::vector<Id> results;
-  for (const Expr& e : traced_->outputs())
-    if (e.graph()) results.push_back(e.id());
-  const std::vector<bool> used = graph.reachable(results);
-  for (Id id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    if (!used[static_cast<std::size_t>(id)] || node.op != Op::constant) continue;
-    if (first_not_finite({&graph.constant(node.attr.i), 1}) == 0)
-      return fmt::format("constant of shape {}", to_string(node.shape));
-  }
+  const Graph& graph = *shared_->step->graph();
+  const Indexed<bool> used = graph.reachable(ids_of(shared_->step->outputs()));
+  for (std::size_t i = 0; i < data_.size(); ++i)
+    if (used[1 + parameters.size() + i] && first_not_finite({&data_[i], 1}) == 0)
+      return fmt::format("constant of shape {}", to_string(data_[i].shape()));
   return {};
 }
 
-Function TracedMap::trace_value(const StepBody& body) const {
+// Of the step alone: a graph begins with its inputs, so these are the numbers of their nodes too.
+std::vector<Input> TracedMap::step_inputs() const {
   std::vector<Input> inputs{{"x", vector_shape(size())}};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  inputs.resize(inputs.size() + controls_.size(), Input{"control", {1}});
-  return Function(inputs, [&](std::span<const Expr> in) {
-    const TracedStep step = body(in[0], in.subspan(1, parameters.size()), in.subspan(1 + parameters.size()));
-    std::vector<Expr> results{step.next};
-    results.insert(results.end(), step.extras.begin(), step.extras.end());
-    return results;
-  });
+  for (const Array& a : data_) inputs.emplace_back("data", a.shape());
+  inputs.resize(inputs.size() + shared_->controls.size(), Input{"control", {1}});
+  return inputs;
+}
+std::vector<int> TracedMap::step_levels() const {
+  std::vector<int> levels{x_level};
+  levels.resize(1 + parameters.size(), theta_level);
+  levels.resize(levels.size() + data_.size(), data_level);
+  for (const Control c : shared_->controls) levels.push_back(static_cast<int>(c));
+  return levels;
 }
 
-Function TracedMap::trace_family(const StepBody& body, bool with_vjp, bool with_jvp) {
+Function TracedMap::differentiate(bool with_vjp, bool with_jvp) const {
   const Shape n = vector_shape(size());
   const std::size_t thetas = parameters.size();
-  std::vector<Input> inputs{{"x", n}};
-  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  inputs.resize(inputs.size() + controls_.size(), Input{"control", {1}});
+  std::vector<Input> inputs = step_inputs();
+  const std::size_t of_step = inputs.size();
   inputs.insert(inputs.end(), {Input{"c_theta", n}, Input{"c_x", n}});
   for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
   inputs.insert(inputs.end(), {Input{"d_x", n}, Input{"r", n}, Input{"r_transposed", n}});
   return Function(inputs, [&](std::span<const Expr> in) {
-    const auto take = [&](std::size_t count) {
-      const std::span<const Expr> mine = in.first(count);
-      in = in.subspan(count);
-      return mine;
-    };
-    const Expr x = take(1)[0];
-    const std::span<const Expr> theta = take(thetas), controls = take(controls_.size()), c_theta = take(1), c_x = take(1),
-                                d_theta = take(thetas), d_x = take(1), r = take(1), r_transposed = take(1);
-    const TracedStep step = body(x, theta, controls);
-    const Expr& y = step.next;
-    std::vector<Expr> results{y};
-    const auto append = [&](std::span<const Expr> more) { results.insert(results.end(), more.begin(), more.end()); };
-    append(step.extras);
-    extras_.clear();
-    for (const Expr& e : step.extras) extras_.push_back(e.shape());
-    const std::size_t first = results.size();
+    const Expr& x = in[0];
+    const std::span<const Expr> theta = in.subspan(1, thetas), directions = in.subspan(of_step);
+    const std::span<const Expr> d_theta = directions.subspan(2, thetas);
+    const Expr &c_theta = directions[0], &c_x = directions[1], &d_x = directions[2 + thetas];
+    std::vector<Expr> of_the_step(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(of_step));
+    of_the_step.insert(of_the_step.end(), in.end() - 2, in.end());
+    const std::vector<Expr> step = (*shared_->step)(of_the_step);
+    const auto solves = step.begin() + static_cast<std::ptrdiff_t>(1 + shared_->extras.size());
+    const Expr& y = step.front();
+    std::vector<Expr> results(step.begin(), solves);
     if (with_vjp) {
-      append(vjp({&y, 1}, theta, c_theta));
-      results.push_back(vjp(y, x, c_x[0]));
+      const std::vector<Expr> of_theta = vjp({&y, 1}, theta, {&c_theta, 1});
+      results.insert(results.end(), of_theta.begin(), of_theta.end());
+      results.push_back(vjp(y, x, c_x));
     }
     if (with_jvp) {
       results.push_back(thetas == 0 ? broadcast(0.0, n) : jvp({&y, 1}, theta, d_theta).front());
-      results.push_back(jvp(y, x, d_x[0]));
+      results.push_back(jvp(y, x, d_x));
     }
-    // Whether A and B are the same everywhere is read off the graph.
-    const Id x_id = x.id();
-    for (Expr& e : results) e = x.graph()->adopt(e);
-    const Indexed<bool> moves = x.graph()->between({&x_id, 1}, ids_of(results));
-    const auto moves_any = [&](std::size_t begin, std::size_t count) {
-      return std::any_of(results.begin() + static_cast<std::ptrdiff_t>(begin),
-                         results.begin() + static_cast<std::ptrdiff_t>(begin + count),
-                         [&](const Expr& e) { return moves[e.id()]; });
-    };
-    if (with_vjp || with_jvp) {
-      constant_b = !moves_any(first, with_vjp ? thetas : 1);
-      affine = !moves_any(first + (with_vjp ? thetas : 1), 1);
-    }
-    const Id y_id = x.graph()->adopt(y).id();
-    const Indexed<bool> on_the_way = x.graph()->between({&x_id, 1}, {&y_id, 1});
-    smooth = true;
-    for (Id id = 0; id < static_cast<Id>(on_the_way.size()); ++id)
-      smooth = smooth && !(on_the_way[id] && has_kink(x.graph()->node(id).op));
-    preconditions = step.factor.has_value();
-    if (preconditions) {
-      symmetric_factor_ = !is(step.factor->node(), Op::lu);
-      results.push_back(solve(*step.factor, r[0]));
-      if (!symmetric_factor_) results.push_back(solve_transposed(*step.factor, r_transposed[0]));
-    }
+    results.insert(results.end(), solves, step.end());
     return results;
+  });
+}
+
+// Whether A and B are the same everywhere, and whether there can be kinks, is read off the graph.
+void TracedMap::note_structure(bool with_vjp, bool with_jvp) {
+  const Graph& graph = *shared_->family->graph();
+  const std::vector<Id> results = ids_of(shared_->family->outputs());
+  const Id x = 0;
+  const Indexed<bool> moves = graph.between({&x, 1}, results);
+  const std::size_t first = 1 + shared_->extras.size(), of_theta = with_vjp ? parameters.size() : 1;
+  if (with_vjp || with_jvp) {
+    constant_b = std::none_of(results.begin() + static_cast<std::ptrdiff_t>(first),
+                              results.begin() + static_cast<std::ptrdiff_t>(first + of_theta),
+                              [&](Id id) { return moves[id]; });
+    affine = !moves[results[first + of_theta]];
+  }
+  const Indexed<bool> on_the_way = graph.between({&x, 1}, {results.data(), 1});
+  smooth = true;
+  for (Id id = 0; id < graph.size(); ++id) smooth = smooth && !(on_the_way[id] && has_kink(graph.node(id).op));
+}
+
+namespace {
+template <class Lazy, class Make> const Plan& made(Lazy& lazy, const Make& make) {
+  std::call_once(lazy.once, [&] { lazy.plan.emplace(make()); });
+  return *lazy.plan;
+}
+}  // namespace
+
+const Plan& TracedMap::value_plan() const {
+  return made(shared_->value_plan, [&] {
+    const Function value(step_inputs(), [&](std::span<const Expr> in) {
+      std::vector<Expr> all(in.begin(), in.end());
+      all.resize(in.size() + 2, broadcast(0.0, vector_shape(size())));
+      std::vector<Expr> results = (*shared_->step)(all);
+      results.resize(1 + shared_->extras.size());
+      return results;
+    });
+    return Plan(value, {.levels = step_levels(), .loop = x_level});
+  });
+}
+
+const Plan& TracedMap::family_plan() const {
+  return made(shared_->family_plan, [&] {
+    std::vector<int> levels = step_levels();
+    levels.insert(levels.end(), {vjp_theta_branch, vjp_x_branch});
+    levels.resize(levels.size() + parameters.size(), jvp_theta_branch);
+    levels.insert(levels.end(), {jvp_x_branch, solve_branch, solve_transposed_branch});
+    return Plan(*shared_->family, {.levels = levels, .loop = x_level, .branches = vjp_theta_branch});
   });
 }
 
@@ -193,9 +225,9 @@ class TracedPoint final : public Point {
  public:
   TracedPoint(std::shared_ptr<const TracedMap> map, bool derivatives)
       : map_(std::move(map)),
-        plan_(derivatives ? *map_->family_ : *map_->value_),
+        plan_(derivatives ? map_->family_plan() : map_->value_plan()),
         workspace_(plan_.workspace()),
-        memory_(map_->size() * 6 + map_->controls_.size()) {
+        memory_(map_->size() * 6 + map_->shared_->controls.size()) {
     const std::size_t n = map_->size(), thetas = map_->parameters.size();
     Vector rest = memory_;
     const auto add = [&](std::size_t count) {
@@ -206,9 +238,10 @@ class TracedPoint final : public Point {
     };
     x_ = add(n);
     for (const Input& p : map_->parameters) inputs_.push_back(zeros(p.shape));
-    for (std::size_t i = 0; i < map_->controls_.size(); ++i) controls_.push_back(add(1));
+    inputs_.insert(inputs_.end(), map_->data_.begin(), map_->data_.end());
+    for (std::size_t i = 0; i < map_->shared_->controls.size(); ++i) controls_.push_back(add(1));
     std::size_t result = 1;
-    for (const Shape& s : map_->extras_) extras_.emplace_back(static_cast<std::size_t>(s.size()));
+    for (const Shape& s : map_->shared_->extras) extras_.emplace_back(static_cast<std::size_t>(s.size()));
     result += extras_.size();
     if (derivatives) {
       c_theta_ = add(n);
@@ -218,7 +251,7 @@ class TracedPoint final : public Point {
       d_x_ = add(n);
       r_ = add(n);
       r_transposed_ = add(n);
-      // In the order in which trace_family makes them.
+      // In the order in which TracedMap::differentiate makes them.
       const auto results = [&](bool there, std::size_t count) {
         const std::size_t at = result;
         result += there ? count : 0;
@@ -229,7 +262,7 @@ class TracedPoint final : public Point {
       jvp_theta_ = results(map_->no_jvp.empty(), 1);
       jvp_x_ = results(map_->no_jvp.empty(), 1);
       solve_ = results(map_->preconditions, 1);
-      solve_transposed_ = results(map_->preconditions && !map_->symmetric_factor_, 1);
+      solve_transposed_ = results(map_->preconditions && !map_->shared_->symmetric_factor, 1);
     }
     outputs_.resize(result);
   }
@@ -251,7 +284,7 @@ class TracedPoint final : public Point {
   bool control(ConstVector controls, Vector y) override {
     int level = step_level;
     for (std::size_t i = 0; i < controls.size(); ++i)
-      if (controls_[i][0] != controls[i]) level = std::min(level, static_cast<int>(map_->controls_[i]));
+      if (controls_[i][0] != controls[i]) level = std::min(level, static_cast<int>(map_->shared_->controls[i]));
     changed_ = std::min(changed_, level);
     if (level < step_level && map_->preconditions) ++factorisations_;
     return run_value(controls, y);
@@ -275,7 +308,7 @@ class TracedPoint final : public Point {
     run_branch(vjp_theta_branch, vjp_theta_, out);
   }
   void precondition(bool transposed, Vector r) override {
-    const bool other = transposed && !map_->symmetric_factor_;
+    const bool other = transposed && !map_->shared_->symmetric_factor;
     std::ranges::copy(r, (other ? r_transposed_ : r_).begin());
     run_branch(other ? solve_transposed_branch : solve_branch, other ? solve_transposed_ : solve_, {&r, 1});
   }
@@ -315,23 +348,26 @@ class TracedPoint final : public Point {
   int factorisations_ = 0;
 };
 
-Plan TracedMap::plan_forward() const {
-  const std::span<const Input> of_step = traced_->inputs();
-  const std::size_t thetas = parameters.size();
-  std::vector<Input> inputs(of_step.begin(), of_step.end());
-  inputs.emplace_back("d_x", vector_shape(size()));
-  for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
-  std::vector<int> levels{x_level};
-  levels.resize(1 + thetas, theta_level);
-  for (const Control c : controls_) levels.push_back(std::min(static_cast<int>(c), x_level));
-  levels.push_back(x_level);
-  levels.resize(inputs.size(), theta_level);
-  const Function function(inputs, [&](std::span<const Expr> in) {
-    const Expr next = (*traced_)(in.first(of_step.size())).front();
-    const std::span<const Expr> tangents = in.subspan(of_step.size());
-    return std::vector<Expr>{next, jvp({&next, 1}, in.first(1 + thetas), tangents).front()};
+const Plan& TracedMap::forward_plan() const {
+  return made(shared_->forward_plan, [&] {
+    const Shape n = vector_shape(size());
+    const std::size_t thetas = parameters.size();
+    std::vector<Input> inputs = step_inputs();
+    const std::size_t of_step = inputs.size();
+    inputs.emplace_back("d_x", n);
+    for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
+    std::vector<int> levels = step_levels();
+    for (int& level : levels) level = std::min(level, x_level);
+    levels.push_back(x_level);
+    levels.resize(inputs.size(), theta_level);
+    const Function function(inputs, [&](std::span<const Expr> in) {
+      std::vector<Expr> all(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(of_step));
+      all.resize(of_step + 2, broadcast(0.0, n));
+      const Expr next = (*shared_->step)(all).front();
+      return std::vector<Expr>{next, jvp({&next, 1}, in.first(1 + thetas), in.subspan(of_step)).front()};
+    });
+    return Plan(function, {.levels = levels, .loop = x_level});
   });
-  return Plan(function, {.levels = levels, .loop = x_level});
 }
 
 /// One thread's memory for steps with tangents.
@@ -339,13 +375,15 @@ class TracedForwardPoint final : public ForwardPoint {
  public:
   explicit TracedForwardPoint(std::shared_ptr<const TracedMap> map)
       : map_(std::move(map)),
-        workspace_(map_->forward_->workspace()),
-        memory_(2 * map_->size() + map_->controls_.size()),
+        plan_(map_->forward_plan()),
+        workspace_(plan_.workspace()),
+        memory_(2 * map_->size() + map_->shared_->controls.size()),
         x_(Vector(memory_).first(map_->size())),
         dx_(Vector(memory_).subspan(map_->size(), map_->size())),
         controls_(Vector(memory_).subspan(2 * map_->size())) {
     inputs_.push_back(Array::view(x_));
     for (const Input& p : map_->parameters) inputs_.push_back(zeros(p.shape));
+    inputs_.insert(inputs_.end(), map_->data_.begin(), map_->data_.end());
     for (std::size_t i = 0; i < controls_.size(); ++i) inputs_.push_back(Array::view(controls_.subspan(i, 1)));
     inputs_.push_back(Array::view(dx_));
     for (const Input& p : map_->parameters) inputs_.push_back(zeros(p.shape));
@@ -360,15 +398,16 @@ class TracedForwardPoint final : public ForwardPoint {
     std::ranges::copy(x, x_.begin());
     std::ranges::copy(dx, dx_.begin());
     for (std::size_t i = 0; i < controls.size(); ++i)
-      if (controls_[i] != controls[i] && map_->controls_[i] == Control::per_solve) changed_ = theta_level;
+      if (controls_[i] != controls[i] && map_->shared_->controls[i] == Control::per_solve) changed_ = theta_level;
     std::ranges::copy(controls, controls_.begin());
     const std::array outputs{y, dy};
-    map_->forward_->run(workspace_, inputs_, outputs, changed_);
+    plan_.run(workspace_, inputs_, outputs, changed_);
     changed_ = x_level;
   }
 
  private:
   std::shared_ptr<const TracedMap> map_;
+  const Plan& plan_;
   Workspace workspace_;
   std::vector<double> memory_;
   Vector x_, dx_, controls_;
@@ -378,7 +417,6 @@ class TracedForwardPoint final : public ForwardPoint {
 
 std::unique_ptr<ForwardPoint> TracedMap::forward() const {
   if (!no_jvp.empty()) return nullptr;
-  std::call_once(forward_once_, [&] { forward_.emplace(plan_forward()); });
   return std::make_unique<TracedForwardPoint>(shared_from_this());
 }
 

@@ -17,6 +17,7 @@ struct TracedStep {
   std::vector<Expr> extras;      ///< what the solver wants to know beside it
   std::optional<Factor> factor;  ///< kept for Point::precondition
 };
+/// `theta` has the parameters, and behind them the data of the map.
 using StepBody = std::function<TracedStep(const Expr& x, std::span<const Expr> theta, std::span<const Expr> controls)>;
 
 /// How often a control changes; with it changes what is computed from it.
@@ -24,32 +25,52 @@ enum class Control { per_solve = 1, per_step = 2, within_step = 3 };
 
 class TracedMap final : public Map, public std::enable_shared_from_this<TracedMap> {
  public:
-  TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_parameters, std::vector<Control> controls,
-            const StepBody& body, bool is_symmetric);
+  /// `body` is called once. Where derivatives are not sure to be asked for, they are planned when they are: `costs` are then
+  /// not known.
+  enum class Derivatives { planned, when_asked };
+  TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_parameters, std::vector<Array> data,
+            std::vector<Control> controls, const StepBody& body, bool is_symmetric,
+            Derivatives derivatives = Derivatives::planned);
   std::unique_ptr<Point> point(bool derivatives) const override;
   std::string not_finite_constant() const override;
   std::unique_ptr<ForwardPoint> forward() const override;
+  std::shared_ptr<const Map> with_data(const std::vector<Array>& data) const override { return with(data); }
+  std::shared_ptr<const TracedMap> with(const std::vector<Array>& data) const;
 
  private:
   friend class TracedPoint;
   friend class TracedForwardPoint;
-  Plan plan_forward() const;
-  Function trace_value(const StepBody& body) const;
-  Function trace_family(const StepBody& body, bool with_vjp, bool with_jvp);
+  /// A plan that is made when it is first asked for, by whichever thread asks first.
+  struct LazyPlan {
+    std::once_flag once;
+    std::optional<Plan> plan;
+  };
+  /// What maps that differ in their data alone have in common.
+  struct Shared {
+    std::vector<Control> controls;
+    std::vector<Shape> extras;
+    bool symmetric_factor = true;
+    std::optional<Function> step;    ///< x, θ, data, controls and two right-hand sides to next, extras and solves
+    std::optional<Function> family;  ///< the same, and its derivatives
+    LazyPlan value_plan, family_plan, forward_plan;
+  };
+  std::vector<Input> step_inputs() const;
+  std::vector<int> step_levels() const;
+  Function differentiate(bool with_vjp, bool with_jvp) const;
+  void note_structure(bool with_vjp, bool with_jvp);
+  const Plan& value_plan() const;
+  const Plan& family_plan() const;
+  const Plan& forward_plan() const;
 
-  std::vector<Control> controls_;
-  std::vector<Shape> extras_;
-  bool symmetric_factor_ = true;
-  std::optional<Function> traced_;
-  std::optional<Plan> value_;   // the step alone
-  std::optional<Plan> family_;  // the step and its derivatives
-  mutable std::once_flag forward_once_;
-  mutable std::optional<Plan> forward_;  // the step and its tangent; made when first asked for
+  std::shared_ptr<Shared> shared_;
+  std::vector<Array> data_;
 };
 
 /// The parts of a flat state, as expressions.
 std::vector<Expr> parts_of(const Expr& x, std::span<const Shape> parts);
-/// One vector of all parts. Throws Error, naming `who`, unless they have these shapes.
+/// Throws MisuseError, naming `who`, unless a function that returns arrays of these shapes returns a state.
+void check_parts(const char* who, std::span<const Shape> returned, std::span<const Shape> state);
+/// One vector of all parts; checked as above.
 Expr joined(const char* who, std::span<const Expr> parts, std::span<const Shape> shapes);
 
 }  // namespace onestep::detail

@@ -25,20 +25,16 @@ Sizes sizes_of(const TracedProgram& t) {
   return s;
 }
 
-TracedProgram call_program(const ProgramBody& program, std::span<const Expr> theta) {
-  if (program.arguments != theta.size())
-    throw MisuseError(
-        fmt::format("[quadratic_program] the lambda takes {} parameters, {} were given", program.arguments, theta.size()));
-  return program.call(theta);
+Body body_of(const ProgramBody& program) {
+  return {[call = program.call](std::span<const Expr> theta) {
+            const std::array<Expr, blocks> given = blocks_of(call(theta));
+            return std::vector<Expr>(given.begin(), given.end());
+          },
+          program.arguments};
 }
 
-Sizes trace_sizes(const ProgramBody& program, const std::vector<Input>& parameters) {
-  Sizes s;
-  const Function once(parameters, [&](std::span<const Expr> theta) {
-    s = sizes_of(call_program(program, theta));
-    return std::vector<Expr>{};
-  });
-  return s;
+TracedProgram program_of(std::span<const Expr> given) {
+  return {given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7], given[8]};
 }
 
 std::array<Shape, blocks> shapes_of(const Sizes& s) {

@@ -15,12 +15,11 @@ struct Sizes {
   std::int64_t n = 0, m = 0, p = 0;
 };
 
-/// Calls a user's lambda. Throws Error when it takes another number of parameters.
-TracedProgram call_program(const ProgramBody& program, std::span<const Expr> theta);
+/// The user's lambda as one that returns the blocks, as they were given; and the program of such blocks.
+Body body_of(const ProgramBody& program);
+TracedProgram program_of(std::span<const Expr> given);
 /// Throws Error when nothing says how many variables there are.
 Sizes sizes_of(const TracedProgram& t);
-/// The same of the program for parameters of these shapes.
-Sizes trace_sizes(const ProgramBody& program, const std::vector<Input>& parameters);
 std::array<Shape, blocks> shapes_of(const Sizes& s);
 /// Every block in its full shape; what is not there as zeros, a number repeated. Throws Error when shapes do not fit.
 std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s);
@@ -28,6 +27,6 @@ std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s);
 /// The same solver as a loop of traced steps, which can be unrolled: predictor and corrector by one factorisation, without
 /// scaling (traced_interior_point.cpp). `native` is asked first whether there is a solution.
 struct Recipe;
-Recipe traced_interior_point(const ProgramBody& program, const Recipe& native);
+Recipe traced_interior_point(const Recipe& native);
 
 }  // namespace onestep::detail

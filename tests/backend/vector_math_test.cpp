@@ -32,11 +32,11 @@ struct Row {
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
-#define ONESTEP_UNARY(name, flops, meaning, value, ...) \
+#define ONESTEP_UNARY(name, kink, flops, meaning, value, ...) \
   {#name, Op::name, 1, [](double a, [[maybe_unused]] double b, [[maybe_unused]] double c) -> double { return value; }},
-#define ONESTEP_BINARY(name, flops, meaning, value, ...) \
+#define ONESTEP_BINARY(name, kink, flops, meaning, value, ...) \
   {#name, Op::name, 2, [](double a, double b, [[maybe_unused]] double c) -> double { return value; }},
-#define ONESTEP_TERNARY(name, flops, meaning, value, ...) \
+#define ONESTEP_TERNARY(name, kink, flops, meaning, value, ...) \
   {#name, Op::name, 3, [](double a, double b, double c) -> double { return value; }},
 #include "onestep/operations.def"
   };

@@ -7,11 +7,17 @@ Expr positive_part(const Expr& x) { return where(less(x, 0.0), 0.0, x); }
 
 Expr total(const Expr& x) { return sum(x); }
 
+Expr hinge(const Expr& z) { return sum(maximum(1.0 - z, 0.0)); }
+
+Expr totals(const Expr& a) { return sum(a, 0) + max(a, 0) + log_sum_exp(a, 0); }
+
 Function f() {
   return trace([](const Expr& x) { return square(x); }, Shape{3});
 }
 
 double first(const Array& a) { return a.values()[0]; }
+
+std::vector<double> entries(const Solution& s) { return s.x().values(); }
 
 Workspace another(const Plan& plan) { return plan.workspace(); }
 

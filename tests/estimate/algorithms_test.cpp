@@ -62,9 +62,7 @@ class Algorithms : public ::testing::TestWithParam<const char*> {
     theta_ = random_.array({25}, 0.5, 1.5), v_ = random_.array({25}), c_ = random_.array({3});
   }
   Solution solution(const Estimator& e) const {
-    const Solution s = solve(*solver_, problem_.start(), theta_, e);
-    s.even_if_unconverged();
-    return s;
+    return solve(*solver_, problem_.start(), theta_, e).even_if_unconverged();
   }
   void expect_equal(const Solution& s, int differentiated) const {
     const Function by_hand = loop(F_, problem_.start(), theta_.shape(), K, differentiated);

@@ -64,10 +64,9 @@ TEST(NewtonCgDerivative, OneStepIsThatOfTheExactNewtonStepFarFromTheSolutionToo)
   const Parts theta{random.array({30}, 0.5, 1.5), Array(0.5)};
   const Array x0 = random.array({3, 3}, -1, 1), c = random.array({3, 3});
   const SolveOptions once{.max_iterations = 1};
-  const Solution cg = solve(newton_cg(train.objective(), {.derivative_tolerance = 1e-13}, once), x0, theta),
-                 dense = solve(newton(train.objective(), once), x0, theta);
-  cg.even_if_unconverged();
-  dense.even_if_unconverged();
+  const Solution cg = solve(newton_cg(train.objective(), {.derivative_tolerance = 1e-13}, once), x0, theta)
+                          .even_if_unconverged(),
+                 dense = solve(newton(train.objective(), once), x0, theta).even_if_unconverged();
   const Parts found = cg.vjp(c), expected = dense.vjp(c);
   EXPECT_LT(test::relative_error(found[0], expected[0]), 1e-10);
   EXPECT_LT(test::relative_error(found[1], expected[1]), 1e-10);

@@ -42,9 +42,7 @@ struct Contraction {
   }
   // x_k with an estimator.
   Solution after(int k, const Estimator& e) const {
-    const Solution s = solve(fixed_point(map(), {.tolerance = 0, .max_iterations = k}), x0, theta, e);
-    s.even_if_unconverged();
-    return s;
+    return solve(fixed_point(map(), {.tolerance = 0, .max_iterations = k}), x0, theta, e).even_if_unconverged();
   }
   Array iterate(int k) const { return k == 0 ? x0 : after(k, OneStep{}).x(); }
   Array A_at(const Array& x) const { return jacobians(x)[0]; }
@@ -246,8 +244,8 @@ TEST(Paper, QuadraticConvergence) {
     for (int i = 1; i <= 5; ++i) {
       const Solution s =
           solve(fixed_point([](Expr x, Expr t) { return 0.5 * (x + t / x); }, {.tolerance = 0, .max_iterations = i}),
-                Array(start), Array(theta));
-      s.even_if_unconverged();
+                Array(start), Array(theta))
+              .even_if_unconverged();
       const double distance = s.x().item() - bar, J = s.jvp(Array(1.0))[0].item();
       EXPECT_LE(std::fabs(J - 0.5 / bar), L_J * previous * slack + 1e-15 / bar);
       EXPECT_LE(L_J / 2 * distance, std::pow(L_J / 2 * previous, 2) * slack + 1e-15 * bar * L_J);

@@ -72,9 +72,7 @@ struct Recurrence {
     const Solver s =
         fixed_point([a = A](Expr x, Expr t) { return tanh(matmul(a, x) + t); }, {.tolerance = 0, .max_iterations = steps})
             .from([](Expr t) { return cos(t); });
-    const Solution solution = solve(s, theta, e);
-    solution.even_if_unconverged();
-    return solution;
+    return solve(s, theta, e).even_if_unconverged();
   }
 };
 

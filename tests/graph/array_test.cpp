@@ -73,7 +73,8 @@ TEST(Array, ErrorsNameTheShapeAndTheWayOut) {
 
 TEST(Array, ViewsOfRowMajorAndColumnMajorMemoryAreNotCopied) {
   const std::vector<double> memory{1, 2, 3, 4, 5, 6, 7, 8};
-  EXPECT_EQ(Array::view(memory).data(), memory.data());
+  const Array of_memory = Array::view(memory);
+  EXPECT_EQ(of_memory.data(), memory.data());
   const Array rows = Array::view(MatrixView{memory.data(), 2, 3, 4, 1});  // the last column is left out
   EXPECT_EQ(rows.data(), memory.data());
   EXPECT_FALSE(rows.is_contiguous());

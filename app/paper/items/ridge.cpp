@@ -66,11 +66,9 @@ class Counted {
   Counted(const Make& make, Parts x0, Parts theta, const Estimator& estimator)
       : theta_(std::move(theta)), prepared_(make(options()), x0, theta_, estimator) {}
 
-  const Solution& run(const Parts& x0, int steps) {
+  Solution run(const Parts& x0, int steps) {
     *goal_ = steps;
-    const Solution& s = prepared_.solve(x0, theta_);
-    s.even_if_unconverged();
-    return s;
+    return prepared_.solve(x0, theta_).even_if_unconverged();
   }
 
  private:

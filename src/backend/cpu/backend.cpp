@@ -9,6 +9,7 @@
 #include "backend/cpu/pool.h"
 #include "backend/cpu/row_loop.h"
 #include "backend/cpu/tile_kernels.h"
+#include "graph/fail.h"
 #include "graph/rules.h"
 #include "plan/program.h"
 
@@ -139,7 +140,6 @@ bool execute(const Instruction& i, const Frame& frame) {
     case Op::transpose: run_transpose(at); break;
     case Op::diag: at.clear(), copy(i.shape[0], at.arg(0), 1, at.out(), i.shape[0] + 1); break;
     case Op::diagonal: copy(i.shape[0], at.arg(0), i.shape[0] + 1, at.out(), 1); break;
-    case Op::add: run_add_diagonal(at); break;
     case Op::concat: run_concat(at); break;
     case Op::slice: copy_part(at, i.shape, at.arg(0), at.shape(0), i.attr.j, 0); break;
     case Op::pad: run_pad(at); break;
@@ -151,7 +151,18 @@ bool execute(const Instruction& i, const Frame& frame) {
       *at.out() = logdet(i.factor, rows(at.shape(0)), at.arg(0), pivots_of(at.arg(0), rows(at.shape(0))));
       break;
     case Op::call: run_call(at); break;
-    default: break;  // leaves, aliases and row operations are no instructions of their own
+    // Of these only the addition of a diagonal is an instruction of its own: the others are leaves or done by rows.
+    case Op::input:
+    case Op::constant:
+    case Op::scalar:
+    case Op::gram:
+    case Op::sum:
+    case Op::max:
+    case Op::broadcast:
+#include "graph/elementwise_cases.inc"
+      if (i.op != Op::add) fail("run", "{} is no instruction of its own", name(i.op));
+      run_add_diagonal(at);
+      break;
   }
   return true;
 }

@@ -8,6 +8,10 @@
 #include <mutex>
 #include <string_view>
 
+#if __has_include(<pthread.h>)
+#include <pthread.h>
+#endif
+
 #include "hwy/targets.h"
 #include "onestep/threads.h"
 
@@ -71,6 +75,15 @@ ProcessThreads process_found;
 
 thread_local int local_holders = 0;
 thread_local LocalThreads local_found;
+
+#if __has_include(<pthread.h>)
+// A child of fork() has this thread alone: another one that held the mutex, or a guard, is not there to let it go.
+[[maybe_unused]] const int at_fork = pthread_atfork([] { holders_mutex.lock(); }, [] { holders_mutex.unlock(); },
+                                   [] {
+                                     holders = local_holders;
+                                     holders_mutex.unlock();
+                                   });
+#endif
 
 }  // namespace
 

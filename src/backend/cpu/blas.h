@@ -4,6 +4,7 @@
 #pragma once
 
 #include <climits>
+#include <cstddef>
 
 #include "backend/cpu/sizes.h"
 
@@ -29,19 +30,24 @@ struct Stride {
   Stride(size_t n) : value(n == 0 ? 1 : static_cast<int>(n)) {}
 };
 
+/// Fortran passes the length of each character argument behind all others (as gfortran does since version 8): a LAPACK
+/// written in Fortran may read them.
+using Length = std::size_t;
+
 extern "C" {
 void dgemm_(const Trans& ta, const Trans& tb, const Size& m, const Size& n, const Size& k, const double& alpha,
             const double* a, const Stride& lda, const double* b, const Stride& ldb, const double& beta, double* c,
-            const Stride& ldc);
+            const Stride& ldc, Length = 1, Length = 1);
 void dgemv_(const Trans& t, const Size& m, const Size& n, const double& alpha, const double* a, const Stride& lda,
-            const double* x, const Stride& incx, const double& beta, double* y, const Stride& incy);
+            const double* x, const Stride& incx, const double& beta, double* y, const Stride& incy, Length = 1);
 void dtrsm_(const Side& side, const Uplo& uplo, const Trans& t, const Diag& diag, const Size& m, const Size& n,
-            const double& alpha, const double* a, const Stride& lda, double* b, const Stride& ldb);
+            const double& alpha, const double* a, const Stride& lda, double* b, const Stride& ldb, Length = 1, Length = 1,
+            Length = 1, Length = 1);
 void dtrsv_(const Uplo& uplo, const Trans& t, const Diag& diag, const Size& n, const double* a, const Stride& lda, double* x,
-            const Stride& incx);
+            const Stride& incx, Length = 1, Length = 1, Length = 1);
 void dgetrf_(const Size& m, const Size& n, double* a, const Stride& lda, int* pivots, int& info);
 void dsytrf_(const Uplo& uplo, const Size& n, double* a, const Stride& lda, int* pivots, double* work, const Size& lwork,
-             int& info);
+             int& info, Length = 1);
 }
 
 }  // namespace blas

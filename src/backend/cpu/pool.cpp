@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -18,6 +19,11 @@
 #include "backend/cpu/blas.h"
 #include "hwy/cache_control.h"
 #include "onestep/array.h"
+
+#if __has_include(<pthread.h>)
+#include <pthread.h>
+#define ONESTEP_HAS_FORK
+#endif
 
 namespace onestep::cpu {
 namespace {
@@ -59,8 +65,9 @@ class Pool {
 
   int wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
+  void set_wanted(int n) { wanted_.store(n, std::memory_order_relaxed); }
   void want(int n) {
-    wanted_.store(n, std::memory_order_relaxed);
+    set_wanted(n);
     start();
   }
 
@@ -136,10 +143,33 @@ class Pool {
   std::vector<std::jthread> workers_;
 };
 
-Pool& pool() {
-  static Pool the_pool;
-  return the_pool;
-}
+/// The pool of this process. A child of fork() has none of its parent's threads, only their handles, which it cannot join:
+/// it gives up the parent's pool as it stands and begins one of its own.
+class PoolOfProcess {
+ public:
+  PoolOfProcess() : pool_(std::make_unique<Pool>()) {
+#ifdef ONESTEP_HAS_FORK
+    pthread_atfork(nullptr, nullptr, [] { the().begin_in_child(); });
+#endif
+  }
+  static PoolOfProcess& the() {
+    static PoolOfProcess one;
+    return one;
+  }
+  Pool& pool() { return *pool_; }
+
+ private:
+  void begin_in_child() {
+    const int wanted = pool_->wanted();
+    abandoned_ = pool_.release();
+    pool_ = std::make_unique<Pool>();
+    pool_->set_wanted(wanted);
+  }
+  std::unique_ptr<Pool> pool_;
+  Pool* abandoned_ = nullptr;  // in a child: that of the parent, never destroyed
+};
+
+Pool& pool() { return PoolOfProcess::the().pool(); }
 
 }  // namespace
 

@@ -69,8 +69,18 @@ size_t entries_of_sum(const RowOp& op) {
     case Kind::max_down: return size(op.args[0].columns);
     case Kind::transposed_product: return size(op.args[0].columns * op.args[1].columns);
     case Kind::gram: return size(op.args[0].columns * op.args[0].columns);
-    default: return 1;
+    case Kind::sum_all:
+    case Kind::dot:
+    case Kind::max_all:
+    case Kind::elementwise:
+    case Kind::fill:
+    case Kind::expand_row:
+    case Kind::expand_column:
+    case Kind::product:
+    case Kind::sum_rows:
+    case Kind::max_rows: break;
   }
+  return 1;
 }
 
 // Rough cost of one row, in multiply-adds.

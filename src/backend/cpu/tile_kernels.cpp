@@ -57,8 +57,11 @@ TileKernel elementwise(Op op) {
 #define ONESTEP_BINARY(name, ...) ONESTEP_MAP(2, name)
 #define ONESTEP_TERNARY(name, ...) ONESTEP_MAP(3, name)
 #include "onestep/operations.def"
-    default: return nullptr;
+#define ONESTEP_STRUCTURAL(name, ...) case Op::name:
+#include "onestep/operations.def"
+      break;
   }
+  return nullptr;  // not elementwise
 }
 
 // ---- reductions ----

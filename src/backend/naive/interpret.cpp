@@ -123,7 +123,9 @@ void Interpreter::run(Id id) {
     case Op::solve: solve(id, y); break;
     case Op::logdet: logdet(id, y); break;
     case Op::call: call(id, y); break;
-    default: elementwise(id, y);
+#include "graph/elementwise_cases.inc"
+      elementwise(id, y);
+      break;
   }
   values_[to_size(id)] = std::move(y);
 }

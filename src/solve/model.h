@@ -1,0 +1,21 @@
+// A user's lambda as it was called last: a traced function. The arrays it closed over are its data. Plans are made of the
+// function with its data as arguments, so that the same plan serves other data of the same shapes.
+#pragma once
+
+#include "onestep/solver.h"
+
+namespace onestep::detail {
+
+/// The arrays a traced lambda closed over, in the order in which it used them first.
+std::span<const Array> data_of(const Function& traced);
+/// Whether both were traced by the same operations, whatever the entries of their data.
+bool same_graph(const Function& a, const Function& b);
+/// Of two with the same graph: whether their data are the same memory. The entries of an Array that owns its memory never
+/// change; behind a view they may, and are then read anew by every solve.
+bool same_data(const Function& a, const Function& b);
+/// Whether some of the data belong to the caller (Array::view).
+bool has_views(const Function& traced);
+/// The same function of its arguments, then its data.
+Body with_data_as_arguments(const Function& traced);
+
+}  // namespace onestep::detail

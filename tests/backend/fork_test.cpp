@@ -1,0 +1,63 @@
+// A child of fork() has none of the pool's threads: it computes with threads of its own, and it can exit.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "backend/cpu/blas.h"
+#include "backend/cpu/pool.h"
+
+namespace onestep::cpu {
+namespace {
+
+int sum_in_parallel() {
+  std::atomic<int> sum = 0;
+  parallel_for(1000, [&](size_t i) { sum += static_cast<int>(i); });
+  return sum;
+}
+
+// The status a child ends with that runs this and then exits; -1 where it does not end within a minute.
+template <class Work> int status_of_child(const Work& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    const bool right = work();
+    std::exit(right ? 0 : 1);  // with its destructors
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Fork, AChildThatOnlyExitsDoesExit) {
+  set_threads(4);
+  ASSERT_EQ(sum_in_parallel(), 499500);
+  EXPECT_EQ(status_of_child([] { return true; }), 0);
+  EXPECT_EQ(sum_in_parallel(), 499500) << "the parent goes on";
+}
+
+TEST(Fork, AChildComputesWithThreadsOfItsOwn) {
+  set_threads(4);
+  ASSERT_EQ(sum_in_parallel(), 499500);
+  EXPECT_EQ(status_of_child([] {
+              const BlasSerial guard;
+              for (int i = 0; i < 100; ++i)
+                if (sum_in_parallel() != 499500) return false;
+              set_threads(2);
+              return threads() == 2 && sum_in_parallel() == 499500;
+            }),
+            0);
+  EXPECT_EQ(threads(), 4);
+}
+
+TEST(Fork, AGrandchildToo) {
+  set_threads(3);
+  ASSERT_EQ(sum_in_parallel(), 499500);
+  EXPECT_EQ(status_of_child([] { return sum_in_parallel() == 499500 && status_of_child([] { return sum_in_parallel() == 499500; }) == 0; }),
+            0);
+}
+
+}  // namespace
+}  // namespace onestep::cpu
