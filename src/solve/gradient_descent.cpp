@@ -88,6 +88,8 @@ class BacktrackingDescent final : public Loop {
     objective_.bind(theta);
     gradient_->bind(theta);
     run.x = run.start;
+    run.controls.assign(1, first_);
+    monitor.evaluate_with([this, &run](ConstVector x, Vector next) { return point_->apply(x, run.controls, next); });
     double alpha[1] = {first_};
     for (;;) {
       run.previous = run.x;
@@ -112,7 +114,10 @@ class BacktrackingDescent final : public Loop {
       run.trajectory.record(run.previous, alpha);
       run.controls.assign(alpha, alpha + 1);
       std::ranges::transform(run.x, run.previous, difference_.begin(), std::minus<>());
-      if (monitor.ends(norm(difference_), norm(run.x), reached, alpha[0])) return;
+      if (monitor.record_and_check(norm(difference_), norm(run.x), reached, alpha[0])) {
+        if (monitor.has_left_point()) point_->apply(run.previous, alpha, difference_);
+        return;
+      }
       alpha[0] *= 2;
     }
   }

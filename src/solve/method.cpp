@@ -60,7 +60,9 @@ std::shared_ptr<const Method> Recipe::method(std::span<const Array> x_parts, std
   for (std::size_t i = 0; i < theta.size(); ++i)
     parameters.emplace_back(theta.size() == 1 ? "theta" : fmt::format("theta{}", i), theta[i].shape());
   const std::shared_ptr<Method> made = make(state, parameters);
-  made->known = known.rho < 0 && known.L_A < 0 && known.L_J < 0 && known.norm_B < 0 ? made->known : known;
+  // What the user knows goes before what the method worked out, field by field.
+  for (double Constants::*field : {&Constants::rho, &Constants::L_A, &Constants::L_J, &Constants::norm_B})
+    if (known.*field >= 0) made->known.*field = known.*field;
   if (equation.call)
     made->equation = std::make_shared<TracedMap>(
         made->step->state, parameters, std::vector<Control>{},
