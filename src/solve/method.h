@@ -155,6 +155,9 @@ class Monitor {
   /// Whether a step as long as this, to an x as large as that, is within the tolerance.
   bool is_short(double step, double size) const { return step <= options_.tolerance * scale(size); }
 
+  /// The same, or at the rounding of x.
+  bool is_negligible(double step, double size) const;
+
   /// Who decides whether the step that is recorded was the last.
   enum class Converged {
     by_steps,  ///< the monitor, from the lengths of the steps: loops that converge linearly

