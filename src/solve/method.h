@@ -182,8 +182,10 @@ class Monitor {
   /// Which share of it was then made.
   void took(const NewtonStep& newton, double length);
 
-  /// Whether a step as long as this is within the rounding of F at run.x, seen by evaluating F around it.
+  /// Whether a step as long as this is within the rounding of x, or of F at run.x, seen by evaluating F around it.
   bool is_rounding(double step);
+  /// Ends because steps as long as this are: converged where they are within the tolerance too.
+  void end_at_rounding(double step, double scale);
   /// The loop goes on from run.start, which is another point: what was seen of the steps so far is forgotten.
   void start_again();
 

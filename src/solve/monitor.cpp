@@ -135,6 +135,14 @@ double Monitor::distance_left(double step) const {
   return std::min(by_ratio, by_halving);
 }
 
+void Monitor::end_at_rounding(double step, double within) {
+  if (step <= options_.tolerance * within)
+    end(Status::converged);
+  else
+    end(Status::rounding_reached,
+        fmt::format("steps of {:.1e}, the tolerance is {:.1e} relative to {:.1e}", step, options_.tolerance, within));
+}
+
 bool Monitor::is_negligible(double step, double size) const {
   return step <= std::max(options_.tolerance, rounding * std::sqrt(static_cast<double>(run_.start.size()))) * scale(size);
 }
@@ -162,8 +170,10 @@ void Monitor::took(const NewtonStep& newton, double length) {
 
 // Rounding makes F irregular in the last places of x: the second difference of a smooth F over a few of them is zero.
 bool Monitor::is_rounding(double step) {
-  if (!evaluate_ || step > longest_rounding * norm(run_.x)) return false;
   const std::size_t n = run_.x.size();
+  const double size = norm(run_.x);
+  if (step <= rounding * std::sqrt(static_cast<double>(n)) * size) return true;
+  if (!evaluate_ || step > longest_rounding * size) return false;
   run_.scratch.resize(4 * n);
   const Vector all = run_.scratch, at = all.first(n), here = all.subspan(n, n), there = all.subspan(2 * n, n),
                opposite = all.subspan(3 * n, n);
@@ -241,12 +251,7 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   }
   smallest_ = std::min(smallest_, step);
   if (reached_rounding(step, within, value, length)) {
-    if (step <= options_.tolerance * within) {
-      end(Status::converged);
-      return true;
-    }
-    end(Status::rounding_reached,
-        fmt::format("steps of {:.1e}, the tolerance is {:.1e} relative to {:.1e}", step, options_.tolerance, within));
+    end_at_rounding(step, within);
     return true;
   }
   if (size > blow_up * std::max(first_size_, k == 1 ? step : smallest_) && step > 0.9 * largest_ && k > 10) {

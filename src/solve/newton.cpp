@@ -112,8 +112,10 @@ class NewtonLoop final : public Loop {
       }
       const Armijo armijo(value, slope);
       bool full_is_good = armijo.enough(length, reached);
-      if (!full_is_good && found == Found::step && monitor.is_negligible(full_step, newton.size))
+      if (!full_is_good && found == Found::step && monitor.is_negligible(full_step, newton.size)) {
         full_is_good = ++unsearched_ <= unsearched_allowed;
+        if (!full_is_good && monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
+      }
       const bool found_length =
           full_is_good || armijo.shorten(length, reached, [&](double shorter) {
             for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
@@ -145,7 +147,7 @@ class NewtonLoop final : public Loop {
     Run& run = *run_;
     std::ranges::copy(run.previous, run.x.begin());
     if (!found_length && monitor.is_rounding(newton.step)) {
-      monitor.end(Status::rounding_reached, fmt::format("the line search ends at steps of {:.1e}", newton.step));
+      monitor.end_at_rounding(newton.step, newton.size);
       return true;
     }
     return !starts_again(monitor, Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));

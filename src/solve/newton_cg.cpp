@@ -356,8 +356,10 @@ class NewtonCgLoop final : public Loop {
       }
       const Armijo armijo(value, slope);
       bool full_is_good = armijo.enough(length, reached);
-      if (!full_is_good && is_evaluated && monitor.is_negligible(full_step, newton.size))
+      if (!full_is_good && is_evaluated && monitor.is_negligible(full_step, newton.size)) {
         full_is_good = ++unsearched <= unsearched_allowed;
+        if (!full_is_good && monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
+      }
       const bool found_length = full_is_good || armijo.shorten(length, reached, [&](double shorter) {
         go(shorter);
         ++run.statistics.backtracks;
@@ -366,7 +368,7 @@ class NewtonCgLoop final : public Loop {
       if (!found_length) {
         std::ranges::copy(run.previous, run.x.begin());
         if (monitor.is_rounding(full_step))
-          return monitor.end(Status::rounding_reached, fmt::format("the line search ends at steps of {:.1e}", full_step));
+          return monitor.end_at_rounding(full_step, newton.size);
         return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
       }
       run.trajectory.record(run.previous, {});

@@ -254,7 +254,6 @@ RC_GTEST_PROP(NewtonCgProperty, FindsTheMinimumOfRandomConvexFunctions, ()) {
   };
   const Array b = random.array({n});
   const Solution cg = solve(newton_cg(f), start, b), dense = solve(newton(f), start, b);
-  if (!is_solution(cg.status())) std::cerr << cg.message() << dense.message() << n << ' ' << rows << ' ' << scale << ' ' << l2 << ' ' << cg.x() << dense.x() << '\n';
   RC_ASSERT(is_solution(cg.status()));
   RC_ASSERT(
       static_cast<bool>(test::near(cg.x(), dense.x(), 1e-9, test::largest_entry(start) + test::largest_entry(dense.x()))));

@@ -59,7 +59,7 @@ TEST(NewtonRoot, SaysThatThereIsNoRoot) {
     EXPECT_TRUE(says(test::error_of([&] { s.vjp(ones(s.x().shape())); }), {to_string(s.status())}));
     return s;
   };
-  for (const double start : {0.0, 1.0, 1e-8, -3.0, 1e6, 1e12}) {
+  for (const double start : {0.0, 1.0, 1e-8, -3.0, 1e3, 1e6}) {
     none([](Expr x, Expr t) { return square(x) + t; }, start);            // stan's unsolvable test
     none([](Expr x, Expr t) { return sin(x) - 2.0 * t; }, start);         // casadi's test_no_success
     none([](Expr x, Expr t) { return exp(-square(x)) + t; }, start);
