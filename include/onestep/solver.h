@@ -62,9 +62,16 @@ struct Iteration {
 ///
 ///     SolveOptions options{.tolerance = 1e-12, .max_iterations = 50};
 struct SolveOptions {
-  /// The step's length relative to the scale of the problem, which is the largest of |x| and of the steps made. Newton
-  /// squares its error with each step: after a step of 1e-10 it stands at about 1e-20, that is, at rounding.
+  /// The length of the last step relative to the larger of |x_k| and |x_{k-1}| (Euclidean norms), so that neither the start
+  /// nor the units of x matter. A short step counts only where the steps were seen to contract, since a short step next to
+  /// a barrier, or of a gradient descent with a tiny step size, says nothing about the distance to the solution. Newton
+  /// squares its error with each step: after a step of 1e-10 it stands at about 1e-20, that is, at rounding. The error of a
+  /// linearly convergent iteration is about ρ/(1-ρ) times its last step, with ρ its rate; Certificate::distance says so.
   double tolerance = 1e-10;
+  /// The norm of x below which its relative accuracy does not matter: the tolerance is relative to this where |x| is
+  /// smaller. Needed where the solution is zero and the iteration converges linearly to it, since each of its steps is then
+  /// about as long as x: without this option such a solve goes on until x underflows, or to the iteration limit.
+  double typical_x = 0;
   /// Enough for any Newton iteration that works (it takes 5 to 30); fixed points and gradient descent may need more.
   int max_iterations = 10000;
   /// Seconds; looked at after each iteration.
@@ -85,6 +92,7 @@ struct Statistics {
   int products = 0;    ///< with the Hessian, by methods that do not form it
   int shifts = 0;      ///< times a matrix had to be made positive definite, or was found not to be by newton_cg
   int backtracks = 0;  ///< times the line search shortened a step
+  int restarts = 0;    ///< times newton_root left a minimum of ‖G‖ that is not a root
   double seconds = 0;
   std::vector<double> history = {};  ///< lengths of the steps, when asked for
 };
@@ -277,7 +285,10 @@ Solver gradient_descent(F objective, const GradientDescent& method = {}, const S
 template <class F> Solver newton(F objective, const SolveOptions& options = {}) {
   return detail::make_newton(detail::body_of(std::move(objective)), options);
 }
-/// Newton's method for a root of G(x, θ) = 0, with as many equations as unknowns; the line search is on ‖G‖²/2.
+/// Newton's method for a root of G(x, θ) = 0, with as many equations as unknowns; the line search is on ‖G‖²/2. Where that
+/// ends at a minimum of ‖G‖ that is not a root, or at a singular Jacobian, the method starts again farther out along the
+/// last direction, at most 16 times (Statistics::restarts); where all of them end like this so does the solve, with the
+/// status line_search_failed or singular.
 ///
 ///     Solver circle = newton_root([](Expr x, Expr r) { return sum(square(x)) - square(r); });
 template <class F> Solver newton_root(F residual, const SolveOptions& options = {}) {

@@ -27,6 +27,7 @@ void FixedPointLoop::solve(std::span<const Array> theta, const SolveOptions& opt
   Monitor monitor(options, run);
   point_->bind(theta);
   const int factorisations = point_->factorisations();
+  monitor.evaluate_with([this](ConstVector x, Vector next) { return point_->apply(x, controls_, next); });
   run.x = run.start;
   run.controls = controls_;
   for (;;) {
@@ -35,8 +36,9 @@ void FixedPointLoop::solve(std::span<const Array> theta, const SolveOptions& opt
     ++run.statistics.evaluations;
     run.trajectory.record(run.previous, controls_);
     std::ranges::transform(run.x, run.previous, next_.begin(), std::minus<>());
-    if (monitor.ends(norm(next_), norm(run.x), std::numeric_limits<double>::quiet_NaN(), 1)) break;
+    if (monitor.record_and_check(norm(next_), norm(run.x), std::numeric_limits<double>::quiet_NaN(), 1)) break;
   }
+  if (monitor.has_left_point()) point_->apply(run.previous, controls_, next_);
   run.statistics.factorisations = point_->factorisations() - factorisations;
 }
 

@@ -13,7 +13,9 @@ namespace onestep::detail {
 namespace {
 
 constexpr int lanczos_steps = 80;
-constexpr double shortest = 0x1p-40;  // of what an iteration tries first: below it a decrease would be rounding
+// An iteration may need a much shorter step than the last: from far away, or where the first α is that of another scale.
+// What it tries ends where x does not change any more; below this share of the first α that is looked at.
+constexpr double looked_at = 0x1p-40, changes_nothing = 4 * std::numeric_limits<double>::epsilon();
 // A decrease of f smaller than this, relative to f, is looked for in the slope.
 constexpr double visible = 1e-9;
 
@@ -96,6 +98,8 @@ class BacktrackingDescent final : public Loop {
     objective_.bind(theta);
     gradient_->bind(theta);
     run.x = run.start;
+    run.controls.assign(1, first_);
+    monitor.evaluate_with([this, &run](ConstVector x, Vector next) { return point_->apply(x, run.controls, next); });
     double alpha[1] = {first_};
     for (;;) {
       run.previous = run.x;
@@ -108,7 +112,7 @@ class BacktrackingDescent final : public Loop {
       const bool is_visible = 0.5 * first_tried * slope > visible * std::fabs(value);
       while (!decreases_enough(value, reached, 0.5 * alpha[0] * slope, is_visible, run)) {
         alpha[0] /= 2;
-        if (alpha[0] < shortest * first_tried) {
+        if (alpha[0] < looked_at * first_tried && changes_no_more(run)) {
           run.x = run.previous;
           return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
         }
@@ -120,7 +124,10 @@ class BacktrackingDescent final : public Loop {
       run.trajectory.record(run.previous, alpha);
       run.controls.assign(alpha, alpha + 1);
       std::ranges::transform(run.x, run.previous, difference_.begin(), std::minus<>());
-      if (monitor.ends(norm(difference_), norm(run.x), reached, alpha[0])) return;
+      if (monitor.record_and_check(norm(difference_), norm(run.x), reached, alpha[0])) {
+        if (monitor.has_left_point()) point_->apply(run.previous, alpha, difference_);
+        return;
+      }
       alpha[0] *= 2;
     }
   }
@@ -135,6 +142,11 @@ class BacktrackingDescent final : public Loop {
     gradient_->apply(run.x, {}, slope_there_);
     ++run.statistics.evaluations;
     return dot(difference_, slope_there_) >= 0;
+  }
+
+  bool changes_no_more(const Run& run) {
+    std::ranges::transform(run.previous, run.x, difference_.begin(), std::minus<>());
+    return norm(difference_) <= changes_nothing * norm(run.previous);
   }
 
   double first_;

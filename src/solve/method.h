@@ -3,8 +3,10 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "onestep/plan.h"
 #include "onestep/solver.h"
@@ -50,6 +52,7 @@ struct Run {
   double last_step = 0;                    ///< ‖x_k - x_{k-1}‖
   std::vector<double> controls;            ///< with which the last step is differentiated: undamped
   std::vector<double> proof;               ///< of an infeasible or unbounded problem, in the form of a state
+  std::vector<double> anchor, scratch;     ///< the monitor's
   Trajectory trajectory;
 };
 
@@ -214,24 +217,82 @@ double now();
 void check(const SolveOptions& options);
 
 /// The stopping tests, the callback, the log and the clock: the same for all loops.
+///
+/// A step is short when it is within the tolerance of |x| at its ends. A short step ends the solve only where the steps
+/// contract: of a linearly convergent loop where the distance left, extrapolated from the rate of the last steps, is small
+/// too; of a Newton iteration where its full step is a fraction of the last one and the matrix did not become much stiffer
+/// on the way, as it does next to a barrier.
 class Monitor {
  public:
   Monitor(const SolveOptions& options, Run& run);
-  /// Whether a step as long as this, from an x as large as that, is within the tolerance.
-  bool is_small(double step, double size) const { return step <= options_.tolerance * scale(step, size); }
-  /// After each step. True when the loop is to end, with run.status set.
-  bool ends(double step, double size, double value, double length);
+  /// Evaluates F at some x, for measuring its rounding level; false where it cannot.
+  using Evaluate = std::function<bool(ConstVector x, Vector next)>;
+  void evaluate_with(Evaluate evaluate) { evaluate_ = std::move(evaluate); }
+
+  /// Whether a step as long as this, to an x as large as that, is within the tolerance.
+  bool is_short(double step, double size) const { return step <= options_.tolerance * scale(size); }
+
+  /// The same, or at the rounding of x.
+  bool is_negligible(double step, double size) const;
+
+  /// Who decides whether the step that is recorded was the last.
+  enum class Converged {
+    by_steps,  ///< the monitor, from the lengths of the steps: loops that converge linearly
+    yes,       ///< the loop: it was
+    no,        ///< the loop: it was not
+  };
+  /// After each step, with run.x where it ended. True when the loop is to end, with run.status set.
+  bool record_and_check(double step, double size, double value, double length, Converged converged = Converged::by_steps);
+  /// Whether F was evaluated elsewhere since this was asked last: what the loop has at its point is then to be made again.
+  bool has_left_point() { return std::exchange(left_point_, false); }
+
+  /// A full Newton step before it is made. Its stiffness is a norm of the matrix along the step.
+  struct NewtonStep {
+    double step = 0, size = 0, stiffness = 0;
+  };
+  enum class Verdict {
+    go_on,   ///< not at the solution, or not seen to be
+    last,    ///< the step leads to the solution
+    linear,  ///< it does, but Newton's method converges linearly there: the matrix is singular at the solution
+  };
+  Verdict judge(const NewtonStep& newton) const;
+  /// Which share of it was then made.
+  void took(const NewtonStep& newton, double length);
+
+  /// Whether a step as long as this is within the rounding of x, or of F at run.x, seen by evaluating F around it.
+  bool is_rounding(double step);
+  /// Ends because steps as long as this are: converged where they are within the tolerance too.
+  void end_at_rounding(double step, double scale);
+  /// The loop goes on from run.start, which is another point: what was seen of the steps so far is forgotten.
+  void start_again();
+
   /// Ends for a reason of the solver's own, or because a solver within says so.
   void end(Status status, std::string about = {});
   double seconds() const;  ///< since the start
 
  private:
-  double scale(double step, double size) const;
+  double scale(double size) const;
+  void observe(double step, double scale);
+  double distance_left(double step) const;
+  bool reached_rounding(double step, double scale, double value, double length);
+
   const SolveOptions& options_;
   Run& run_;
-  double begin_, largest_ = 0, first_size_, best_ = std::numeric_limits<double>::infinity();
-  double last_value_ = std::numeric_limits<double>::quiet_NaN();
-  int stalls_ = 0, standstills_ = 0;
+  Evaluate evaluate_;
+  bool left_point_ = false;
+  double begin_, first_size_, size_before_, largest_ = 0, smallest_ = std::numeric_limits<double>::infinity();
+  // Ratios of the lengths of successive steps, and how many iterations the length takes to halve.
+  double step_before_ = 0, ratio_ = 0, ratio_before_ = 0;
+  int contractions_ = 0, since_halving_ = 0;
+  double halved_from_ = 0, halving_time_ = 0;
+  // The last full Newton step, and how many in a row were between a third and nine tenths of the one before.
+  NewtonStep newton_before_;
+  bool was_full_ = false;
+  int linear_ = 0;
+  // Iterations in which no step was half as long as the shortest before them.
+  double stall_from_ = 0, stall_longest_ = 0, path_ = 0, value_before_ = 0;
+  int stalled_ = 0, window_ = 0;
+  bool values_stand_still_ = false;
 };
 
 /// One number as a function of x and θ, planned when it is first used.

