@@ -178,7 +178,6 @@ class QpLoop final : public Loop {
     run.controls.clear();
     derivative_.forget();
     options_.relative = options.tolerance;
-    options_.absolute = 0;
     options_.step = small_step;
     options_.iteration_limit = options.max_iterations;
     options_.time_limit = options.time_limit;
@@ -205,7 +204,7 @@ class QpLoop final : public Loop {
     else
       run.x = run.start;
     run.previous = run.x;
-    run.last_step = found.iterations > 0 ? found.last_step * (1 + norm(found.x)) : 0;
+    run.last_step = found.last_change;
     run.proof.clear();
     if (!found.infeasible_bounds.empty()) {
       run.proof.resize(run.x.size());
