@@ -180,7 +180,8 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   constexpr double boundary = 0.99,
                    last_boundary = 0.999;  // how much of the way to the boundary, the second when μ is small
   const double dual_size = largest(n_, dual_residual_);
-  const double tolerance = std::max(0.01 * dual_size, 0.1 * options.relative * dual_size_);
+  const double tolerance =
+      std::max(0.01 * dual_size, 0.1 * std::min(options.relative * dual_size_, options.absolute * scaling_.c * least_d_));
   // Where the last step shall be short the barrier parameter has to go on falling.
   const double least_gap = options.step < std::numeric_limits<double>::infinity()
                                ? 1e-22 * gap_size_

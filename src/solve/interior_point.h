@@ -160,7 +160,7 @@ class InteriorPoint {
   QpSide lower_{}, upper_{};
   double sides_ = 0, mu_ = 0, rho_ = 0, delta_ = 0;
   bool augmented_ = false, has_factor_ = false;  // a factor of a step, not only of the start
-  double constant_ = 0;
+  double constant_ = 0, least_d_ = 1;
   double x_size_ = 1, dual_size_ = 1, gap_size_ = 1;  // what residuals are relative to
   double linear_residual_ = 0, best_merit_ = 0, last_step_ = 0, last_change_ = 0;
   QpProgress progress_, best_progress_;

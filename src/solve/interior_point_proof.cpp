@@ -16,8 +16,10 @@ namespace onestep::detail {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double rounding = 8 * std::numeric_limits<double>::epsilon();
+constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();
 constexpr double least_radius = 1e4;  // in units of the solution's size
+// Data that are themselves rounded contradict each other by this much, relative to the terms of the contradiction.
+constexpr double least_contradiction = 1e-12;
 constexpr int most_steps = 50, most_refinements = 6;
 
 }  // namespace
@@ -53,7 +55,7 @@ bool InteriorPoint::find_proof_of_infeasibility() {
     low[i] = lower_.has[i] > 0 || is_equality(i) ? lower_.bound[i] : -infinity;
     high[i] = upper_.has[i] > 0 || is_equality(i) ? upper_.bound[i] : infinity;
   }
-  std::copy_n(x_, n_, x);
+  for (std::size_t j = 0; j < n_; ++j) x[j] = is_equality(rows_ + j) ? lower_.bound[rows_ + j] : 0;
   long double squares = distances(x, low, high, distance);
   const auto gradient = [&](const double* multipliers) {  // Cᵀ multipliers + those of the bounds; 0 for fixed variables
     std::fill(exact_Ctl_.begin(), exact_Ctl_.end(), 0.0L);
@@ -76,7 +78,7 @@ bool InteriorPoint::find_proof_of_infeasibility() {
       next = distances(trial, low, high, proof_);
     }
     if (!(next < squares)) break;
-    const bool slow = next > 0.999L * squares;
+    const bool slow = next > (1 - 1e-12L) * squares;
     std::copy_n(trial, n_, x);
     std::copy_n(proof_, all_, distance);
     squares = next;
@@ -104,7 +106,7 @@ bool InteriorPoint::find_proof_of_infeasibility() {
 /// What is left of Cᵀλ goes into the multipliers of the bounds where there is a bound to take it; of the rest only rounding may
 /// be left, and no point within the radius may make up for it.
 bool InteriorPoint::is_proof_of_infeasibility(double* multiplier, const double* low, const double* high, const double* x) {
-  long double support = 0, rest = 0, size = 0;
+  long double support = 0, rest = 0, terms_of_support = 0;
   std::fill(exact_Ctl_.begin(), exact_Ctl_.end(), 0.0L);
   C_.add_transposed(multiplier, exact_Ctl_.data());
   for (std::size_t j = 0; j < n_; ++j) {
@@ -121,10 +123,12 @@ bool InteriorPoint::is_proof_of_infeasibility(double* multiplier, const double* 
   }
   for (std::size_t i = 0; i < all_; ++i) {
     if (multiplier[i] == 0) continue;
-    support += static_cast<long double>(multiplier[i]) * (multiplier[i] > 0 ? high[i] : low[i]);
+    const long double term = static_cast<long double>(multiplier[i]) * (multiplier[i] > 0 ? high[i] : low[i]);
+    support += term;
+    terms_of_support += std::fabs(term);
   }
-  size = std::max(1.0, largest(n_, x));
-  if (!(support < 0) || !(rest * least_radius * size < -support)) return false;
+  const double size = std::max(1.0, largest(n_, x));
+  if (!(-support > least_contradiction * terms_of_support) || !(rest * least_radius * size < -support)) return false;
   for (std::size_t i = 0; i < all_; ++i) proof_[i] = static_cast<double>(multiplier[i] / unit_[i] / -support);
   return true;
 }
@@ -195,9 +199,12 @@ bool InteriorPoint::find_proof_of_unboundedness() {
 }
 
 bool InteriorPoint::is_proof_of_unboundedness(const double* v, const double* low, const double* high) {
-  long double slope = 0, off = 0;
-  for (std::size_t j = 0; j < n_; ++j) slope += static_cast<long double>(q_[j]) * v[j];
-  if (!(slope < 0)) return false;
+  long double slope = 0, terms_of_slope = 0, off = 0;
+  for (std::size_t j = 0; j < n_; ++j) {
+    slope += static_cast<long double>(q_[j]) * v[j];
+    terms_of_slope += std::fabs(static_cast<long double>(q_[j]) * v[j]);
+  }
+  if (!(-slope > least_contradiction * terms_of_slope)) return false;
   const auto is_rounding = [&](long double sum, const double* row) {
     double terms = 0;
     for (std::size_t k = 0; k < n_; ++k) terms = std::max(terms, std::fabs(row[k] * v[k]));
@@ -216,7 +223,7 @@ bool InteriorPoint::is_proof_of_unboundedness(const double* v, const double* low
     if (i >= rows_ || !is_rounding(value, C_.entries() + i * n_)) return false;
     off += std::fabs(value);
   }
-  if (!(off * least_radius * std::max(1.0, dual_size_) < -slope)) return false;
+  if (!(off * least_radius < -slope)) return false;
   for (std::size_t j = 0; j < n_; ++j)
     proof_[j] = static_cast<double>(v[j] * unit_[rows_ + j] * scaling_.c / -slope);
   return true;

@@ -131,6 +131,7 @@ void InteriorPoint::load(const QpData& data) {
   scaling_.compute(data);
   const double c = scaling_.c;
   const double *d = scaling_.d.data(), *e = scaling_.e.data();
+  least_d_ = n_ == 0 ? 1 : *std::min_element(d, d + n_);
   load_quadratic(data.Q);
   for (std::size_t i = 0; i < rows_; ++i) {
     const double* row = i < m_ ? data.A + i * n_ : data.G + (i - m_) * n_;
