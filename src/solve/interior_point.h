@@ -98,6 +98,7 @@ class InteriorPoint {
 
  private:
   friend class QpDerivative;
+  friend class QpActiveSet;
   using Clock = std::chrono::steady_clock;
 
   // interior_point_start.cpp
