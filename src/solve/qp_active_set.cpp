@@ -19,9 +19,15 @@ long double largest_of(const std::vector<long double>& v) {
   return most;
 }
 
+double norm_of(const std::vector<double>& v) {
+  double squares = 0;
+  for (const double e : v) squares += e * e;
+  return std::sqrt(squares);
+}
+
 }  // namespace
 
-bool QpActiveSet::decide(std::span<const QpActive> guess) {
+bool QpActiveSet::decide(std::span<const QpActive> guess, std::span<const double> strength) {
   constexpr int most_rounds = 20;
   active_.assign(guess.begin(), guess.end());
   undecided_.clear();
@@ -30,7 +36,7 @@ bool QpActiveSet::decide(std::span<const QpActive> guess) {
   std::vector<double> r_x(n), r(all);
   for (std::size_t j = 0; j < n; ++j) r_x[j] = -solver_.q_[j];
   for (int round = 0; round < most_rounds; ++round) {
-    if (!factor()) return false;
+    if (!factor() && (!leave_out_dependent(strength) || !factor())) return false;
     for (std::size_t i = 0; i < all; ++i) {
       const QpActive side = active_[i];
       r[i] = side == QpActive::none ? 0 : side == QpActive::lower ? solver_.lower_.bound[i] : solver_.upper_.bound[i];
@@ -47,6 +53,45 @@ bool QpActiveSet::decide(std::span<const QpActive> guess) {
     }
   }
   return false;
+}
+
+/// Equalities first, then by strength; what lies in the span of those before it is left out. True when something was.
+bool QpActiveSet::leave_out_dependent(std::span<const double> strength) {
+  constexpr double independent = 1e-9;
+  const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < all; ++i)
+    if (active_[i] != QpActive::none) order.push_back(i);
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+    const bool a_first = active_[a] == QpActive::equality, b_first = active_[b] == QpActive::equality;
+    return a_first != b_first ? a_first : strength[a] > strength[b];
+  });
+  std::vector<std::vector<double>> basis;
+  bool changed = false;
+  for (const std::size_t i : order) {
+    std::vector<double> v(n, 0.0);
+    if (i < rows)
+      std::copy_n(solver_.C_.entries() + i * n, n, v.begin());
+    else
+      v[i - rows] = 1;
+    const double before = norm_of(v);
+    for (int twice = 0; twice < 2; ++twice) {
+      for (const std::vector<double>& b : basis) {
+        double along = 0;
+        for (std::size_t j = 0; j < n; ++j) along += b[j] * v[j];
+        for (std::size_t j = 0; j < n; ++j) v[j] -= along * b[j];
+      }
+    }
+    const double after = norm_of(v);
+    if (after > independent * before) {
+      for (double& e : v) e /= after;
+      basis.push_back(std::move(v));
+    } else if (active_[i] != QpActive::equality) {
+      active_[i] = QpActive::none;
+      changed = true;
+    }
+  }
+  return changed;
 }
 
 /// To the nearest side that is there; infinite where there is none.
@@ -96,34 +141,25 @@ bool QpActiveSet::correct_guess() {
   return right;
 }
 
+/// The data are taken for rounded: a slack or a multiplier counts when it is larger than what rounding of the data, and the
+/// error of the linear solve, can make of 0.
 void QpActiveSet::find_undecided() {
-  constexpr double safety = 4;
+  constexpr double safety = 2;
   const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
   const double of_x = static_cast<double>(largest_of(optimum_.dx)),
                of_lambda = static_cast<double>(largest_of(optimum_.dlambda));
-  const double error_x = optimum_.error * std::max(of_x, of_lambda);
-  double dual_terms = of_lambda;
-  for (std::size_t j = 0; j < n; ++j) dual_terms = std::max(dual_terms, std::fabs(solver_.q_[j]));
+  double size = std::max(of_x, of_lambda);
+  for (std::size_t j = 0; j < n; ++j) size = std::max(size, std::fabs(solver_.q_[j]));
+  const double error = optimum_.error * std::max(of_x, of_lambda) + epsilon * std::max(1.0, growth_) * size;
   for (std::size_t i = 0; i < all; ++i) {
     if (active_[i] == QpActive::equality) continue;
-    if (active_[i] == QpActive::none) {
-      const double room = slack(i);
-      if (room == infinity) continue;
-      double terms = 0, row_size = 1;
-      if (i < rows) {
-        row_size = 0;
-        for (std::size_t j = 0; j < n; ++j) {
-          const double entry = std::fabs(solver_.C_.entries()[i * n + j]);
-          terms += entry * std::fabs(static_cast<double>(optimum_.dx[j]));
-          row_size += entry;
-        }
-      } else {
-        terms = std::fabs(static_cast<double>(optimum_.dx[i - rows]));
-      }
-      if (!(room > safety * (epsilon * terms + row_size * error_x))) undecided_.push_back(i);
-    } else if (!(std::fabs(multiplier(i)) > safety * (epsilon * dual_terms + error_x))) {
-      undecided_.push_back(i);
+    double row_size = 1;
+    if (i < rows && active_[i] == QpActive::none) {
+      row_size = 0;
+      for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
     }
+    const double margin = active_[i] == QpActive::none ? slack(i) : std::fabs(multiplier(i));
+    if (!(margin > safety * row_size * error)) undecided_.push_back(i);
   }
 }
 

@@ -25,9 +25,10 @@ class QpActiveSet {
  public:
   explicit QpActiveSet(InteriorPoint& solver) : solver_(solver) {}
 
-  /// Finds x and λ from a guess of the active set, which is corrected where slacks or multipliers come out negative. False when
-  /// the system is singular, or no set was found for which none does.
-  bool decide(std::span<const QpActive> guess);
+  /// Finds x and λ from a guess of the active set, which is corrected where slacks or multipliers come out negative. `strength`
+  /// says of each constraint how likely it is active: where the guess has dependent constraints the weaker ones are left out.
+  /// False when the system is singular all the same, or no set was found for which no sign is wrong.
+  bool decide(std::span<const QpActive> guess, std::span<const double> strength);
 
   std::span<const QpActive> active() const { return active_; }
   const QpPrecise& optimum() const { return optimum_; }
@@ -47,6 +48,7 @@ class QpActiveSet {
 
  private:
   bool factor();
+  bool leave_out_dependent(std::span<const double> strength);
   bool correct_guess();
   void find_undecided();
 

@@ -103,15 +103,17 @@ const QpActiveSet& QpDerivative::active_set() {
   if (set_is_current_) return *set_;
   if (!set_) set_ = std::make_unique<QpActiveSet>(solver_);
   guess_.resize(all_);
+  strength_.resize(all_);
   const QpSide &low = solver_.lower_, &high = solver_.upper_;
   for (std::size_t i = 0; i < all_; ++i) {
     const bool at_upper = high.z[i] > high.s[i], at_lower = low.z[i] > low.s[i];
+    strength_[i] = std::max(high.z[i] / high.s[i], low.z[i] / low.s[i]);
     guess_[i] = solver_.is_equality(i)                                            ? QpActive::equality
                 : at_upper && high.z[i] * low.s[i] >= low.z[i] * high.s[i] ? QpActive::upper
                 : at_lower                                                        ? QpActive::lower
                                                                                   : QpActive::none;
   }
-  set_->decide(guess_);
+  set_->decide(guess_, strength_);
   set_is_current_ = true;
   return *set_;
 }

@@ -119,7 +119,7 @@ class QpDerivative {
   bool by_set_ = false;          // derivatives at the solution are solved for by its factor
   QpPrecise precise_;
   std::vector<QpActive> guess_;
-  std::vector<double> kept_x_, kept_lambda_;
+  std::vector<double> strength_, kept_x_, kept_lambda_;
 };
 
 }  // namespace onestep::detail
