@@ -12,6 +12,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
+// Of the residuals that refinement goes by: it can do no better than this times the condition of the system.
+constexpr double extended_rounding = std::numeric_limits<long double>::epsilon();
 
 long double largest_of(const std::vector<long double>& v) {
   long double most = 0;
@@ -144,7 +146,7 @@ bool QpActiveSet::correct_guess() {
 /// The data are taken for rounded: a slack or a multiplier counts when it is larger than what rounding of the data, and the
 /// error of the linear solve, can make of 0.
 void QpActiveSet::find_undecided() {
-  constexpr double safety = 2;
+  constexpr double safety = 4;
   const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
   const double of_x = static_cast<double>(largest_of(optimum_.dx)),
                of_lambda = static_cast<double>(largest_of(optimum_.dlambda));
@@ -268,7 +270,7 @@ void QpActiveSet::solve(std::span<const double> r_x, std::span<const double> r, 
   if (contraction >= 1)
     result.error = infinity;
   else
-    result.error = total > 0 ? static_cast<double>(std::max(correction / total, 1e-19L)) : 0;
+    result.error = total > 0 ? std::max(static_cast<double>(correction / total), extended_rounding * std::max(1.0, growth_)) : 0;
 }
 
 }  // namespace onestep::detail

@@ -69,8 +69,10 @@ void QpDerivative::weigh_at_solution() {
 
 /// The system of the active set, solved for q and the bounds themselves, has the optimum for its solution.
 void QpDerivative::move_to_optimum() {
-  constexpr double solved = 1e-12;
-  if (undecided_.empty()) {
+  constexpr double solved = 1e-14;
+  std::size_t active = 0;
+  for (const double f : flexibility_) active += f == 0 ? 1 : 0;
+  if (undecided_.empty() && active <= n_) {
     for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = -solver_.q_[j];
     for (std::size_t i = 0; i < all_; ++i)
       rhs_[i] = flexibility_[i] > 0 ? 0 : share_[i] > 0 ? solver_.upper_.bound[i] : solver_.lower_.bound[i];
@@ -159,8 +161,9 @@ double QpDerivative::perturb(double perturbation) {
     state = state * 1664525U + 1013904223U;
     return (state & 0x80000000U) != 0 ? 1.0 : -1.0;
   };
+  // Rounding of the entries too, which may be large beside that of the result where its terms cancel.
   const auto move = [&](std::vector<double>& v, double size) {
-    for (double& e : v) e += perturbation * size * sign() * (e != 0 ? 1 : 0);
+    for (double& e : v) e += e == 0 ? 0 : (perturbation * size + std::numeric_limits<double>::epsilon() * std::fabs(e)) * sign();
   };
   if (perturbation > 0) {
     const double of_solution = std::max(largest(dx_), largest(dlambda_));
@@ -250,7 +253,7 @@ double QpDerivative::solve_scaled(bool keeps_best) {
   constexpr int most_sweeps = 30;
   constexpr double slow = 0.7;
   // A step is not nearer to the solution than it is long, and not so short that more digits of its derivative would count.
-  const double enough = at_ == QpDerivativeAt::solution ? 1e-14 : 1e-12;
+  const double enough = at_ == QpDerivativeAt::solution ? 1e-17 : 1e-12;
   const cpu::BlasSerial serial;
   const KktDirection step{work_x_.data(), work_rows_.data(), work_Q_.data(), work_C_.data(), work_Q_.data()};
   const double *weight = solver_.kkt_.weight(), *diagonal = solver_.kkt_.diagonal();
