@@ -437,6 +437,10 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
     method->superlinear = true;
     return method;
   };
+  recipe.undamped = [program](const std::vector<Shape>& state, const Expr& w, std::span<const Expr> theta) {
+    const Sizes s{state[0][0], state[1][0], state[2][0]};
+    return solve_active_set(call_program(program, theta), s, w);
+  };
   recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(program, recipe));
   return Solver(std::make_shared<const Recipe>(std::move(recipe)));
 }
