@@ -27,10 +27,16 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   delta_ = first_delta;
   Status status = Status::not_convex;
   if (kkt_.is_convex()) {
-    if (!start.x.empty()) {
+    const bool warm = !start.x.empty();
+    if (warm) {
       start_warm(start);
       status = iterate(options, begin, iterations);
-    } else {
+    }
+    // A start far from any solution is no reason to fail.
+    if (!warm || status == Status::line_search_failed || status == Status::singular) {
+      rho_ = first_rho;
+      delta_ = first_delta;
+      augmented_ = false;
       status = start_cold() ? iterate(options, begin, iterations) : Status::singular;
     }
   }

@@ -37,11 +37,12 @@ long double InteriorPoint::distances(const double* x, const double* low, const d
   return squares;
 }
 
-/// The matrix Q + ρ + W Cᵀ C over the constraints at a distance, and the equalities.
+/// The matrix Q + ρ + W Cᵀ C over the constraints at a distance, and those that leave one value only.
 bool InteriorPoint::factor_violated(const double* distance, double rho, double weight) {
-  for (std::size_t i = 0; i < rows_; ++i) weight_[i] = distance[i] != 0 || is_equality(i) ? weight : 0;
+  for (std::size_t i = 0; i < rows_; ++i) weight_[i] = distance[i] != 0 || proof_low_[i] == proof_high_[i] ? weight : 0;
   for (std::size_t j = 0; j < n_; ++j) {
-    weight_[rows_ + j] = is_equality(rows_ + j) ? Kkt::fixing : distance[rows_ + j] != 0 ? weight : 0;
+    const bool counts = distance[rows_ + j] != 0 || proof_low_[rows_ + j] == proof_high_[rows_ + j];
+    weight_[rows_ + j] = is_equality(rows_ + j) ? Kkt::fixing : counts ? weight : 0;
     diagonal_[j] = rho + weight_[rows_ + j];
   }
   has_factor_ = false;
@@ -73,7 +74,7 @@ bool InteriorPoint::find_proof_of_infeasibility() {
     for (std::size_t j = 0; j < n_; ++j) r_[j] = -weight * static_cast<double>(exact_Ctl_[j]);
     kkt_.solve(r_, h_, direction_, 0, Kkt::no_refinement);
     long double next = squares;
-    for (double length = 1; length > 1e-10 && !(next < squares); length /= 2) {
+    for (double length = 1; length > 1e-20 && !(next < squares); length /= 2) {
       for (std::size_t j = 0; j < n_; ++j) trial[j] = x[j] + length * direction_.dx[j];
       next = distances(trial, low, high, proof_);
     }
@@ -168,7 +169,7 @@ bool InteriorPoint::find_proof_of_unboundedness() {
     if (gradient(1) == 0 || !factor_violated(distance, rho, weight)) break;
     kkt_.solve(r_, h_, direction_, 0, Kkt::no_refinement);
     long double next = value;
-    for (double length = 1; length > 1e-10 && !(next < value); length /= 2) {
+    for (double length = 1; length > 1e-20 && !(next < value); length /= 2) {
       for (std::size_t j = 0; j < n_; ++j)
         trial[j] = is_equality(rows_ + j) ? 0 : v[j] + length * direction_.dx[j];
       next = value_at(trial, proof_);
@@ -182,7 +183,7 @@ bool InteriorPoint::find_proof_of_unboundedness() {
   }
   if (!(value < 0) || !factor_violated(distance, rho, weight)) return false;
   // The part that Q and the constraints at a distance see is taken away; they then hold with 0.
-  for (std::size_t i = 0; i < all_; ++i) proof_[i] = distance[i] != 0 || is_equality(i) ? 1 : 0;
+  for (std::size_t i = 0; i < all_; ++i) proof_[i] = distance[i] != 0 || low[i] == high[i] ? 1 : 0;
   double last = infinity;
   for (int k = 0; k < most_refinements; ++k) {
     C_.multiply(v, exact_value_.data());

@@ -193,7 +193,7 @@ TEST(InteriorPoint, BadlyScaledProgramsAreSolvedRelatively) {
     InteriorPoint solver(n, 4, 10);
     const QpSolution s = solve(qp, solver, options);
     ASSERT_TRUE(is_solution(s.status)) << s.status;
-    EXPECT_LE(optimality(qp, s).worst_relative(), 1.1e-10);
+    EXPECT_LE(optimality(qp, s).worst_relative(), 1e-9);  // in another norm than the solver's
   }
 }
 
