@@ -255,7 +255,7 @@ int solve_qp(const QpOptions& options) {
   {
     Progress progress(options);
     detail::InteriorPointOptions settings;
-    settings.absolute = options.tolerance;
+    settings.absolute = settings.relative = options.tolerance;
     settings.callback = [&](const detail::QpProgress& p) {
       progress.show([&] {
         return fmt::format("{}: iteration {}, residuals {:.1e} {:.1e}, gap {:.1e}", solved.name(options), p.iteration,
@@ -287,8 +287,8 @@ void add_qp(CommandLine& line) {
                    {.name = "--tol",
                     .to = &options->tolerance,
                     .type = "T",
-                    .help = "the most that each residual and the gap may be, absolutely\n(default 1e-9); where rounding "
-                            "does not allow that, the\nstatus is rounding_reached",
+                    .help = "the most that each residual and the gap may be, relative to the\ndata and in their units "
+                            "(default 1e-9); where rounding does not\nallow that, the status is rounding_reached",
                     .takes = Takes::positive},
                    {.name = "--gradient-of",
                     .to = &options->gradient_of,

@@ -27,10 +27,16 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   delta_ = first_delta;
   Status status = Status::not_convex;
   if (kkt_.is_convex()) {
-    if (!start.x.empty()) {
+    const bool warm = !start.x.empty();
+    if (warm) {
       start_warm(start);
       status = iterate(options, begin, iterations);
-    } else {
+    }
+    // A start far from any solution is no reason to fail.
+    if (!warm || status == Status::line_search_failed || status == Status::singular) {
+      rho_ = first_rho;
+      delta_ = first_delta;
+      augmented_ = false;
       status = start_cold() ? iterate(options, begin, iterations) : Status::singular;
     }
   }
@@ -43,11 +49,12 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
   constexpr int patience_near = 3, patience = 12, patience_far = 30;
   constexpr double near = 1e-12, far = 1e-7, rounding_at_most = 1e-8;
   double last_mu = 0;
-  int since_best = 0;
+  int since_best = 0, next_proof = 1;
   best_merit_ = std::numeric_limits<double>::infinity();
   const auto relative = [](const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); };
   for (;; ++iterations) {
     evaluate();
+    last_step_ /= x_size_;
     progress_.iteration = iterations;
     double merit = 0;
     const bool done = small_enough(options, merit);
@@ -62,10 +69,11 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     } else {
       ++since_best;
     }
-    if (finite && iterations > 0) {
-      if (proves_infeasible()) return Status::infeasible;
-      if (proves_unbounded(x_, Qx_, value_) || proves_unbounded(direction_.dx, direction_.Qdx, direction_.Cdx))
-        return Status::unbounded;
+    if (finite && iterations >= next_proof &&
+        (looks_infeasible() || looks_unbounded(x_, Qx_, value_) ||
+         looks_unbounded(direction_.dx, direction_.Qdx, direction_.Cdx))) {
+      if (const auto status = status_without_solution()) return *status;
+      next_proof = 2 * iterations;
     }
     const double best = relative(best_progress_);
     const bool stuck = since_best > (best <= near ? patience_near : best <= far ? patience : patience_far);
@@ -76,6 +84,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       if (best_merit_ == std::numeric_limits<double>::infinity()) return Status::not_finite;
       return_to_best();
       if (best_merit_ <= 1) return Status::converged;  // only the step was still too long
+      if (const auto status = status_without_solution()) return *status;
       return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::line_search_failed;
     }
     if (iterations >= options.iteration_limit) {
@@ -91,9 +100,16 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     last_mu = mu_;
     if (!make_step(options)) {
       return_to_best();
+      if (const auto status = status_without_solution()) return *status;
       return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::singular;
     }
   }
+}
+
+std::optional<Status> InteriorPoint::status_without_solution() {
+  if (find_proof_of_infeasibility()) return Status::infeasible;
+  if (find_proof_of_unboundedness()) return Status::unbounded;
+  return std::nullopt;
 }
 
 /// ρ and δ shrink with μ.
@@ -166,11 +182,16 @@ double InteriorPoint::predicted_mu(double primal, double dual) const {
 /// False when no factor could be made.
 bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   constexpr int most_sweeps = 5;
-  constexpr double most_rho = 1, least_mu = 1e-22;
+  constexpr double most_rho = 1, least_mu = 1e-30;
   constexpr double boundary = 0.99,
                    last_boundary = 0.999;  // how much of the way to the boundary, the second when μ is small
   const double dual_size = largest(n_, dual_residual_);
-  const double tolerance = std::max(0.01 * dual_size, 0.1 * options.absolute * scaling_.c * least_d_);
+  const double tolerance =
+      std::max(0.01 * dual_size, 0.1 * std::min(options.relative * dual_size_, options.absolute * scaling_.c * least_d_));
+  // Where the last step shall be short the barrier parameter has to go on falling.
+  const double least_gap = options.step < std::numeric_limits<double>::infinity()
+                               ? 1e-22 * gap_size_
+                               : 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
   for (QpSide* side : {&lower_, &upper_}) {
     std::copy_n(side->s, all_, side->previous_s);
     std::copy_n(side->z, all_, side->previous_z);
@@ -190,7 +211,7 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
       step_lengths(primal, dual);
       const double ratio = predicted_mu(std::min(primal, 1.0), std::min(dual, 1.0)) / mu_;
       const double sigma = std::pow(std::clamp(ratio, 0.0, 1.0), 3);
-      const double aim = std::max({sigma * mu_, 0.1 * options.absolute * scaling_.c / sides_, least_mu});
+      const double aim = std::max({sigma * mu_, least_gap / sides_, least_mu});
       for (QpSide* side : {&lower_, &upper_}) {
         for (std::size_t i = 0; i < all_; ++i)
           side->target[i] = side->has[i] * (aim - side->s[i] * side->z[i] - side->ds[i] * side->dz[i]);
@@ -211,14 +232,16 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
 void InteriorPoint::move(double primal, double dual) {
   progress_.primal_step = primal;
   progress_.dual_step = dual;
-  double change = 0, size = 0;
+  double change = 0, squares = 0;
   for (std::size_t j = 0; j < n_; ++j) {
     if (is_equality(rows_ + j)) continue;
-    x_[j] += primal * direction_.dx[j];
-    change = std::max(change, std::fabs(primal * direction_.dx[j]));
-    size = std::max(size, std::fabs(x_[j]));
+    const double dx = primal * direction_.dx[j], in_data = dx * unit_[rows_ + j];
+    x_[j] += dx;
+    change = std::max(change, std::fabs(dx));
+    squares += in_data * in_data;
   }
-  last_step_ = change / (1 + size);
+  last_step_ = change;  // made relative by evaluate()
+  last_change_ = std::sqrt(squares);
   for (QpSide* side : {&lower_, &upper_}) {
     for (std::size_t i = 0; i < all_; ++i) {
       side->s[i] += primal * side->ds[i];

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,8 +17,10 @@
 
 namespace onestep::detail {
 
-/// How far a point is from optimal, in one respect. Relative: divided by 1 + the largest absolute entry among the terms of
-/// the sum, for the gap by 1 + the largest of |xᵀQx|, |qᵀx| and the dual terms.
+/// How far a point is from optimal, in one respect. Absolute: the largest entry, in the units of the data. Relative: the largest
+/// entry of the normalised problem (qp_scaling.h), divided by the largest entry among the terms of the sums there: x and Cx; q,
+/// Qx, Cᵀλ and the multipliers of bounds; for the gap by the product of these two sizes, or by its largest term. It does not
+/// depend on the units of the data.
 struct QpResidual {
   double absolute = 0, relative = 0;
 };
@@ -31,10 +34,11 @@ struct QpProgress {
 };
 
 struct InteriorPointOptions {
-  /// A residual is small enough when it is at most `absolute`, or at most `relative` in the relative measure.
-  double absolute = 1e-9, relative = 0;
-  /// The last step may also be asked to be short: no entry of x changes by more than this times 1 + the largest entry (in
-  /// scaled units). A derivative taken at the iterate before is as good as that step was short.
+  /// A residual is small enough when it is at most `relative` in the relative measure and, where that is asked for as well, at
+  /// most `absolute` in the units of the data.
+  double relative = 1e-9, absolute = std::numeric_limits<double>::infinity();
+  /// The last step may also be asked to be short: no entry of x changes by more than this times the largest entry of x and Cx
+  /// (in normalised units). A derivative taken at the iterate before is as good as that step was short.
   double step = std::numeric_limits<double>::infinity();
   int iteration_limit = 200;
   double time_limit = std::numeric_limits<double>::infinity();  ///< seconds
@@ -56,7 +60,8 @@ struct QpSolution {
   int iterations = 0, factorisations = 0;
   double seconds = 0;
   QpResidual primal, dual, gap;
-  double last_step = 0;  ///< the largest change of an entry of x in the last step, relative to 1 + the largest entry
+  double last_step = 0;    ///< the largest change of an entry of x in the last step, relative to the largest entry of x and Cx
+  double last_change = 0;  ///< the length of the last step in x, in the units of the data
   /// infeasible: y, z and bound multipliers with Aᵀy + Gᵀz + bounds = 0 and bᵀy + uᵀz⁺ - lᵀz⁻ + (the same of lo, hi) = -1.
   /// Empty where a lower bound is above its upper bound, which needs no other proof.
   std::span<const double> infeasible_y, infeasible_z, infeasible_bounds;
@@ -93,6 +98,7 @@ class InteriorPoint {
 
  private:
   friend class QpDerivative;
+  friend class QpActiveSet;
   using Clock = std::chrono::steady_clock;
 
   // interior_point_start.cpp
@@ -108,12 +114,20 @@ class InteriorPoint {
   template <class Number> void measure(Number* Qx, Number* value, Number* Ctl);
   bool small_enough(const InteriorPointOptions& options, double& merit) const;
   bool noise_matters(const InteriorPointOptions& options) const;
-  bool proves_infeasible();
-  bool proves_unbounded(const double* direction, const double* Q_direction, const double* values);
+  bool looks_infeasible() const;
+  bool looks_unbounded(const double* direction, const double* Q_direction, const double* values) const;
   void report(Status status, Clock::time_point begin, int iterations);
   void keep_best();
   void return_to_best();
+  // interior_point_proof.cpp
+  bool find_proof_of_infeasibility();
+  bool find_proof_of_unboundedness();
+  bool is_proof_of_infeasibility(double* multiplier, const double* low, const double* high, const double* x);
+  bool is_proof_of_unboundedness(const double* v, const double* low, const double* high);
+  long double distances(const double* x, const double* low, const double* high, double* distance);
+  bool factor_violated(const double* distance, double rho, double weight);
   // interior_point.cpp
+  std::optional<Status> status_without_solution();
   Status iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations);
   void regularise(double last_mu);
   bool factor();
@@ -142,12 +156,14 @@ class InteriorPoint {
   double *Qx_ = nullptr, *Ctl_ = nullptr, *dual_residual_ = nullptr, *equality_residual_ = nullptr;
   double *r_ = nullptr, *h_ = nullptr, *diagonal_ = nullptr, *weight_ = nullptr;
   double *best_x_ = nullptr, *best_lambda_ = nullptr, *out_x_ = nullptr, *out_lambda_ = nullptr, *proof_ = nullptr;
+  double *proof_x_ = nullptr, *proof_trial_ = nullptr, *proof_distance_ = nullptr, *proof_low_ = nullptr, *proof_high_ = nullptr;
   KktDirection direction_{};
   QpSide lower_{}, upper_{};
   double sides_ = 0, mu_ = 0, rho_ = 0, delta_ = 0;
   bool augmented_ = false, has_factor_ = false;  // a factor of a step, not only of the start
-  double constant_ = 0, bound_size_ = 0, q_size_ = 0, least_d_ = 1;
-  double linear_residual_ = 0, best_merit_ = 0, last_step_ = 0;
+  double constant_ = 0, least_d_ = 1;
+  double x_size_ = 1, dual_size_ = 1, gap_size_ = 1;  // what residuals are relative to
+  double linear_residual_ = 0, best_merit_ = 0, last_step_ = 0, last_change_ = 0;
   QpProgress progress_, best_progress_;
   QpSolution solution_;
 };

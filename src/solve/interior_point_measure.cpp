@@ -13,14 +13,11 @@ double dot(std::size_t n, const double* x, const double* y) {
   return s;
 }
 
-double sum_of_sizes(std::size_t n, const double* x) {
-  double s = 0;
-  for (std::size_t i = 0; i < n; ++i) s += std::fabs(x[i]);
-  return s;
-}
+// In normalised units a solution has a size of about 1. One that is 0 is found to this size times the tolerance.
+constexpr double least_size = 1e-8, least_gap_size = 1e-6;
 
-// A proof that needs this much larger points than those at hand to fail is accepted.
-constexpr double proof_radius = 1e8, proof_margin = 100;
+// How far out a point would have to be to contradict what looks like a proof, in units of the solution's size.
+constexpr double screen_radius = 1e4;
 
 }  // namespace
 
@@ -39,7 +36,7 @@ template <class Number> void InteriorPoint::measure(Number* Qx, Number* value, N
   std::fill_n(Ctl, n_, Number{0});
   C_.add_transposed(lambda_, Ctl);
   const double c = scaling_.c;
-  double dual = 0, dual_terms = 0;
+  double dual = 0, dual_in_data = 0, dual_size = least_size;
   Number xQx = 0, qx = 0;
   for (std::size_t j = 0; j < n_; ++j) {
     const Number sum = Qx[j] + q_[j] + Ctl[j];
@@ -51,12 +48,11 @@ template <class Number> void InteriorPoint::measure(Number* Qx, Number* value, N
     xQx += Qx[j] * x_[j];
     qx += Number{q_[j]} * x_[j];
     const double to_data = 1 / unit_[rows_ + j];
-    dual = std::max(dual, to_data * std::fabs(dual_residual_[j]));
-    dual_terms = std::max({dual_terms, to_data * std::fabs(Qx_[j]), to_data * std::fabs(Ctl_[j]), to_data * std::fabs(w)});
+    dual = std::max(dual, std::fabs(dual_residual_[j]));
+    dual_in_data = std::max(dual_in_data, to_data * std::fabs(dual_residual_[j]));
+    dual_size = std::max({dual_size, std::fabs(q_[j]), std::fabs(Qx_[j]), std::fabs(Ctl_[j]), std::fabs(w)});
   }
-  dual /= c;
-  dual_terms = std::max(q_size_, dual_terms / c);
-  double primal = 0, primal_terms = bound_size_, complementarity = 0;
+  double primal = 0, primal_in_data = 0, primal_size = least_size, complementarity = 0;
   Number support[2] = {0, 0};  // of the rows, of the bounds
   for (std::size_t i = 0; i < all_; ++i) {
     const Number exact = i < rows_ ? value[i] : Number{value_[i]};
@@ -66,20 +62,25 @@ template <class Number> void InteriorPoint::measure(Number* Qx, Number* value, N
     upper_.residual[i] = upper_.has[i] * (above + upper_.s[i]);
     const double outside = is_equality(i) ? std::fabs(above) : std::max(lower_.has[i] * below, upper_.has[i] * above);
     equality_residual_[i] = above;
-    primal = std::max(primal, unit_[i] * outside);
-    primal_terms = std::max(primal_terms, unit_[i] * std::fabs(value_[i]));
+    primal = std::max(primal, outside);
+    primal_in_data = std::max(primal_in_data, unit_[i] * outside);
+    primal_size = std::max(primal_size, std::fabs(value_[i]));
     complementarity += lower_.s[i] * lower_.z[i] + upper_.s[i] * upper_.z[i];
     support[i < rows_ ? 0 : 1] += Number{lambda_[i]} * (lambda_[i] > 0 ? upper_.bound[i] : lower_.bound[i]);
   }
   mu_ = sides_ > 0 ? complementarity / sides_ : 0;
-  const double gap = std::fabs(static_cast<double>(xQx + qx + support[0] + support[1])) / c;
-  const double gap_terms =
-      static_cast<double>(std::max({std::fabs(xQx), std::fabs(qx), std::fabs(support[0]), std::fabs(support[1])})) / c;
+  const double gap = std::fabs(static_cast<double>(xQx + qx + support[0] + support[1]));
+  const double gap_size = std::max(
+      static_cast<double>(std::max({std::fabs(xQx), std::fabs(qx), std::fabs(support[0]), std::fabs(support[1])})),
+      least_gap_size * primal_size * dual_size);
+  x_size_ = primal_size;
+  gap_size_ = gap_size;
+  dual_size_ = dual_size;
   progress_.objective = static_cast<double>(xQx / 2 + qx) / c + constant_;
   progress_.barrier = mu_;
-  progress_.primal = {primal, primal / (1 + primal_terms)};
-  progress_.dual = {dual, dual / (1 + dual_terms)};
-  progress_.gap = {gap, gap / (1 + gap_terms)};
+  progress_.primal = {primal_in_data, primal / primal_size};
+  progress_.dual = {dual_in_data / c, dual / dual_size};
+  progress_.gap = {gap / c, gap / gap_size};
 }
 
 /// merit: how many times too large the worst residual is.
@@ -88,7 +89,7 @@ bool InteriorPoint::small_enough(const InteriorPointOptions& options, double& me
   merit = 0;
   for (const QpResidual& r : {progress_.primal, progress_.dual, progress_.gap}) {
     const double excess =
-        std::min(r.absolute / std::max(options.absolute, tiny), r.relative / std::max(options.relative, tiny));
+        std::max(r.absolute / std::max(options.absolute, tiny), r.relative / std::max(options.relative, tiny));
     merit = excess <= merit ? merit : excess;  // NaN is kept
   }
   return merit <= 1;
@@ -99,53 +100,41 @@ bool InteriorPoint::noise_matters(const InteriorPointOptions& options) const {
   constexpr double rounding = 1e-15, part = 0.1, near = 1e-7;
   for (const QpResidual& r : {progress_.primal, progress_.dual, progress_.gap}) {
     const double terms = r.relative > 0 ? r.absolute / r.relative : 1;
-    const double allowed = std::max(options.absolute, options.relative * terms);
+    const double allowed = std::min(options.absolute, options.relative * terms);
     if (r.relative < near && rounding * terms > part * allowed) return true;
   }
   return false;
 }
 
-/// The multipliers themselves, once they are so large that the objective no longer counts. What is left of Cᵀλ is put into
-/// the multipliers of the bounds where there is a bound to take it; what then is still left would need a point this far out.
-bool InteriorPoint::proves_infeasible() {
+/// Whether the multipliers have become so large that the objective no longer counts: what is left of Cᵀλ where no bound takes it
+/// is small beside the support. Cheap; the proof is another matter.
+bool InteriorPoint::looks_infeasible() const {
   double support = 0, rest = 0;
   for (std::size_t i = 0; i < rows_; ++i) support += lambda_[i] * (lambda_[i] > 0 ? upper_.bound[i] : lower_.bound[i]);
   for (std::size_t j = 0; j < n_; ++j) {
     const std::size_t i = rows_ + j;
     const double w = -Ctl_[j];
     const bool takes = is_equality(i) || (w > 0 ? upper_.has[i] : lower_.has[i]) > 0;
-    proof_[i] = takes ? w : 0;
     if (takes) {
       support += w * (w > 0 ? upper_.bound[i] : lower_.bound[i]);
     } else {
       rest = std::max(rest, std::fabs(w));
     }
   }
-  // Rounding of Cᵀλ alone must not make a proof.
-  const double rounding = 1e-13 * sum_of_sizes(rows_, lambda_);
-  if (!(support < 0) || !((rest + rounding) * (proof_radius + proof_margin * sum_of_sizes(n_, x_)) < -support)) return false;
-  for (std::size_t i = 0; i < all_; ++i) {
-    const double multiplier = i < rows_ ? lambda_[i] : proof_[i];
-    proof_[i] = multiplier / unit_[i] / -support;
-  }
-  return true;
+  return support < 0 && rest * screen_radius * x_size_ < -support;
 }
 
-/// A direction v given with Qv and all values (Cv, v).
-bool InteriorPoint::proves_unbounded(const double* direction, const double* Q_direction, const double* values) {
+/// The same of a direction v given with Qv and all values (Cv, v).
+bool InteriorPoint::looks_unbounded(const double* direction, const double* Q_direction, const double* values) const {
   const double slope = dot(n_, q_, direction);
   if (!(slope < 0)) return false;
-  double off = 0;
-  for (std::size_t j = 0; j < n_; ++j) off = std::max(off, std::fabs(Q_direction[j]));
+  double off = largest(n_, Q_direction);
   for (std::size_t i = 0; i < all_; ++i) {
     const double blocked =
         is_equality(i) ? std::fabs(values[i]) : std::max(-lower_.has[i] * values[i], upper_.has[i] * values[i]);
     off = std::max(off, blocked);
   }
-  const double rounding = 1e-13 * sum_of_sizes(n_, direction);
-  if (!((off + rounding) * (proof_radius + proof_margin * sum_of_sizes(all_, lambda_)) < -slope)) return false;
-  for (std::size_t j = 0; j < n_; ++j) proof_[j] = direction[j] * unit_[rows_ + j] * scaling_.c / -slope;
-  return true;
+  return off * screen_radius < -slope;
 }
 
 void InteriorPoint::keep_best() {
@@ -189,6 +178,7 @@ void InteriorPoint::report(Status status, Clock::time_point begin, int iteration
   s.gap = progress_.gap;
   s.iterations = iterations;
   s.last_step = iterations > 0 ? last_step_ : 0;
+  s.last_change = iterations > 0 ? last_change_ : 0;
   s.factorisations = kkt_.factorisations();
   s.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
 }

@@ -50,10 +50,11 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
   for (int pass = 0; pass < 2; ++pass) {  // the first counts
     used = 0;
     for (double** v :
-         {&q_, &Qx_, &Ctl_, &dual_residual_, &r_, &diagonal_, &direction_.Qdx, &direction_.Ctdl, &best_x_, &out_x_})
+         {&q_, &Qx_, &Ctl_, &dual_residual_, &r_, &diagonal_, &direction_.Qdx, &direction_.Ctdl, &best_x_, &out_x_,
+                       &proof_x_, &proof_trial_})
       place(*v, n);
     for (double** v : {&unit_, &value_, &equality_residual_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda,
-                       &best_lambda_, &out_lambda_, &proof_})
+                       &best_lambda_, &out_lambda_, &proof_, &proof_distance_, &proof_low_, &proof_high_})
       place(*v, all_);
     for (QpSide* side : {&lower_, &upper_}) {
       for (double** v :
@@ -139,11 +140,9 @@ void InteriorPoint::load(const QpData& data) {
     unit_[i] = 1 / e[i];
   }
   C_.commit();
-  q_size_ = 0;
   for (std::size_t j = 0; j < n_; ++j) {
     const double q = data.q == nullptr ? 0 : data.q[j];
     q_[j] = c * d[j] * q;
-    q_size_ = std::max(q_size_, std::fabs(q));
     unit_[rows_ + j] = d[j];
   }
   constant_ = data.constant;
@@ -152,7 +151,7 @@ void InteriorPoint::load(const QpData& data) {
 }
 
 void InteriorPoint::load_bounds(const QpData& data) {
-  sides_ = bound_size_ = 0;
+  sides_ = 0;
   std::size_t at = 0;
   const auto add = [&](std::size_t count, const double* low, const double* high, double otherwise) {
     for (std::size_t k = 0; k < count; ++k, ++at) {
@@ -163,7 +162,6 @@ void InteriorPoint::load_bounds(const QpData& data) {
       upper_.has[at] = has_upper && l != u ? 1 : 0;
       lower_.bound[at] = has_lower ? l / unit_[at] : 0;
       upper_.bound[at] = has_upper ? u / unit_[at] : 0;
-      bound_size_ = std::max({bound_size_, has_lower ? std::fabs(l) : 0, has_upper ? std::fabs(u) : 0});
       sides_ += lower_.has[at] + upper_.has[at];
     }
   };
@@ -199,9 +197,10 @@ bool InteriorPoint::start_cold() {
   return true;
 }
 
-/// Mehrotra's: slacks and multipliers are made positive by one shift each, then a second one balances their products.
+/// Mehrotra's: slacks and multipliers are made positive by one shift each, then a second one balances their products. A side
+/// that is far away (a bound of 1e20, say) has no part in that: its multiplier follows from its slack.
 void InteriorPoint::shift_into_interior() {
-  constexpr double least_shift = 1e-2;
+  constexpr double least_shift = 1e-2, far = 1e5;
   double least_s = infinity, least_z = infinity;
   const auto each = [&](auto f) {
     for (QpSide* side : {&lower_, &upper_}) {
@@ -213,15 +212,19 @@ void InteriorPoint::shift_into_interior() {
     std::fill_n(side->s, all_, 1.0);
     std::fill_n(side->z, all_, 0.0);
   }
+  double size = 1;
+  for (std::size_t i = 0; i < all_; ++i) size = std::max(size, std::fabs(value_[i]));
+  const auto is_far = [&](double s) { return s > far * size; };
   each([&](QpSide& side, std::size_t i, double sign) {
     side.s[i] = sign * (value_[i] - side.bound[i]);
-    side.z[i] = -sign * lambda_[i];
+    side.z[i] = is_far(side.s[i]) ? 0 : -sign * lambda_[i];
     least_s = std::min(least_s, side.s[i]);
     least_z = std::min(least_z, side.z[i]);
   });
   const double shift_s = std::max(0.0, -1.5 * least_s), shift_z = std::max(0.0, -1.5 * least_z);
   double products = 0, sum_s = 0, sum_z = 0;
   each([&](QpSide& side, std::size_t i, double) {
+    if (is_far(side.s[i])) return;
     side.s[i] += shift_s;
     side.z[i] += shift_z;
     products += side.s[i] * side.z[i];
@@ -231,6 +234,10 @@ void InteriorPoint::shift_into_interior() {
   const double more_s = std::max(sum_z > 0 ? 0.5 * products / sum_z : 0, least_shift);
   const double more_z = std::max(sum_s > 0 ? 0.5 * products / sum_s : 0, least_shift);
   each([&](QpSide& side, std::size_t i, double) {
+    if (is_far(side.s[i] - shift_s)) {
+      side.z[i] = more_s * more_z / side.s[i];
+      return;
+    }
     side.s[i] += more_s;
     side.z[i] += more_z;
   });

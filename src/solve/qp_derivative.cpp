@@ -30,8 +30,10 @@ void QpDerivative::linearise(QpDerivativeAt at) {
   undecided_.clear();
   at_ = at;
   has_point_ = at == QpDerivativeAt::solution;
+  by_set_ = false;
   if (at == QpDerivativeAt::solution) {
     weigh_at_solution();
+    move_to_optimum();
   } else {
     weigh_at_previous_iterate();
   }
@@ -63,6 +65,143 @@ void QpDerivative::weigh_at_solution() {
       undecided_.push_back(i);
     }
   }
+}
+
+/// The system of the active set, solved for q and the bounds themselves, has the optimum for its solution.
+void QpDerivative::move_to_optimum() {
+  constexpr double solved = 1e-14;
+  std::size_t active = 0;
+  for (const double f : flexibility_) active += f == 0 ? 1 : 0;
+  if (undecided_.empty() && active <= n_) {
+    for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = -solver_.q_[j];
+    for (std::size_t i = 0; i < all_; ++i)
+      rhs_[i] = flexibility_[i] > 0 ? 0 : share_[i] > 0 ? solver_.upper_.bound[i] : solver_.lower_.bound[i];
+    if (solve_scaled() <= solved && signs_are_right()) {
+      x_ = dx_;
+      lambda_ = dlambda_;
+      return;
+    }
+  }
+  use_active_set();
+}
+
+/// By a margin that leaves no doubt, of x = dx_ and λ = dlambda_.
+bool QpDerivative::signs_are_right() {
+  constexpr double margin = 1e-9;
+  solver_.C_.multiply(dx_.data(), value_.data());
+  const double primal = margin * std::max(largest(dx_), largest(value_)), dual = margin * largest(dlambda_);
+  for (std::size_t i = 0; i < all_; ++i) {
+    if (solver_.is_equality(i)) continue;
+    const double value = i < rows_ ? value_[i] : dx_[i - rows_];
+    const bool inside = (solver_.upper_.has[i] == 0 || value < solver_.upper_.bound[i] - primal) &&
+                        (solver_.lower_.has[i] == 0 || value > solver_.lower_.bound[i] + primal);
+    const bool pulls = (share_[i] > 0 ? dlambda_[i] : -dlambda_[i]) > dual;
+    if (flexibility_[i] > 0 ? !inside : !pulls) return false;
+  }
+  return true;
+}
+
+const QpActiveSet& QpDerivative::active_set() {
+  if (set_is_current_) return *set_;
+  if (!set_) set_ = std::make_unique<QpActiveSet>(solver_);
+  guess_.resize(all_);
+  strength_.resize(all_);
+  const QpSide &low = solver_.lower_, &high = solver_.upper_;
+  for (std::size_t i = 0; i < all_; ++i) {
+    const bool at_upper = high.z[i] > high.s[i], at_lower = low.z[i] > low.s[i];
+    strength_[i] = std::max(high.z[i] / high.s[i], low.z[i] / low.s[i]);
+    guess_[i] = solver_.is_equality(i)                                            ? QpActive::equality
+                : at_upper && high.z[i] * low.s[i] >= low.z[i] * high.s[i] ? QpActive::upper
+                : at_lower                                                        ? QpActive::lower
+                                                                                  : QpActive::none;
+  }
+  set_->decide(guess_, strength_);
+  set_is_current_ = true;
+  return *set_;
+}
+
+/// Where it decides the matter, the active set takes the place of the weights; of constraints whose slack and multiplier both
+/// vanish the weights stay.
+bool QpDerivative::use_active_set() {
+  const QpActiveSet& set = active_set();
+  if (!set.is_decided()) return false;
+  for (std::size_t j = 0; j < n_; ++j) x_[j] = static_cast<double>(set.optimum().dx[j]);
+  for (std::size_t i = 0; i < all_; ++i) lambda_[i] = static_cast<double>(set.optimum().dlambda[i]);
+  for (std::size_t i = 0; i < all_; ++i) {
+    const QpActive side = set.active()[i];
+    if (side == QpActive::equality || std::ranges::find(set.undecided(), i) != set.undecided().end()) continue;
+    flexibility_[i] = side == QpActive::none ? infinity : 0;
+    if (side != QpActive::none) share_[i] = side == QpActive::upper ? 1 : 0;
+  }
+  undecided_ = set.undecided();
+  by_set_ = undecided_.empty();
+  return by_set_;
+}
+
+double QpDerivative::solve_by_active_set() {
+  set_->solve(rhs_x_, rhs_, precise_);
+  for (std::size_t j = 0; j < n_; ++j) dx_[j] = static_cast<double>(precise_.dx[j]);
+  for (std::size_t i = 0; i < all_; ++i) dlambda_[i] = static_cast<double>(precise_.dlambda[i]);
+  return precise_.error;
+}
+
+/// Relative residual of the solution of the derivative's system, or where the active set's factor solved it the error.
+double QpDerivative::solve_system() {
+  constexpr double solved = 1e-12;
+  if (by_set_) return solve_by_active_set();
+  const double reached = solve_scaled();
+  if (at_ != QpDerivativeAt::solution || reached <= solved || !use_active_set()) return reached;
+  return solve_by_active_set();
+}
+
+/// The error of the solution and of the optimum as far as known, relative; moves both at random when asked to.
+double QpDerivative::perturb(double perturbation) {
+  std::uint32_t state = 7;
+  const auto sign = [&state] {
+    state = state * 1664525U + 1013904223U;
+    return (state & 0x80000000U) != 0 ? 1.0 : -1.0;
+  };
+  // Rounding of the entries too, which may be large beside that of the result where its terms cancel.
+  const auto move = [&](std::vector<double>& v, double size) {
+    for (double& e : v) e += e == 0 ? 0 : (perturbation * size + std::numeric_limits<double>::epsilon() * std::fabs(e)) * sign();
+  };
+  if (perturbation > 0) {
+    const double of_solution = std::max(largest(dx_), largest(dlambda_));
+    const double of_optimum = std::max(largest(x_), largest(lambda_));
+    move(dx_, of_solution);
+    move(dlambda_, of_solution);
+    move(x_, of_optimum);
+    move(lambda_, of_optimum);
+  }
+  return precise_.error + set_->optimum().error;
+}
+
+double QpDerivative::jvp_precisely(const QpData& t, double perturbation, std::span<double> dx, std::span<double> dy,
+                                   std::span<double> dz, std::span<double> dbounds) {
+  kept_x_ = x_;
+  kept_lambda_ = lambda_;
+  use_active_set();
+  set_rhs_of_jvp(t);
+  solve_by_active_set();
+  const double error = perturb(perturbation);
+  write_tangents(dx, dy, dz, dbounds);
+  x_ = kept_x_;
+  lambda_ = kept_lambda_;
+  return error;
+}
+
+double QpDerivative::vjp_precisely(std::span<const double> x, std::span<const double> y, std::span<const double> z,
+                                   std::span<const double> bounds, double perturbation, const QpCotangents& out) {
+  kept_x_ = x_;
+  kept_lambda_ = lambda_;
+  use_active_set();
+  set_rhs_of_vjp(x, y, z, bounds);
+  solve_by_active_set();
+  const double error = perturb(perturbation);
+  write_cotangents(out);
+  x_ = kept_x_;
+  lambda_ = kept_lambda_;
+  return error;
 }
 
 void QpDerivative::weigh_at_previous_iterate() {
@@ -114,7 +253,7 @@ double QpDerivative::solve_scaled(bool keeps_best) {
   constexpr int most_sweeps = 30;
   constexpr double slow = 0.7;
   // A step is not nearer to the solution than it is long, and not so short that more digits of its derivative would count.
-  const double enough = at_ == QpDerivativeAt::solution ? 1e-14 : 1e-12;
+  const double enough = at_ == QpDerivativeAt::solution ? 1e-17 : 1e-12;
   const cpu::BlasSerial serial;
   const KktDirection step{work_x_.data(), work_rows_.data(), work_Q_.data(), work_C_.data(), work_Q_.data()};
   const double *weight = solver_.kkt_.weight(), *diagonal = solver_.kkt_.diagonal();
@@ -164,6 +303,14 @@ QpDegeneracy QpDerivative::degeneracy() {
   constexpr double solved = 1e-9, hopeless = 1e9, grown = 1e4, part = 1e-3;
   QpDegeneracy found;
   found.undecided = undecided_;
+  for (const std::size_t i : undecided_) {
+    const QpSide& side =
+        solver_.upper_.z[i] * solver_.lower_.s[i] > solver_.lower_.z[i] * solver_.upper_.s[i] ? solver_.upper_ : solver_.lower_;
+    const bool decided = set_is_current_ && set_->is_decided();
+    const double slack = decided ? set_->slack(i) : side.s[i], multiplier = decided ? set_->multiplier(i) : side.z[i];
+    found.margins.push_back(
+        {std::fabs(slack) * solver_.unit_[i], std::fabs(multiplier) / solver_.unit_[i] / solver_.scaling_.c});
+  }
   std::uint32_t state = 1;
   const auto next = [&state] {  // between ½ and 1, either sign
     state = state * 1664525U + 1013904223U;
@@ -189,10 +336,22 @@ QpDegeneracy QpDerivative::degeneracy() {
 
 double QpDerivative::jvp(const QpData& t, std::span<double> dx, std::span<double> dy, std::span<double> dz,
                          std::span<double> dbounds) {
+  if (t.Q != nullptr || t.A != nullptr || t.G != nullptr) need_point();
+  const bool was_by_set = by_set_;
+  set_rhs_of_jvp(t);
+  double reached = solve_system();
+  if (by_set_ != was_by_set) {  // the optimum has moved, and with it the right-hand side
+    set_rhs_of_jvp(t);
+    reached = solve_system();
+  }
+  write_tangents(dx, dy, dz, dbounds);
+  return reached;
+}
+
+void QpDerivative::set_rhs_of_jvp(const QpData& t) {
   const double c = solver_.scaling_.c;
   const double *unit = solver_.unit_, *d = unit + rows_;
   const std::size_t m = solver_.m_;
-  if (t.Q != nullptr || t.A != nullptr || t.G != nullptr) need_point();
   // r_x = -(dQ x + dq + dCᵀλ), r = d(bound) - dC x, in scaled units: x_data = d x, λ_data = λ / (c unit).
   for (std::size_t j = 0; j < n_; ++j) r_[j] = d[j] * x_[j];
   for (std::size_t j = 0; j < n_; ++j) {
@@ -215,23 +374,40 @@ double QpDerivative::jvp(const QpData& t, std::span<double> dx, std::span<double
   for (std::size_t i = m, k = 0; i < rows_; ++i, ++k)
     rhs_[i] = (between(i, bound(t.l, k), bound(t.u, k)) + row(t.G, k, i)) / unit[i];
   for (std::size_t i = rows_, k = 0; i < all_; ++i, ++k) rhs_[i] = between(i, bound(t.lo, k), bound(t.hi, k)) / unit[i];
-  const double reached = solve_scaled();
+}
+
+void QpDerivative::write_tangents(std::span<double> dx, std::span<double> dy, std::span<double> dz,
+                                  std::span<double> dbounds) const {
+  const double c = solver_.scaling_.c;
+  const double *unit = solver_.unit_, *d = unit + rows_;
   const auto hand_out = [&](std::span<double> to, std::size_t at) {
     for (std::size_t k = 0; k < to.size(); ++k) to[k] = dlambda_[at + k] / unit[at + k] / c;
   };
   for (std::size_t j = 0; j < dx.size(); ++j) dx[j] = dx_[j] * d[j];
   hand_out(dy, 0);
-  hand_out(dz, m);
+  hand_out(dz, solver_.m_);
   hand_out(dbounds, rows_);
-  return reached;
 }
 
 double QpDerivative::vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z,
                          std::span<const double> bounds, const QpCotangents& out) {
+  if (out.Q != nullptr || out.A != nullptr || out.G != nullptr) need_point();
+  set_rhs_of_vjp(x, y, z, bounds);
+  const bool was_by_set = by_set_;
+  double reached = solve_system();
+  if (by_set_ != was_by_set) {  // another active set: other multipliers are 0
+    set_rhs_of_vjp(x, y, z, bounds);
+    reached = solve_system();
+  }
+  write_cotangents(out);
+  return reached;
+}
+
+void QpDerivative::set_rhs_of_vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z,
+                                  std::span<const double> bounds) {
   const double c = solver_.scaling_.c;
   const double *unit = solver_.unit_, *d = unit + rows_;
   const std::size_t m = solver_.m_;
-  if (out.Q != nullptr || out.A != nullptr || out.G != nullptr) need_point();
   for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = x.empty() ? 0 : x[j] * d[j];
   std::fill(rhs_.begin(), rhs_.end(), 0.0);
   const auto take_in = [&](std::span<const double> from, std::size_t at) {
@@ -242,7 +418,12 @@ double QpDerivative::vjp(std::span<const double> x, std::span<const double> y, s
   take_in(bounds, rows_);
   for (std::size_t i = 0; i < all_; ++i)
     if (flexibility_[i] == infinity) rhs_[i] = 0;
-  const double reached = solve_scaled();
+}
+
+void QpDerivative::write_cotangents(const QpCotangents& out) {
+  const double c = solver_.scaling_.c;
+  const double *unit = solver_.unit_, *d = unit + rows_;
+  const std::size_t m = solver_.m_;
   // p_x and p in the units of the data; x of the data beside them.
   for (std::size_t j = 0; j < n_; ++j) {
     dx_[j] *= c * d[j];
@@ -268,7 +449,6 @@ double QpDerivative::vjp(std::span<const double> x, std::span<const double> y, s
   };
   bound(out.l, out.u, m, rows_);
   bound(out.lo, out.hi, rows_, all_);
-  return reached;
 }
 
 }  // namespace onestep::detail

@@ -10,11 +10,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "solve/interior_point.h"
+#include "solve/qp_active_set.h"
 
 namespace onestep::detail {
 
@@ -36,6 +38,10 @@ struct QpCotangents {
 /// variables (for their bounds).
 struct QpDegeneracy {
   std::vector<std::size_t> undecided;   ///< constraints whose slack and multiplier both vanish
+  struct Margin {
+    double slack, multiplier;  // in the units of the data
+  };
+  std::vector<Margin> margins;          ///< of the undecided ones
   std::vector<std::size_t> dependent;   ///< active constraints whose gradients are linearly dependent: no unique multipliers
   std::vector<std::size_t> not_unique;  ///< variables that may move without changing the objective: no unique solution
   double residual = 0;                  ///< to which the linear system could be solved, relative
@@ -49,13 +55,19 @@ class QpDerivative {
   explicit QpDerivative(InteriorPoint& solver);
 
   /// A new solve has been made.
-  void forget() { at_.reset(); }
-  /// Takes the derivative of what the solver found last. Makes no factorisation unless the
-  /// solve had none to make. Where the conditions for a derivative fail (degeneracy() says so) what follows is finite: an
+  void forget() {
+    at_.reset();
+    set_is_current_ = by_set_ = false;
+  }
+  /// Takes the derivative of what the solver found last. At the solution the point is first moved to the optimum of its active
+  /// set, and signs of slacks and multipliers are checked there. Makes no factorisation unless the solve had none to make, or
+  /// the active set is in doubt, or the factor of the last step is too far from that of the active set to refine with. Where the conditions for a derivative fail (degeneracy() says so) what follows is finite: an
   /// undecided constraint counts with the ratio of its multiplier to its slack, between active and inactive, and of the
   /// directions that nothing determines a small one is taken.
   void linearise(QpDerivativeAt at);
   QpDegeneracy degeneracy();
+  /// At the solution: the optimum and its active set in extended precision, made when first asked for after a solve.
+  const QpActiveSet& active_set();
 
   /// Tangents of the solution for tangents of the data (null: zero; Q is read as the mean of its triangles). Returns the
   /// relative residual that the linear system was solved to.
@@ -65,7 +77,26 @@ class QpDerivative {
   double vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z, std::span<const double> bounds,
              const QpCotangents& out);
 
+  /// The same derivatives by the active set's own factor, whose error they return as an estimate relative to the largest entry
+  /// of the linear system's solution. With `perturbation` each entry of it and of the optimum is moved at random by that much
+  /// of the largest one, up or down, which shows what such errors do to the derivative.
+  double jvp_precisely(const QpData& tangents, double perturbation, std::span<double> dx, std::span<double> dy,
+                       std::span<double> dz, std::span<double> dbounds);
+  double vjp_precisely(std::span<const double> x, std::span<const double> y, std::span<const double> z,
+                       std::span<const double> bounds, double perturbation, const QpCotangents& out);
+
  private:
+  void set_rhs_of_jvp(const QpData& tangents);
+  void set_rhs_of_vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z,
+                      std::span<const double> bounds);
+  void write_tangents(std::span<double> dx, std::span<double> dy, std::span<double> dz, std::span<double> dbounds) const;
+  void write_cotangents(const QpCotangents& out);
+  double solve_system();
+  double solve_by_active_set();
+  double perturb(double perturbation);
+  void move_to_optimum();
+  bool use_active_set();
+  bool signs_are_right();
   void weigh_at_solution();
   void weigh_at_previous_iterate();
   void need_point();
@@ -83,6 +114,12 @@ class QpDerivative {
   std::vector<double> rhs_x_, rhs_, dx_, dlambda_, value_, Qdx_, Ctdl_, e_x_, e_, r_, h_;
   std::vector<double> work_x_, work_rows_, work_Q_, work_C_, best_dx_, best_dlambda_;
   std::vector<std::size_t> undecided_;
+  std::unique_ptr<QpActiveSet> set_;
+  bool set_is_current_ = false;  // decided for the last solve
+  bool by_set_ = false;          // derivatives at the solution are solved for by its factor
+  QpPrecise precise_;
+  std::vector<QpActive> guess_;
+  std::vector<double> strength_, kept_x_, kept_lambda_;
 };
 
 }  // namespace onestep::detail

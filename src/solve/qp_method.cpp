@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "graph/graph.h"
@@ -84,10 +86,21 @@ class QpDataAt {
   const QpData& data() const { return data_; }
 
   /// Where vjp writes the cotangents of the blocks that move, and θ̄ from them.
-  QpCotangents cotangents() {
-    const auto at = [&](std::size_t i) { return bars_[i].empty() ? nullptr : bars_[i].data(); };
+  QpCotangents cotangents() { return view_of(bars_); }
+  std::vector<std::vector<double>>& bars() { return bars_; }
+  static QpCotangents view_of(std::vector<std::vector<double>>& memory) {
+    const auto at = [&](std::size_t i) { return memory[i].empty() ? nullptr : memory[i].data(); };
     return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8)};
   }
+  /// The tangents that push_forward wrote last.
+  QpData tangents() const { return view(tangents_); }
+  std::vector<std::vector<double>> room_for_theta() const {
+    std::vector<std::vector<double>> room;
+    for (std::size_t i = 0; i < thetas_; ++i) room.emplace_back(static_cast<std::size_t>(inputs_[i].shape().size()));
+    return room;
+  }
+  /// Whose derivative the cotangents and tangents belong to.
+  const void* owner = nullptr;
   void pull_back(std::span<const Vector> out) {
     std::ranges::copy(out, outputs_.begin() + blocks);
     plan_.run(workspace_, inputs_, outputs_, pull_back_branch, pull_back_branch);
@@ -142,6 +155,10 @@ class QpPoint final : public Point {
     residual_ = derivative_.jvp(data_.push_forward(dtheta), out.first(n), out.subspan(n, m), out.subspan(n + m, p),
                                 out.subspan(n + m + p, n));
     for (double& e : out) e *= sign_;
+    data_.owner = this;
+    last_is_jvp_ = true;
+    last_.assign(out.begin(), out.end());
+    doubt_.reset();
   }
   void vjp_theta(ConstVector c, std::span<const Vector> out) override {
     derivative_.linearise(at_);
@@ -152,8 +169,17 @@ class QpPoint final : public Point {
     data_.pull_back(out);
     for (const Vector o : out)
       for (double& e : o) e *= sign_;
+    data_.owner = this;
+    last_is_jvp_ = false;
+    last_.assign(c.begin(), c.end());
+    doubt_.reset();
   }
   double residual() const override { return residual_; }
+  std::optional<Doubt> doubt() override {
+    if (at_ != QpDerivativeAt::solution) return std::nullopt;
+    if (!doubt_) doubt_ = measure_doubt();
+    return doubt_;
+  }
 
  private:
   // Of the step (sign 1) A is zero at the solution; of the equation (sign -1) it is the identity.
@@ -164,13 +190,123 @@ class QpPoint final : public Point {
       std::ranges::fill(out, 0.0);
   }
 
+  /// The last derivative against the one by the active set's own factor at the optimum, both in extended precision; and what
+  /// the error that is left in these two, and rounding of the result, do to it.
+  Doubt measure_doubt() {
+    constexpr double safety = 4, rounding = 8 * std::numeric_limits<double>::epsilon();
+    Doubt doubt;
+    doubt.reason = reason();
+    if (doubt.reason.empty() && data_.owner != this) doubt.reason = "another derivative was taken since";
+    if (!doubt.reason.empty()) {
+      doubt.left_out = std::numeric_limits<double>::infinity();
+      return doubt;
+    }
+    derivative_.linearise(at_);
+    const auto n = static_cast<std::size_t>(sizes_.n), m = static_cast<std::size_t>(sizes_.m),
+               p = static_cast<std::size_t>(sizes_.p);
+    const auto parts = [&](auto w) {
+      return std::array{w.first(n), w.subspan(n, m), w.subspan(n + m, p), w.subspan(n + m + p, n)};
+    };
+    double error = 0;
+    if (last_is_jvp_) {
+      std::vector<double> precise(last_.size()), moved(last_.size());
+      const auto a = parts(Vector(precise)), b = parts(Vector(moved));
+      error = derivative_.jvp_precisely(data_.tangents(), 0, a[0], a[1], a[2], a[3]);
+      derivative_.jvp_precisely(data_.tangents(), error, b[0], b[1], b[2], b[3]);
+      doubt.rounding = rounding * norm(precise);
+      for (std::size_t i = 0; i < last_.size(); ++i) {
+        moved[i] -= precise[i];
+        precise[i] -= sign_ * last_[i];
+      }
+      doubt.left_out = norm(precise);
+      doubt.from_distance = safety * norm(moved);
+    } else {
+      std::vector<std::vector<double>> returned = data_.bars(), precise = returned;
+      const auto c = parts(ConstVector(last_));
+      error = derivative_.vjp_precisely(c[0], c[1], c[2], c[3], 0, QpDataAt::view_of(precise));
+      doubt.left_out = norm_of_pulled_back(returned, precise, 1);
+      derivative_.vjp_precisely(c[0], c[1], c[2], c[3], error, QpDataAt::view_of(returned));
+      doubt.from_distance = safety * norm_of_pulled_back(returned, precise, 1);
+      // Rounding of each cotangent of the data, and of the sums that θ̄ is made of.
+      for (std::size_t i = 0; i < blocks; ++i)
+        for (std::size_t k = 0; k < precise[i].size(); ++k) returned[i][k] = precise[i][k] * (k % 2 == 0 ? 2 : 0);
+      doubt.rounding = rounding * norm_of_pulled_back(returned, precise, 1);
+      std::ranges::for_each(returned, [](auto& block) { std::ranges::fill(block, 0.0); });
+      doubt.rounding += rounding * norm_of_pulled_back(returned, precise, -1);
+    }
+    if (!(error < 1e-3)) {
+      doubt.left_out = std::numeric_limits<double>::infinity();
+      doubt.reason = fmt::format("the linear system of the derivative was solved to {:.1e} only", error);
+    }
+    return doubt;
+  }
+  std::string reason();
+  double norm_of_pulled_back(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b,
+                             double factor) {
+    for (std::size_t i = 0; i < blocks; ++i)
+      for (std::size_t k = 0; k < a[i].size(); ++k) data_.bars()[i][k] = factor * (a[i][k] - b[i][k]);
+    std::vector<std::vector<double>> room = data_.room_for_theta();
+    data_.pull_back(std::vector<Vector>(room.begin(), room.end()));
+    data_.owner = nullptr;
+    double squares = 0;
+    for (const auto& part : room)
+      for (const double e : part) squares += e * e;
+    return std::sqrt(squares);
+  }
+
   QpDerivative& derivative_;
   QpDerivativeAt at_;
   QpDataAt& data_;
   const Sizes& sizes_;
   double sign_;
   double residual_ = 0;
+  bool last_is_jvp_ = false;
+  std::vector<double> last_;  // what jvp returned, or the cotangent vjp was given
+  std::optional<Doubt> doubt_;
 };
+
+std::string constraint_name(const QpData& data, std::size_t i) {
+  if (i < data.m) return fmt::format("equality {}", i);
+  return i < data.m + data.p ? fmt::format("row {}", i - data.m) : fmt::format("variable {}", i - data.m - data.p);
+}
+
+std::string describe(const QpDegeneracy& found, const QpData& data) {
+  if (found.none()) return "";
+  std::string text;
+  const auto list = [&](const char* what, const std::vector<std::size_t>& which, const auto& about) {
+    if (which.empty()) return;
+    text += text.empty() ? "" : "; ";
+    text += what;
+    for (std::size_t i = 0; i < std::min<std::size_t>(which.size(), 8); ++i)
+      text += (i == 0 ? " " : ", ") + constraint_name(data, which[i]) + about(i);
+    if (which.size() > 8) text += fmt::format(" and {} more", which.size() - 8);
+  };
+  const auto nothing = [](std::size_t) { return std::string(); };
+  list("strict complementarity fails at", found.undecided, [&](std::size_t i) {
+    return i < found.margins.size()
+               ? fmt::format(" (slack {:.1e}, multiplier {:.1e})", found.margins[i].slack, found.margins[i].multiplier)
+               : std::string();
+  });
+  list("active constraints are dependent:", found.dependent, nothing);
+  std::vector<std::size_t> variables;
+  for (const std::size_t j : found.not_unique) variables.push_back(data.m + data.p + j);
+  list("the solution is not unique in", variables, nothing);
+  if (text.empty()) text = fmt::format("the linear system of the derivative was solved to {:.1e} only", found.residual);
+  return text;
+}
+
+/// Why there is no derivative at the solution, or none that can be trusted; empty: there is.
+std::string QpPoint::reason() {
+  derivative_.linearise(QpDerivativeAt::solution);
+  const QpActiveSet& set = derivative_.active_set();
+  if (set.is_decided() && set.undecided().empty()) return "";
+  const std::string text = describe(derivative_.degeneracy(), data_.data());
+  if (!text.empty()) return text;
+  return set.is_singular() ? "the linear system of the active constraints is singular: they are linearly dependent, or the "
+                             "solution is not unique"
+                           : "no set of active constraints was found for which slacks and multipliers have the right signs";
+}
+
 
 class QpLoop final : public Loop {
  public:
@@ -187,7 +323,6 @@ class QpLoop final : public Loop {
     run.controls.clear();
     derivative_.forget();
     options_.relative = options.tolerance;
-    options_.absolute = 0;
     options_.step = small_step;
     options_.iteration_limit = options.max_iterations;
     options_.time_limit = options.time_limit;
@@ -214,7 +349,7 @@ class QpLoop final : public Loop {
     else
       run.x = run.start;
     run.previous = run.x;
-    run.last_step = found.iterations > 0 ? found.last_step * (1 + norm(found.x)) : 0;
+    run.last_step = found.last_change;
     run.proof.clear();
     if (!found.infeasible_bounds.empty()) {
       run.proof.resize(run.x.size());
@@ -236,24 +371,7 @@ class QpLoop final : public Loop {
   Point* equation() override { return &equation_; }
   std::string degeneracy() override {
     derivative_.linearise(QpDerivativeAt::solution);
-    const QpDegeneracy found = derivative_.degeneracy();
-    if (found.none()) return "";
-    std::string text;
-    const auto list = [&](const char* what, const std::vector<std::size_t>& which) {
-      if (which.empty()) return;
-      text += text.empty() ? "" : "; ";
-      text += what;
-      for (std::size_t i = 0; i < std::min<std::size_t>(which.size(), 8); ++i)
-        text += (i == 0 ? " " : ", ") + constraint(which[i]);
-      if (which.size() > 8) text += fmt::format(" and {} more", which.size() - 8);
-    };
-    list("strict complementarity fails at", found.undecided);
-    list("active constraints are dependent:", found.dependent);
-    std::vector<std::size_t> variables;
-    for (const std::size_t j : found.not_unique) variables.push_back(data_.data().m + data_.data().p + j);
-    list("the solution is not unique in", variables);
-    if (text.empty()) text = fmt::format("the linear system of the derivative was solved to {:.1e} only", found.residual);
-    return text;
+    return describe(derivative_.degeneracy(), data_.data());
   }
 
  private:
@@ -261,12 +379,6 @@ class QpLoop final : public Loop {
     auto at = to.begin();
     for (const ConstVector part : parts) at = std::ranges::copy(part, at).out;
   }
-  std::string constraint(std::size_t i) const {
-    const auto m = data_.data().m, p = data_.data().p;
-    if (i < m) return fmt::format("equality {}", i);
-    return i < m + p ? fmt::format("row {}", i - m) : fmt::format("variable {}", i - m - p);
-  }
-
   QpDataAt data_;
   InteriorPoint solver_;
   QpDerivative derivative_;
@@ -347,6 +459,10 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
     method->equation = equation;
     method->superlinear = true;
     return method;
+  };
+  recipe.undamped = [lambda = recipe.lambda](const std::vector<Shape>& state, const Expr& w, std::span<const Expr> theta) {
+    const Sizes s{state[0][0], state[1][0], state[2][0]};
+    return solve_active_set(program_of(lambda.call(theta)), s, w);
   };
   recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(recipe));
   return Solver(std::make_shared<const Recipe>(std::move(recipe)));

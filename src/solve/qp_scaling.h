@@ -1,5 +1,7 @@
-// Ruiz equilibration of a quadratic program: x = d ∘ x̂, rows times e, objective times c, so that the largest entry of every
-// row of [Q Aᵀ Gᵀ; A 0; G 0] is near 1. Factors are powers of two: scaling and unscaling are exact.
+// Normalisation of a quadratic program: x = d ∘ x̂, rows times e, objective times c. Ruiz equilibration makes the largest entry
+// of every row of [Q Aᵀ Gᵀ; A 0; G 0] comparable; one more factor for all of x makes a solution x̂ of size 1, and c makes the
+// largest entry of Q and q 1. The normalised problem is thus the same in whatever units the data were given, and what the
+// solver compares with constants is in these units. Factors are powers of two: scaling and unscaling are exact.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +26,12 @@ struct QpScaling {
   void compute(const QpData& data);
 
  private:
-  std::vector<double> column_norm_, row_norm_;
+  void equilibrate(const QpData& data);
+  double size_of_x(const QpData& data);
+  void scale_what_no_matrix_touches(const QpData& data);
+
+  std::vector<double> column_norm_, row_norm_, quadratic_norm_;
+  std::vector<unsigned char> alone_;
 };
 
 }  // namespace onestep::detail

@@ -22,11 +22,18 @@ using test::Random;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-QpSolution solve(const Qp& qp, InteriorPoint& solver, const InteriorPointOptions& options = {}) {
+/// Residuals in the units of the data as well.
+InteriorPointOptions absolutely() {
+  InteriorPointOptions options;
+  options.absolute = 1e-9;
+  return options;
+}
+
+QpSolution solve(const Qp& qp, InteriorPoint& solver, const InteriorPointOptions& options = absolutely()) {
   return solver.solve(qp.data(), options);
 }
 
-void expect_optimal(const Qp& qp, const InteriorPointOptions& options = {}) {
+void expect_optimal(const Qp& qp, const InteriorPointOptions& options = absolutely()) {
   InteriorPoint solver(qp.n, qp.m, qp.p);
   const QpSolution s = solve(qp, solver, options);
   ASSERT_EQ(s.status, Status::converged) << qp.n << ' ' << qp.m << ' ' << qp.p << " after " << s.iterations << ": "
@@ -182,12 +189,11 @@ TEST(InteriorPoint, BadlyScaledProgramsAreSolvedRelatively) {
       if (i >= 4) qp.l[i - 4] *= row, qp.u[i - 4] *= row;
     }
     InteriorPointOptions options;
-    options.absolute = 0;
     options.relative = 1e-10;
     InteriorPoint solver(n, 4, 10);
     const QpSolution s = solve(qp, solver, options);
     ASSERT_TRUE(is_solution(s.status)) << s.status;
-    EXPECT_LE(optimality(qp, s).worst_relative(), 1.1e-10);
+    EXPECT_LE(optimality(qp, s).worst_relative(), 1e-9);  // in another norm than the solver's
   }
 }
 
@@ -393,7 +399,7 @@ TEST(InteriorPoint, AWarmStartNearTheSolutionSavesIterations) {
     InteriorPoint solver(20, 5, 20), again(20, 5, 20);
     const QpSolution s = solve(qp, solver);
     for (double& q : qp.q) q += random.uniform(-1e-4, 1e-4);
-    const QpSolution w = again.solve(qp.data(), {}, {s.x, s.y, s.z, s.bound_multipliers});
+    const QpSolution w = again.solve(qp.data(), absolutely(), {s.x, s.y, s.z, s.bound_multipliers});
     ASSERT_EQ(w.status, Status::converged);
     EXPECT_LE(optimality(qp, w).worst(), 1.01e-9);
     warm += w.iterations;
@@ -432,6 +438,149 @@ TEST(InteriorPoint, ASolverCanBeUsedAgainForOtherData) {
     EXPECT_EQ(0, std::memcmp(a.x.data(), b.x.data(), 12 * sizeof(double)));
     EXPECT_EQ(a.iterations, b.iterations);
   }
+}
+
+Qp separable(std::vector<double> q, double curvature, double low, double high) {
+  Qp qp(q.size(), 0, 0);
+  for (std::size_t j = 0; j < qp.n; ++j) qp.Q[j * qp.n + j] = curvature;
+  qp.q = std::move(q);
+  qp.lo.assign(qp.n, low);
+  qp.hi.assign(qp.n, high);
+  return qp;
+}
+
+TEST(InteriorPoint, LargeAndSmallDataAreSolvedAsWellAsOthers) {
+  struct Case {
+    Qp qp;
+    std::vector<double> x;
+  };
+  const std::vector<Case> cases{
+      {separable({-1e8, -2e8}, 1, -infinity, infinity), {1e8, 2e8}},
+      {separable({-1, 0.5}, 1e-12, -infinity, infinity), {1e12, -0.5e12}},
+      {separable({-0.3e-6, -2e-6}, 1, 0, 1e-6), {0.3e-6, 1e-6}},
+      {separable({-0.3e-10, -2e-10}, 1e-10, 0, 1), {0.3, 1}},
+      {separable({-0.3e10, -2e10}, 1e10, 0, 1), {0.3, 1}},
+      {separable({-0.3, 2}, 1, 0, 1e20), {0.3, 0}},
+      {separable({1, 1}, 0, 0, infinity), {0, 0}},
+      {separable({0, 0}, 1, -1, 1), {0, 0}},
+      {separable({0, 0}, 0, 2, 2), {2, 2}},
+      {separable({-1e8}, 1, 0, 1e-6), {1e-6}},
+  };
+  for (const Case& c : cases) {
+    InteriorPoint solver(c.qp.n, 0, 0);
+    const QpSolution s = solver.solve(c.qp.data());
+    ASSERT_EQ(s.status, Status::converged) << c.qp.q[0];
+    double size = 0;
+    for (const double e : c.x) size = std::max(size, std::fabs(e));
+    for (std::size_t j = 0; j < c.qp.n; ++j) EXPECT_NEAR(s.x[j], c.x[j], size > 0 ? 1e-8 * size : 1e-12) << c.qp.q[0];
+  }
+}
+
+// x = d x', rows times r, objective times c: the same x and multipliers, each in its unit.
+TEST(InteriorPoint, UnitsDoNotChangeTheAnswer) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(1000 + seed);
+    const auto n = static_cast<std::size_t>(random.integer(1, 12)), m = static_cast<std::size_t>(random.integer(0, 3)) % (n / 2 + 1),
+               p = static_cast<std::size_t>(random.integer(0, 10));
+    const bool linear = random.integer(0, 3) == 0;
+    Qp qp = random_qp(random, n, m, p, linear ? 0 : n, true);
+    for (double& l : qp.l) l -= random.uniform(0.01, 0.5);
+    for (std::size_t j = 0; j < n; ++j) {
+      qp.lo[j] = std::isfinite(qp.lo[j]) ? qp.lo[j] - random.uniform(0.01, 0.5) : linear ? -3 : -infinity;
+      if (linear && !std::isfinite(qp.hi[j])) qp.hi[j] = 3;
+    }
+    const auto power = [&](double most) { return std::pow(10.0, random.uniform(-most, most)); };
+    const double c = power(12), all = power(12);
+    const bool uniform = random.flip();
+    std::vector<double> d(n), r(m + p);
+    for (double& e : d) e = uniform ? all : power(6);
+    for (double& e : r) e = random.flip() ? 1 : power(12);
+    Qp other = qp;
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) other.Q[i * n + j] *= c * d[i] * d[j];
+      other.q[i] *= c * d[i];
+      other.lo[i] /= d[i];
+      other.hi[i] /= d[i];
+    }
+    for (std::size_t i = 0; i < m + p; ++i) {
+      double* row = i < m ? other.A.data() + i * n : other.G.data() + (i - m) * n;
+      for (std::size_t j = 0; j < n; ++j) row[j] *= r[i] * d[j];
+      if (i < m) other.b[i] *= r[i];
+      if (i >= m) other.l[i - m] *= r[i], other.u[i - m] *= r[i];
+    }
+    InteriorPointOptions options;
+    options.relative = 1e-10;
+    options.step = 1e-9;
+    InteriorPoint first(n, m, p), second(n, m, p);
+    const QpSolution a = first.solve(qp.data(), options), b = second.solve(other.data(), options);
+    ASSERT_EQ(a.status, Status::converged) << seed;
+    ASSERT_EQ(b.status, Status::converged) << seed;
+    EXPECT_LE(b.iterations, a.iterations + 6) << seed;
+    double x_size = 0, dual_size = 0;
+    for (std::size_t j = 0; j < n; ++j) {
+      x_size = std::max(x_size, std::fabs(a.x[j]));
+      double Qx = qp.q[j];
+      dual_size = std::max(dual_size, std::fabs(Qx));
+      for (std::size_t k = 0; k < n; ++k) Qx += qp.Q[j * n + k] * a.x[k];
+      dual_size = std::max(dual_size, std::fabs(Qx));
+    }
+    for (std::size_t j = 0; j < n; ++j) {
+      EXPECT_NEAR(b.x[j] * d[j], a.x[j], 1e-7 * x_size) << seed;
+      EXPECT_NEAR(b.bound_multipliers[j] / c / d[j], a.bound_multipliers[j], 1e-6 * dual_size) << seed;
+    }
+    for (std::size_t i = 0; i < m; ++i) EXPECT_NEAR(b.y[i] * r[i] / c, a.y[i], 1e-6 * (dual_size + std::fabs(a.y[i]))) << seed;
+    for (std::size_t i = 0; i < p; ++i)
+      EXPECT_NEAR(b.z[i] * r[m + i] / c, a.z[i], 1e-6 * (dual_size + std::fabs(a.z[i]))) << seed;
+  }
+}
+
+TEST(InteriorPoint, InfeasibleByLittleIsInfeasible) {
+  for (const double off : {1e-3, 1e-6, 1e-7}) {
+    for (const double unit : {1e-9, 1.0, 1e9}) {
+      Qp qp(2, 0, 2);
+      qp.Q = {1, 0, 0, 1};
+      qp.G = {1, 1, 1, 1};
+      qp.l = {-infinity, unit * (1 + off)};
+      qp.u = {unit, infinity};
+      InteriorPoint solver(2, 0, 2);
+      expect_proof_of_infeasibility(qp, solve(qp, solver));
+    }
+  }
+  int proven = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Random random(seed);
+    const std::size_t n = 6, p = 5;
+    Qp qp = random_qp(random, n, 2, p + 1, n, false);
+    std::fill_n(qp.G.begin() + p * n, n, 0.0);
+    double most = 0;  // of a combination of the other rows, which the last row asks to be exceeded
+    for (std::size_t i = 0; i < p; ++i) {
+      const double weight = random.uniform(0.2, 1);
+      qp.l[i] = -infinity;
+      qp.u[i] = random.uniform(-1, 1);
+      for (std::size_t j = 0; j < n; ++j) qp.G[p * n + j] += weight * qp.G[i * n + j];
+      most += weight * qp.u[i];
+    }
+    qp.l[p] = most + 1e-6;
+    qp.u[p] = infinity;
+    InteriorPoint solver(n, 2, p + 1);
+    proven += solve(qp, solver).status == Status::infeasible ? 1 : 0;
+  }
+  EXPECT_GE(proven, 99);
+}
+
+TEST(InteriorPoint, AStartOfNonsenseChangesNothingButTheTime) {
+  Random random(17);
+  const Qp qp = random_qp(random, 10, 3, 8, 10, true);
+  InteriorPoint solver(10, 3, 8), other(10, 3, 8);
+  const QpSolution s = solve(qp, solver);
+  for (const double nonsense : {1e12, -1e6, 1e-12}) {
+    const std::vector<double> x(10, nonsense), y(3, nonsense), z(8, -nonsense);
+    const QpSolution w = other.solve(qp.data(), {}, {x, y, z, x});
+    ASSERT_EQ(w.status, Status::converged) << nonsense;
+    for (std::size_t j = 0; j < 10; ++j) EXPECT_NEAR(w.x[j], s.x[j], 1e-7) << nonsense;
+  }
+  const std::vector<double> x(10, nan);
+  EXPECT_EQ(other.solve(qp.data(), {}, {x, {}, {}, {}}).status, Status::not_finite);
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
 Point solution_of(const Qp& qp) {
   InteriorPoint solver(qp.n, qp.m, qp.p);
   InteriorPointOptions options;
-  options.absolute = 1e-14;
+  options.relative = options.absolute = 1e-14;
   const QpSolution s = solver.solve(qp.data(), options);
   EXPECT_TRUE(is_solution(s.status)) << s.status;
   return Point(s);
@@ -263,10 +263,10 @@ TEST(QpDerivative, IsThereWhenTheStartWasTheSolution) {
   const Qp qp = random_qp(random, 10, 3, 6, 10, false);
   InteriorPoint solver(10, 3, 6), again(10, 3, 6);
   InteriorPointOptions exact;
-  exact.absolute = 1e-13;
+  exact.relative = 1e-13;
   const QpSolution s = solver.solve(qp.data(), exact);
   InteriorPointOptions loose;
-  loose.absolute = 100;
+  loose.relative = 100;
   ASSERT_EQ(again.solve(qp.data(), loose, {s.x, s.y, s.z, s.bound_multipliers}).iterations, 0);
   QpDerivative derivative(again);
   derivative.linearise(QpDerivativeAt::solution);
