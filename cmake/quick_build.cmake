@@ -15,6 +15,10 @@ function(quick_build target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     target_compile_options(${target} PRIVATE -fpch-preprocess) # for ccache
   endif()
+  if(quick_FOLDERS)
+    # A local name may be that of a neighbour's constant; the other presets look for it within files.
+    target_compile_options(${target} PRIVATE -Wno-shadow)
+  endif()
   get_target_property(sources ${target} SOURCES)
   foreach(folder IN LISTS quick_FOLDERS)
     cmake_path(ABSOLUTE_PATH folder)
