@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -323,17 +323,18 @@ TEST(ReadQpsErrors, WhatDoesNotFitInMemoryIsAnErrorBeforeItIsAllocated) {
 }
 
 TEST(ReadQps, TimeGrowsWithTheLengthOfTheFile) {
-  // A million lines of what could go wrong quadratically: names, duplicates, entries out of order. Seconds at most.
+  // 200,000 lines of what could go wrong quadratically: names, duplicates, entries out of order. A second of CPU; the limit
+  // is CPU time too, which other work on the machine does not use up.
   std::string text = "ROWS\n N c\n";
-  for (int i = 0; i < 200000; ++i) text += " G row" + std::to_string(i) + "\n";
+  for (int i = 0; i < 50000; ++i) text += " G row" + std::to_string(i) + "\n";
   text += "COLUMNS\n";
-  for (int i = 199999; i >= 0; --i) text += " x row" + std::to_string(i) + " 1\n";
+  for (int i = 49999; i >= 0; --i) text += " x row" + std::to_string(i) + " 1\n";
   text += " y c 1\nQUADOBJ\n";
-  for (int i = 0; i < 500000; ++i) text += " x y 1\n";
+  for (int i = 0; i < 100000; ++i) text += " x y 1\n";
   text += "ENDATA\n";
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   EXPECT_THAT(error_of([&] { data::parse_qps(text, "F", std::size_t{1} << 30); }), HasSubstr("a second entry of Q"));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_LT(std::clock() - start, 20 * CLOCKS_PER_SEC);
 }
 
 TEST(ReadQps, MarosMeszarosProblemsHaveThePublishedSizes) {

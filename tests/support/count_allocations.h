@@ -11,9 +11,16 @@
 namespace onestep::test {
 inline std::atomic<std::size_t> allocations{0};
 
-/// Waits for threads that have just been started, once: they allocate on their own account.
+/// Waits for threads that have just been started, once: they allocate on their own account, on a busy machine late.
 inline void settle() {
-  static const bool done = (std::this_thread::sleep_for(std::chrono::milliseconds(100)), true);
+  static const bool done = [] {
+    for (int quiet = 0; quiet < 4;) {
+      const std::size_t before = allocations;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      quiet = allocations == before ? quiet + 1 : 0;
+    }
+    return true;
+  }();
   (void)done;
 }
 }  // namespace onestep::test

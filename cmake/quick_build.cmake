@@ -1,0 +1,36 @@
+# quick_build(TARGET [REUSE TARGET | HEADERS HEADER…] [FOLDERS FOLDER…] [APART STEM…]): with ONESTEP_QUICK_BUILD, the headers are
+# precompiled (or those of another target are used), and the target's sources in each folder become one translation unit, so
+# that what they share of templates is compiled once. Sources named in APART, by file name without ending, stay on their own:
+# those whose unnamed namespaces have names in common with a neighbour's.
+function(quick_build target)
+  if(NOT ONESTEP_QUICK_BUILD)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 quick "" "REUSE" "HEADERS;FOLDERS;APART")
+  if(quick_REUSE)
+    target_precompile_headers(${target} REUSE_FROM ${quick_REUSE})
+  else()
+    target_precompile_headers(${target} PRIVATE ${quick_HEADERS})
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(${target} PRIVATE -fpch-preprocess) # for ccache
+  endif()
+  if(quick_FOLDERS)
+    # A local name may be that of a neighbour's constant; the other presets look for it within files.
+    target_compile_options(${target} PRIVATE -Wno-shadow)
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(folder IN LISTS quick_FOLDERS)
+    cmake_path(ABSOLUTE_PATH folder)
+    foreach(source IN LISTS sources)
+      cmake_path(ABSOLUTE_PATH source OUTPUT_VARIABLE path)
+      cmake_path(GET path PARENT_PATH its_folder)
+      cmake_path(GET path STEM stem)
+      if(its_folder STREQUAL folder AND NOT stem IN_LIST quick_APART)
+        cmake_path(GET folder FILENAME group)
+        set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+      endif()
+    endforeach()
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
