@@ -23,7 +23,8 @@ InnerProblem random_inner(Random& random, const SolveOptions& options) {
   const std::size_t n = 2 + random.below(8);
   if (random.chance(0.4)) {
     const std::size_t p = 1 + random.below(5);
-    const Array W = scaled_to_norm(random.matrix(n, n), random.uniform(0.1, 0.95)), U = random.matrix(n, p), b = random.vector(n);
+    const Array W = scaled_to_norm(random.matrix(n, n), random.uniform(0.1, 0.95)), U = random.matrix(n, p),
+                b = random.vector(n);
     const auto step = [=](auto x, auto t) { return tanh(matmul(W, x) + matmul(U, t) + b); };
     return {"fixed point of tanh(W x + U t + b)", fixed_point(step, options), map_functions(step), n, p, false};
   }
@@ -36,7 +37,11 @@ InnerProblem random_inner(Random& random, const SolveOptions& options) {
   for (const double e : A.values()) squares += e * e;
   const double alpha = 1 / (0.25 * squares + 10);
   return {"logistic loss by gradient descent",
-          gradient_descent(value, {.step = GradientStep::fixed(alpha)}, options), root_functions(gradient), n, n, true};
+          gradient_descent(value, {.step = GradientStep::fixed(alpha)}, options),
+          root_functions(gradient),
+          n,
+          n,
+          true};
 }
 
 Trial run_minimise(Random& random, std::ostream* log) {
@@ -96,11 +101,11 @@ Trial run_minimise(Random& random, std::ostream* log) {
   q.estimate = NAN;
   if (!std::isfinite(o.bound)) q.kind = Query::Kind::refused, q.reason = o.bound_rests_on;
   if (log != nullptr) {
-    fmt::print(*log, "  {}, {}, inner tolerance {:.1e}, n {}, parameters {}: {}\n", inner.text, chosen.text, trial.tolerance, inner.n, inner.p,
-               o.message());
+    fmt::print(*log, "  {}, {}, inner tolerance {:.1e}, n {}, parameters {}: {}\n", inner.text, chosen.text, trial.tolerance,
+               inner.n, inner.p, o.message());
     fmt::print(*log, "  error {:.3e}  bound {:.3e}{}  |hypergradient| {:.3e}  |x - truth| {:.2e}\n  {}\n", q.error, q.bound,
-               q.kind == Query::Kind::bound && !(q.error <= q.bound) ? fmt::format("  FALSE by {:.3g}", q.factor()) : "", q.value,
-               static_cast<double>(norm_of((detail::vector_field(flat(o.x[0])) - x).entries())), o.bound_rests_on);
+               q.kind == Query::Kind::bound && !(q.error <= q.bound) ? fmt::format("  FALSE by {:.3g}", q.factor()) : "",
+               q.value, static_cast<double>(norm_of((detail::vector_field(flat(o.x[0])) - x).entries())), o.bound_rests_on);
   }
   trial.queries.push_back(std::move(q));
   return trial;

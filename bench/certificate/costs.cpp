@@ -120,7 +120,8 @@ void add_costs(Suite& suite, std::uint64_t seed, std::size_t count, const std::v
       const Truth truth = problem.truth(flat(problem.start));
       if (!truth.reliable) continue;
       std::vector<double> direction = random.gaussians(truth.x.size());
-      if (problem.visible > 0) std::fill(direction.begin() + static_cast<std::ptrdiff_t>(problem.visible), direction.end(), 0.0);
+      if (problem.visible > 0)
+        std::fill(direction.begin() + static_cast<std::ptrdiff_t>(problem.visible), direction.end(), 0.0);
       const bool is_program = problem.family == Family::program;
       const SolveOptions options{.tolerance = is_program ? 1e-9 : 1e-12, .max_iterations = problem.max_iterations};
       const Solver solver = problem.solver(options);
@@ -133,7 +134,8 @@ void add_costs(Suite& suite, std::uint64_t seed, std::size_t count, const std::v
       } catch (const Error&) {}  // no derivative, so no certificate: the table counts those
       const bool regular = problem.family == Family::smooth_map || problem.family == Family::newton || is_program;
       if (!regular) continue;
-      if (const auto ratio = auto_over_best(problem, solver, truth, direction, random.scale(1e-10, 1e-3))) automatic.push_back(*ratio);
+      if (const auto ratio = auto_over_best(problem, solver, truth, direction, random.scale(1e-10, 1e-3)))
+        automatic.push_back(*ratio);
     }
   }
   const auto row = [&](const std::string& name, const std::vector<double>& values, double bar) {

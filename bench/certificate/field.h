@@ -87,7 +87,8 @@ template <class T> class Field {
     const std::size_t rows = std::max(a.rows(), b.rows()), columns = std::max(a.columns(), b.columns());
     std::vector<T> out(rows * columns);
     for (std::size_t i = 0; i < rows; ++i)
-      for (std::size_t j = 0; j < columns; ++j) out[i * columns + j] = f(a.at(i, j, rows, columns), b.at(i, j, rows, columns));
+      for (std::size_t j = 0; j < columns; ++j)
+        out[i * columns + j] = f(a.at(i, j, rows, columns), b.at(i, j, rows, columns));
     return {shape_of(rank, rows, columns), std::move(out)};
   }
   template <class F> static Field each(const Field& a, const F& f) {
@@ -96,11 +97,21 @@ template <class T> class Field {
     return {a.shape_, std::move(out)};
   }
 
-  friend Field operator+(const Field& a, const Field& b) { return each(a, b, [](T x, T y) { return x + y; }); }
-  friend Field operator-(const Field& a, const Field& b) { return each(a, b, [](T x, T y) { return x - y; }); }
-  friend Field operator*(const Field& a, const Field& b) { return each(a, b, [](T x, T y) { return x * y; }); }
-  friend Field operator/(const Field& a, const Field& b) { return each(a, b, [](T x, T y) { return x / y; }); }
-  friend Field operator-(const Field& a) { return each(a, [](T x) { return -x; }); }
+  friend Field operator+(const Field& a, const Field& b) {
+    return each(a, b, [](T x, T y) { return x + y; });
+  }
+  friend Field operator-(const Field& a, const Field& b) {
+    return each(a, b, [](T x, T y) { return x - y; });
+  }
+  friend Field operator*(const Field& a, const Field& b) {
+    return each(a, b, [](T x, T y) { return x * y; });
+  }
+  friend Field operator/(const Field& a, const Field& b) {
+    return each(a, b, [](T x, T y) { return x / y; });
+  }
+  friend Field operator-(const Field& a) {
+    return each(a, [](T x) { return -x; });
+  }
   friend Field maximum(const Field& a, const Field& b) {
     return each(a, b, [](T x, T y) { return scalar::value(x) >= scalar::value(y) ? x : y; });
   }
@@ -115,8 +126,10 @@ template <class T> class Field {
       return scalar::chain(x, std::pow(v, p), p == 0 ? Real(0) : p * std::pow(v, p - 1));
     });
   }
-#define ONESTEP_FIELD_UNARY(name) \
-  friend Field name(const Field& a) { return each(a, [](T x) { return scalar::name(x); }); }
+#define ONESTEP_FIELD_UNARY(name)                        \
+  friend Field name(const Field& a) {                    \
+    return each(a, [](T x) { return scalar::name(x); }); \
+  }
   ONESTEP_FIELD_UNARY(exp)
   ONESTEP_FIELD_UNARY(log)
   ONESTEP_FIELD_UNARY(sqrt)

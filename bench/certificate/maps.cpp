@@ -13,7 +13,8 @@ Problem linear(std::string text, Random& random, const Array& A, std::size_t n) 
   const std::size_t p = 1 + random.below(std::min<std::size_t>(n + 2, 12));
   const Array B = random.matrix(n, p, random.scale(1e-3, 1e3)), b = random.vector(n);
   return map_problem(
-      std::move(text), [A, B, b](auto x, auto t) { return matmul(A, x) + matmul(B, t) + b; }, random.vector(n), random.vector(p));
+      std::move(text), [A, B, b](auto x, auto t) { return matmul(A, x) + matmul(B, t) + b; }, random.vector(n),
+      random.vector(p));
 }
 
 std::vector<double> spread(Random& random, std::size_t n, double rho) {
@@ -34,7 +35,8 @@ Problem linear_nonnormal(Random& random) {
   const std::size_t n = std::max<std::size_t>(2, random_size(random));
   const double rho = random_rho(random);
   if (random.chance(0.5))
-    return linear("x = A x + B t + b, A Gaussian scaled to its radius", random, scaled_to_radius(random.matrix(n, n), rho), n);
+    return linear("x = A x + B t + b, A Gaussian scaled to its radius", random, scaled_to_radius(random.matrix(n, n), rho),
+                  n);
   std::vector<double> a(n * n);
   const double coupling = random.scale(0.1, 10);
   const std::size_t reach = 1 + random.below(3);
@@ -45,7 +47,8 @@ Problem linear_nonnormal(Random& random) {
   // Long chains of large couplings amplify beyond any use.
   const std::size_t m = std::min<std::size_t>(n, 8);
   std::vector<double> cut(m * m);
-  for (std::size_t i = 0; i < m; ++i) std::copy_n(a.begin() + static_cast<std::ptrdiff_t>(i * n), m, cut.begin() + static_cast<std::ptrdiff_t>(i * m));
+  for (std::size_t i = 0; i < m; ++i)
+    std::copy_n(a.begin() + static_cast<std::ptrdiff_t>(i * n), m, cut.begin() + static_cast<std::ptrdiff_t>(i * m));
   return linear("x = A x + B t + b, A triangular", random, Array(Shape{as_size(m), as_size(m)}, cut), m);
 }
 
@@ -68,8 +71,13 @@ Convex convex(Random& random, double condition, std::size_t n) {
   curvatures[0] = 1;
   curvatures[n - 1] = 1 / condition;
   const std::size_t p = 1 + random.below(8);
-  Convex f{symmetric_with(random, curvatures), random.matrix(n, p), scaled_to_norm(random.matrix(n, n), random.scale(0.1, 3)),
-           1 / condition, 0, n, p};
+  Convex f{symmetric_with(random, curvatures),
+           random.matrix(n, p),
+           scaled_to_norm(random.matrix(n, n), random.scale(0.1, 3)),
+           1 / condition,
+           0,
+           n,
+           p};
   double norm = 0;
   for (const double e : f.C.values()) norm += e * e;
   f.L = 1 + 0.25 * norm;
@@ -124,11 +132,13 @@ Problem coordinate_descent(Random& random) {
   const Array Q = symmetric_with(random, curvatures), b = random.vector(n);
   const bool curved = random.chance(0.5);
   return map_problem(
-      "cyclic coordinate descent", [Q, b, n, curved](auto x, auto t) {
+      "cyclic coordinate descent",
+      [Q, b, n, curved](auto x, auto t) {
         for (std::size_t i = 0; i < n; ++i) {
           const auto at = as_size(i);
           const std::span<const double> q = Q.values();
-          const Array row(Shape{as_size(n)}, std::vector<double>(q.begin() + at * as_size(n), q.begin() + (at + 1) * as_size(n)));
+          const Array row(Shape{as_size(n)},
+                          std::vector<double>(q.begin() + at * as_size(n), q.begin() + (at + 1) * as_size(n)));
           // A step along coordinate i, exact for the quadratic part.
           auto slope = matmul(row, x) - slice(t, at, at + 1) - b(at);
           auto now = slice(x, at, at + 1);
@@ -177,7 +187,8 @@ struct Anderson {
     std::vector<std::vector<double>> basis, images;
     for (std::size_t k = memory; k-- > 0;) {
       std::vector<double> d(n), g(n);
-      for (std::size_t i = 0; i < n; ++i) d[i] = residuals[k + 1][i] - residuals[k][i], g[i] = values[k + 1][i] - values[k][i];
+      for (std::size_t i = 0; i < n; ++i)
+        d[i] = residuals[k + 1][i] - residuals[k][i], g[i] = values[k + 1][i] - values[k][i];
       const auto dot = [this](const std::vector<double>& a, const std::vector<double>& b) {
         double total = 0;
         for (std::size_t i = 0; i < n; ++i) total += a[i] * b[i];
@@ -200,11 +211,12 @@ struct Anderson {
 
 Problem anderson(Random& random) {
   const std::size_t n = 2 + random.below(20), p = 1 + random.below(6);
-  auto a = std::make_shared<Anderson>(
-      Anderson{scaled_to_norm(random.matrix(n, n), random.uniform(0.2, 0.95)), random.matrix(n, p), n, p, 1 + random.below(4)});
+  auto a = std::make_shared<Anderson>(Anderson{scaled_to_norm(random.matrix(n, n), random.uniform(0.2, 0.95)),
+                                               random.matrix(n, p), n, p, 1 + random.below(4)});
   Problem problem = map_problem(
       "Anderson, begun anew each step, as a foreign step with the derivatives of tanh(W x + U t)",
-      [W = a->W, U = a->U](auto x, auto t) { return tanh(matmul(W, x) + matmul(U, t)); }, random.vector(n), random.vector(p));
+      [W = a->W, U = a->U](auto x, auto t) { return tanh(matmul(W, x) + matmul(U, t)); }, random.vector(n),
+      random.vector(p));
   problem.family = Family::foreign;
   problem.solver = [a, n, p](const SolveOptions& options) {
     ForeignStep step;
@@ -241,9 +253,9 @@ Problem anderson(Random& random) {
 }  // namespace
 
 std::vector<ProblemClass> map_classes() {
-  return {{"linear normal", 1, linear_normal},  {"linear non-normal", 1, linear_nonnormal},
-          {"gradient descent", 1, descent},     {"heavy ball", 1, heavy_ball},
-          {"nesterov", 1, nesterov},            {"coordinate descent", 0.7, coordinate_descent},
+  return {{"linear normal", 1, linear_normal}, {"linear non-normal", 1, linear_nonnormal},
+          {"gradient descent", 1, descent},    {"heavy ball", 1, heavy_ball},
+          {"nesterov", 1, nesterov},           {"coordinate descent", 0.7, coordinate_descent},
           {"anderson", 0.7, anderson}};
 }
 

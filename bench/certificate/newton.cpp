@@ -39,9 +39,7 @@ Problem conditioned(Random& random, double condition, bool cg) {
               C = random.matrix(n, n, 0.3);
   // The linear term is such that x̄ is about `solution`: moderate, whatever the condition.
   const Array solution = random.vector(n), theta = random.vector(p);
-  const auto slope = [=](auto x) {
-    return matmul(H, x) + gamma * matmul(transpose(decltype(x)(C)), sigmoid(matmul(C, x)));
-  };
+  const auto slope = [=](auto x) { return matmul(H, x) + gamma * matmul(transpose(decltype(x)(C)), sigmoid(matmul(C, x))); };
   const Field<Real> at_solution = slope(Field<Real>(solution)) - matmul(Field<Real>(B), Field<Real>(theta));
   const Array b = array_of({at_solution.entries().begin(), at_solution.entries().end()});
   return minimiser(
@@ -76,9 +74,7 @@ Problem root(Random& random) {
   const std::size_t n = random_size(random, 24, 0.02);
   const Array M = scaled_to_norm(random.matrix(n, n), random.scale(0.2, 3)), S = scaled_to_norm(random.matrix(n, n), 0.5);
   const double bend = random.uniform(0.1, 1);
-  const auto residual = [=](auto x, auto t) {
-    return x + matmul(S, x) * 0.9 + 0.3 * bend * sin(matmul(M, x)) - t;
-  };
+  const auto residual = [=](auto x, auto t) { return x + matmul(S, x) * 0.9 + 0.3 * bend * sin(matmul(M, x)) - t; };
   Problem p;
   p.text = "x + 0.9 S x + bend sin(M x) = t";
   p.family = Family::newton;
@@ -105,11 +101,35 @@ Problem logistic(Random& random) {
   }
   const double l2 = random.scale(1e-8, 1e-1);
   const Array A(Shape{as_size(N), as_size(n)}, a);
+  if (random.chance(0.3)) {
+    // The penalty is a second parameter.
+    const auto samples = as_size(N);
+    Problem p = minimiser(
+        "logistic regression near separation, weights on the samples and the penalty",
+        [=](Expr x, Expr t) { return sum(t * softplus(-matmul(A, x))) + 0.5 * l2 * sum(square(x)); },
+        [=](auto x, auto t) {
+          return slice(t, samples, samples + 1) * x -
+                 matmul(transpose(decltype(x)(A)), slice(t, 0, samples) * sigmoid(-matmul(A, x)));
+        },
+        zeros(n),
+        [&] {
+          std::vector<double> both = w;
+          both.push_back(l2);
+          return array_of(both);
+        }());
+    p.theta = {array_of(w), Array(l2)};
+    p.solver = [=](const SolveOptions& options) {
+      return newton(
+          [=](Expr x, Expr t, Expr penalty) { return sum(t * softplus(-matmul(A, x))) + 0.5 * penalty * sum(square(x)); },
+          options);
+    };
+    return p;
+  }
   return minimiser(
       "logistic regression near separation, weights on the samples",
       [=](Expr x, Expr t) { return sum(t * softplus(-matmul(A, x))) + 0.5 * l2 * sum(square(x)); },
-      [=](auto x, auto t) { return l2 * x - matmul(transpose(decltype(x)(A)), t * sigmoid(-matmul(A, x))); },
-      zeros(n), array_of(w), random.chance(0.2));
+      [=](auto x, auto t) { return l2 * x - matmul(transpose(decltype(x)(A)), t * sigmoid(-matmul(A, x))); }, zeros(n),
+      array_of(w), random.chance(0.2));
 }
 
 // ½‖x - t‖² m + Σ |x - s|^(2+p), some entries of x̄ so near to s that the curvature is far from Lipschitz.
@@ -137,14 +157,28 @@ Problem hoelder(Random& random) {
       },
       random.vector(n), array_of(t));
   problem.family = Family::rough;
+  if (mu < 0.05 || random.chance(0.5)) return problem;
+  // By gradient descent, with a step for the largest curvature on the way.
+  double reach = 1;
+  for (std::size_t i = 0; i < n; ++i) reach = std::max(reach, std::fabs(t[i]) + std::fabs(s[i]));
+  const double alpha = 1 / (1.3 * mu + (2 + p) * (1 + p) * std::pow(2 * reach, p));
+  problem.text += " by gradient descent";
+  problem.max_iterations = 20000;
+  problem.solver = [=](const SolveOptions& options) {
+    return gradient_descent(
+        [=](Expr x, Expr theta) {
+          return 0.5 * mu * sum(square(x - theta)) + 0.5 * sum(square(matmul(coupling, x))) + sum(pow(abs(x - at), 2 + p));
+        },
+        {.step = GradientStep::fixed(alpha)}, options);
+  };
   return problem;
 }
 
 }  // namespace
 
 std::vector<ProblemClass> newton_classes() {
-  return {{"newton", 1.5, newton_conditioned}, {"newton flat", 0.7, newton_flat}, {"newton root", 1, root},
-          {"newton-cg", 1, newton_cg_conditioned}, {"logistic", 1, logistic}, {"hoelder", 1, hoelder}};
+  return {{"newton", 1.5, newton_conditioned},     {"newton flat", 0.7, newton_flat}, {"newton root", 1, root},
+          {"newton-cg", 1, newton_cg_conditioned}, {"logistic", 1, logistic},         {"hoelder", 1, hoelder}};
 }
 
 }  // namespace onestep::bench

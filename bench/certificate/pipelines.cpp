@@ -21,7 +21,10 @@ Problem two_stages(Random& random) {
   p.start = Parts{Array{p.start[0](0)}, Array{p.start[0](1)}};
   p.solver = [=](const SolveOptions& options) {
     return fixed_point(
-        [=](Expr a, Expr b, Expr t) { return std::vector<Expr>{own * a + from * b, s * sin(b) + t}; }, options);
+        [=](Expr a, Expr b, Expr t) {
+          return std::vector<Expr>{own * a + from * b, s * sin(b) + t};
+        },
+        options);
   };
   return p;
 }

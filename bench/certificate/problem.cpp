@@ -49,7 +49,9 @@ std::vector<Real> flat(const Parts& parts) {
 }
 
 void set_truth(Problem& problem, const RootFunctions& functions) {
-  problem.truth = [functions, t = flat(problem.theta)](const std::vector<Real>& from) { return find_root(functions, from, t); };
+  problem.truth = [functions, t = flat(problem.theta)](const std::vector<Real>& from) {
+    return find_root(functions, from, t);
+  };
   problem.derivative_at = [functions, t = flat(problem.theta)](const std::vector<Real>& x) {
     return derivative_at(functions, x, t);
   };

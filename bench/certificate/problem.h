@@ -123,6 +123,8 @@ template <class F> Problem map_problem(std::string text, F step, const Array& st
 }
 
 // A contraction factor: mostly moderate, now and then slow.
-inline double random_rho(Random& random) { return random.chance(0.15) ? 1 - random.scale(1e-3, 1e-2) : random.uniform(0.02, 0.97); }
+inline double random_rho(Random& random) {
+  return random.chance(0.15) ? 1 - random.scale(1e-3, 1e-2) : random.uniform(0.02, 0.97);
+}
 
 }  // namespace onestep::bench

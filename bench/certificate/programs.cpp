@@ -131,7 +131,8 @@ Truth program_truth(const Program& P) {
   for (std::size_t i = 0; i < P.p; ++i) {
     if (std::ranges::find(P.rows, i) != P.rows.end()) continue;
     Real value = P.u[i], size_of_terms = std::fabs(value);
-    for (std::size_t j = 0; j < n; ++j) value -= P.G[i * n + j] * (*point)(j, 0), size_of_terms += std::fabs(P.G[i * n + j] * (*point)(j, 0));
+    for (std::size_t j = 0; j < n; ++j)
+      value -= P.G[i * n + j] * (*point)(j, 0), size_of_terms += std::fabs(P.G[i * n + j] * (*point)(j, 0));
     const bool copy_of_active = P.only_q && i + 1 == P.p && value > Real(-1e-17) * size_of_terms;
     if (!(value > 0) && !copy_of_active) return truth;
   }
@@ -222,7 +223,9 @@ Problem linear(Random& random) {
 Problem redundant(Random& random) {
   const double margin = random.scale(1e-6, 0.2);
   const auto how = static_cast<Redundant>(1 + random.below(3));
-  const char* const text = how == Redundant::inactive_row ? "a row that follows" : how == Redundant::active_row ? "an active row twice" : "an equality twice";
+  const char* const text = how == Redundant::inactive_row ? "a row that follows"
+                           : how == Redundant::active_row ? "an active row twice"
+                                                          : "an equality twice";
   Problem p = program_problem(fmt::format("quadratic program with {}, smallest multiplier or slack {:.1e}", text, margin),
                               random_program(random, false, margin, how), margin);
   if (how != Redundant::inactive_row) p.family = Family::degenerate_program;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -56,7 +57,9 @@ double quantile(const std::vector<double>& sorted, double p) {
   return sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(p * static_cast<double>(sorted.size())))];
 }
 
-double share(std::size_t part, std::size_t all) { return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all); }
+double share(std::size_t part, std::size_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
 
 // Of the estimates, those within a factor of 3 of the error.
 double near_share(const std::vector<double>& estimates) {
@@ -70,10 +73,10 @@ std::string short_number(double value) {
 }
 
 void print_counts(std::string_view name, const Counts& c) {
-  fmt::print("{:<26} {:>7} {:>6.1f}% {:>6.1f}% {:>6} {:>5} {:>8} {:>8} {:>8} {:>6.0f}% {:>8} {:>6} {:>6} {:>5}\n", name, c.bounds,
-             100 * share(c.refused, c.queries), 100 * share(c.threw, c.queries), c.wrong, c.wrong_by_3, short_number(c.worst),
-             short_number(quantile(c.ratios, 0.5)), short_number(quantile(c.ratios, 0.9)), 100 * near_share(c.estimates),
-             short_number(quantile(c.estimates, 0.5)), c.not_solved, c.no_truth, c.undecided);
+  fmt::print("{:<26} {:>7} {:>6.1f}% {:>6.1f}% {:>6} {:>5} {:>8} {:>8} {:>8} {:>6.0f}% {:>8} {:>6} {:>6} {:>5}\n", name,
+             c.bounds, 100 * share(c.refused, c.queries), 100 * share(c.threw, c.queries), c.wrong, c.wrong_by_3,
+             short_number(c.worst), short_number(quantile(c.ratios, 0.5)), short_number(quantile(c.ratios, 0.9)),
+             100 * near_share(c.estimates), short_number(quantile(c.estimates, 0.5)), c.not_solved, c.no_truth, c.undecided);
 }
 
 std::vector<Trial> together(const std::vector<ClassTrials>& classes) {
@@ -82,10 +85,17 @@ std::vector<Trial> together(const std::vector<ClassTrials>& classes) {
   return all;
 }
 
-// The part of a reason before its first number, so that like reasons are counted together.
+// A reason without its numbers, so that like ones are counted together.
 std::string kind_of(const std::string& reason) {
-  const std::size_t end = reason.find_first_of("0123456789");
-  return reason.substr(0, std::min<std::size_t>(end, 100));
+  std::string text;
+  for (std::size_t i = 0; i < reason.size() && text.size() < 110; ++i) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(reason[i])) != 0;
+    if (!digit) text += reason[i];
+    if (!digit || (!text.empty() && text.back() == '#')) continue;
+    text += '#';
+    while (i + 1 < reason.size() && std::string_view("0123456789.e-+").find(reason[i + 1]) != std::string_view::npos) ++i;
+  }
+  return text;
 }
 
 struct CostStatistics {
@@ -113,19 +123,23 @@ CostStatistics costs(const std::vector<Trial>& trials) {
 }  // namespace
 
 void print_table(const std::vector<ClassTrials>& classes, std::size_t examples) {
-  fmt::print("{:<26} {:>7} {:>7} {:>7} {:>6} {:>5} {:>8} {:>8} {:>8} {:>7} {:>8} {:>6} {:>6} {:>5}\n", "class", "bounds", "refused",
-             "threw", "false", "by>3", "worst", "median", "90 %", "est.ok", "est/err", "unsolv", "notrut", "undec");
+  fmt::print("{:<26} {:>7} {:>7} {:>7} {:>6} {:>5} {:>8} {:>8} {:>8} {:>7} {:>8} {:>6} {:>6} {:>5}\n", "class", "bounds",
+             "refused", "threw", "false", "by>3", "worst", "median", "90 %", "est.ok", "est/err", "unsolv", "notrut",
+             "undec");
   for (const ClassTrials& one : classes) print_counts(one.name, count(one.trials));
   print_counts("total", count(together(classes)));
-  fmt::print("\nmedian, 90 %: bound / max(error, 1e-12 |g|) for solver tolerances <= 1e-6 and rho <= 0.99. est.ok: estimates within a\n"
-             "factor 3 of the error. unsolv, notrut: solves that did not converge, problems without a reliable truth.\n");
+  fmt::print(
+      "\nmedian, 90 %: bound / max(error, 1e-12 |g|) for solver tolerances <= 1e-6 and rho <= 0.99. est.ok: estimates "
+      "within a\n"
+      "factor 3 of the error. unsolv, notrut: solves that did not converge, problems without a reliable truth.\n");
 
   std::map<std::string, std::size_t> reasons;
   for (const ClassTrials& one : classes)
     for (const Trial& t : one.trials)
       for (const Query& q : t.queries)
         if (q.kind == Query::Kind::refused || q.kind == Query::Kind::threw)
-          ++reasons[fmt::format("{:<26} {} {}", one.name, q.kind == Query::Kind::threw ? "threw:  " : "refused:", kind_of(q.reason))];
+          ++reasons[fmt::format("{:<26} {} {}", one.name,
+                                q.kind == Query::Kind::threw ? "threw:  " : "refused:", kind_of(q.reason))];
   std::vector<std::pair<std::size_t, std::string>> frequent;
   for (const auto& [reason, times] : reasons) frequent.emplace_back(times, reason);
   std::ranges::sort(frequent, std::greater<>());
@@ -140,12 +154,13 @@ void print_table(const std::vector<ClassTrials>& classes, std::size_t examples) 
       for (const Query& q : t.queries)
         if (is_wrong(q)) wrong.emplace_back(&t, &q);
     std::ranges::sort(wrong, [](const auto& a, const auto& b) { return a.second->factor() > b.second->factor(); });
-    if (!wrong.empty() && !std::exchange(titled, true)) fmt::print("\nfalse bounds, the worst of each class (see one: --class NAME --index I)\n");
+    if (!wrong.empty() && !std::exchange(titled, true))
+      fmt::print("\nfalse bounds, the worst of each class (see one: --class NAME --index I)\n");
     for (std::size_t i = 0; i < std::min(wrong.size(), examples); ++i) {
       const auto& [t, q] = wrong[i];
-      fmt::print("  --class '{}' --index {}  {} {}{}, tolerance {:.1e}, n {}: error {:.2e}, bound {:.2e}, factor {}\n", one.name, t->index,
-                 t->estimator, q->forward ? "jvp" : "vjp", q->unit ? " along e_i" : "", t->tolerance, t->size, q->error, q->bound,
-                 short_number(q->factor()));
+      fmt::print("  --class '{}' --index {}  {} {}{}, tolerance {:.1e}, n {}: error {:.2e}, bound {:.2e}, factor {}\n",
+                 one.name, t->index, t->estimator, q->forward ? "jvp" : "vjp", q->unit ? " along e_i" : "", t->tolerance,
+                 t->size, q->error, q->bound, short_number(q->factor()));
     }
   }
 
@@ -156,8 +171,8 @@ void print_table(const std::vector<ClassTrials>& classes, std::size_t examples) 
       for (const Query& q : t.queries) {
         if (!(q.auto_error > 1) || !q.auto_claims || t.tolerance > 1e-10 || named >= examples) continue;
         if (!std::exchange(titled, true)) fmt::print("\ntolerances of Auto missed in silence, solver tolerance <= 1e-10\n");
-        fmt::print("  --class '{}' --index {}  {} {}: relative error {:.3g} of the tolerance\n", one.name, t.index, t.estimator,
-                   q.forward ? "jvp" : "vjp", q.auto_error);
+        fmt::print("  --class '{}' --index {}  {} {}: relative error {:.3g} of the tolerance\n", one.name, t.index,
+                   t.estimator, q.forward ? "jvp" : "vjp", q.auto_error);
         ++named;
         break;
       }
@@ -175,7 +190,9 @@ void add_bars(Suite& suite, const std::vector<ClassTrials>& classes) {
   };
   const Counts total = count(all, [&](const Trial& t) { return !steep(t); });
   const Counts steep_ones = count(all, steep);
-  const auto amount = [&](const std::string& row, double value, std::optional<Bar> bar) { suite.amount(row, Unit::count, value, bar); };
+  const auto amount = [&](const std::string& row, double value, std::optional<Bar> bar) {
+    suite.amount(row, Unit::count, value, bar);
+  };
 
   amount("bounds", static_cast<double>(total.bounds + steep_ones.bounds), at_least(100000));
   amount("false bounds in 10,000, steep steps apart", 1e4 * share(total.wrong, total.bounds), at_most(1));
@@ -190,15 +207,19 @@ void add_bars(Suite& suite, const std::vector<ClassTrials>& classes) {
     amount("refused or thrown, %, " + text, 100 * share(c.refused + c.threw, c.queries), at_most(5));
   };
   tightness("smooth contractions", contraction, 3, 20);
-  tightness("newton", [](const Trial& t) { return t.family == Family::newton; }, 3, 20);
+  tightness(
+      "newton", [](const Trial& t) { return t.family == Family::newton; }, 3, 20);
   tightness("smooth contractions and newton", smooth_bar, 3, 20);
-  tightness("non-normal maps", [](const Trial& t) { return t.family == Family::smooth_map && t.non_normal; }, 30, std::nullopt);
+  tightness(
+      "non-normal maps", [](const Trial& t) { return t.family == Family::smooth_map && t.non_normal; }, 30, std::nullopt);
   const Counts programs = count(all, [](const Trial& t) { return t.family == Family::program; });
   if (programs.queries > 0)
-    amount("refused or thrown, %, non-degenerate programs", 100 * share(programs.refused + programs.threw, programs.queries), at_most(5));
+    amount("refused or thrown, %, non-degenerate programs", 100 * share(programs.refused + programs.threw, programs.queries),
+           at_most(5));
   if (const CostStatistics cost = costs(all); !cost.excess.empty()) {
     amount("products of a certificate beyond one matrix-free solve, median", quantile(cost.excess, 0.5), std::nullopt);
-    amount("products of a certificate beyond one matrix-free solve, 90th percentile", quantile(cost.excess, 0.9), std::nullopt);
+    amount("products of a certificate beyond one matrix-free solve, 90th percentile", quantile(cost.excess, 0.9),
+           std::nullopt);
     amount("products of a certificate beyond one matrix-free solve, most", cost.excess.back(), at_most(10));
     amount("products of a second certificate over the first, median", quantile(cost.again, 0.5), std::nullopt);
   }
@@ -209,10 +230,10 @@ void add_bars(Suite& suite, const std::vector<ClassTrials>& classes) {
         for (const Query& q : t.queries) misses += q.auto_error > 1 && q.auto_claims ? 1 : 0;
     return misses;
   };
-  amount("tolerances of Auto missed in silence, solver tolerance <= 1e-10", missed([](const Trial& t) { return t.tolerance <= 1e-10; }),
-         at_most(0));
-  amount("tolerances of Auto missed in silence, other solver tolerances", missed([](const Trial& t) { return t.tolerance > 1e-10; }),
-         std::nullopt);
+  amount("tolerances of Auto missed in silence, solver tolerance <= 1e-10",
+         missed([](const Trial& t) { return t.tolerance <= 1e-10; }), at_most(0));
+  amount("tolerances of Auto missed in silence, other solver tolerances",
+         missed([](const Trial& t) { return t.tolerance > 1e-10; }), std::nullopt);
 }
 
 void add_classes(Suite& suite, const std::vector<ClassTrials>& classes) {

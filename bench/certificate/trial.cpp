@@ -78,7 +78,8 @@ class Asker {
       q.auto_claims = report.met_tolerance && report.status == Status::converged;
       const Certificate c = forward ? solution_.certificate_jvp(direction) : solution_.certificate(direction);
       q.products = c.products;
-      q.products_again = again ? (forward ? solution_.certificate_jvp(direction) : solution_.certificate(direction)).products : -1;
+      q.products_again =
+          again ? (forward ? solution_.certificate_jvp(direction) : solution_.certificate(direction)).products : -1;
       judge(q, v, g, c);
       if (log_ != nullptr) describe(q, v, c, report);
     } catch (const Error& problem) {
@@ -119,8 +120,13 @@ class Asker {
     const std::size_t counted = q.forward && problem_.visible > 0 ? problem_.visible : right.size();
     std::vector<Real> difference(counted);
     for (std::size_t i = 0; i < counted; ++i) difference[i] = ours[i] - right[i];
-    const Real size = norm_of(std::span(right).first(counted));
-    q.auto_error = size > 0 ? static_cast<double>(norm_of(difference) / size) / auto_tolerance_ : 0;
+    // Where the entries of Jv cancel, no derivative in double is better than rounding of its terms.
+    const RealMatrix& J = at_last_ ? *at_last_ : truth_.J;
+    double along = 0;
+    for (const double e : v) along += e * e;
+    const Real rounding = Real(8) * std::numeric_limits<double>::epsilon() * norm_of(J.entries) * std::sqrt(along);
+    const Real size = norm_of(std::span(right).first(counted)), error = norm_of(difference);
+    q.auto_error = error <= rounding ? 0 : static_cast<double>(error / size) / auto_tolerance_;
   }
 
   void describe(const Query& q, const std::vector<double>& v, const Certificate& c, const DerivativeReport& r) const {
@@ -129,18 +135,22 @@ class Asker {
       fmt::print(*log_, "e{}", std::ranges::find(v, 1.0) - v.begin());
     else
       fmt::print(*log_, "a random direction");
-    fmt::print(*log_, ", by {} ({}, residual {:.1e}, {} products{})\n", r.method, to_string(r.status), r.residual, q.derivative_products,
-               r.met_tolerance ? "" : ", tolerance not met");
-    fmt::print(*log_, "    error {:.3e}  bound {:.3e}{}  estimate {:.3e}  |g| {:.3e}  truth uncertain by {:.1e}\n", q.error, c.bound,
-               q.kind == Query::Kind::bound && !(q.error <= q.bound) ? fmt::format("  FALSE by {:.3g}", q.factor()) : "", c.estimate, q.value,
-               static_cast<double>(truth_.uncertain));
+    fmt::print(*log_, ", by {} ({}, residual {:.1e}, {} products{})\n", r.method, to_string(r.status), r.residual,
+               q.derivative_products, r.met_tolerance ? "" : ", tolerance not met");
+    fmt::print(*log_, "    error {:.3e}  bound {:.3e}{}  estimate {:.3e}  |g| {:.3e}  truth uncertain by {:.1e}\n", q.error,
+               c.bound,
+               q.kind == Query::Kind::bound && !(q.error <= q.bound) ? fmt::format("  FALSE by {:.3g}", q.factor()) : "",
+               c.estimate, q.value, static_cast<double>(truth_.uncertain));
     if (q.auto_error >= 0)
       fmt::print(*log_, "    Auto: error relative to the derivative at x_k {:.3g} of its tolerance, {}\n", q.auto_error,
-                 !q.auto_claims ? "which it does not claim to meet" : q.auto_error <= 1 ? "met" : "MISSED in silence");
-    fmt::print(*log_, "    left out {:.2e}  from distance {:.2e}  rounding {:.2e}  rho {:.6g} of power {}  distance {:.2e}\n", c.left_out,
-               c.from_distance, c.rounding, c.rho, c.power, c.distance);
-    fmt::print(*log_, "    L_A {:.2e}  L_J {:.2e}  |B| {:.2e}  {} products, {} when asked again\n", c.L_A, c.L_J, c.norm_B, c.products,
-               q.products_again);
+                 !q.auto_claims      ? "which it does not claim to meet"
+                 : q.auto_error <= 1 ? "met"
+                                     : "MISSED in silence");
+    fmt::print(*log_,
+               "    left out {:.2e}  from distance {:.2e}  rounding {:.2e}  rho {:.6g} of power {}  distance {:.2e}\n",
+               c.left_out, c.from_distance, c.rounding, c.rho, c.power, c.distance);
+    fmt::print(*log_, "    L_A {:.2e}  L_J {:.2e}  |B| {:.2e}  {} products, {} when asked again\n", c.L_A, c.L_J, c.norm_B,
+               c.products, q.products_again);
     std::ostringstream text;
     text << c;
     fmt::print(*log_, "    {}\n    reason: {}\n    advice: {}\n", text.str(), c.reason, c.advice);
@@ -174,7 +184,8 @@ ChosenEstimator random_estimator(Random& random) {
     case 4:
     case 5: {
       const double tolerance = random.scale(1e-12, 1e-4);
-      return {Implicit{.how = Implicit::matrix_free, .tolerance = tolerance}, fmt::format("Implicit matrix-free {:.1e}", tolerance)};
+      return {Implicit{.how = Implicit::matrix_free, .tolerance = tolerance},
+              fmt::format("Implicit matrix-free {:.1e}", tolerance)};
     }
     default: {
       const double tolerance = random.scale(1e-10, 1e-3);
@@ -259,10 +270,10 @@ Trial run_trial(const ProblemClass& kind, std::uint64_t seed, std::size_t index,
   trial.non_normal = problem.family == Family::smooth_map && truth.norm >= 1;
   trial.rho = trial.non_normal || problem.family != Family::smooth_map ? truth.radius : truth.norm;
   if (log != nullptr) {
-    fmt::print(*log, "  n {}  parameters {}  |A| {:.6g}  radius {:.6g}  condition {:.1e}\n", trial.size, trial.parameters, truth.norm,
-               truth.radius, static_cast<double>(truth.condition));
-    fmt::print(*log, "  {}, tolerance {:.1e}, start {}: {} in {} iterations, |x - truth| {:.2e}, |x| {:.2e}\n", trial.estimator,
-               trial.tolerance, start_text, trial.status, solution.statistics().iterations, away, size);
+    fmt::print(*log, "  n {}  parameters {}  |A| {:.6g}  radius {:.6g}  condition {:.1e}\n", trial.size, trial.parameters,
+               truth.norm, truth.radius, static_cast<double>(truth.condition));
+    fmt::print(*log, "  {}, tolerance {:.1e}, start {}: {} in {} iterations, |x - truth| {:.2e}, |x| {:.2e}\n",
+               trial.estimator, trial.tolerance, start_text, trial.status, solution.statistics().iterations, away, size);
   }
   if (!is_solution(solution.status())) {
     trial.outcome = Trial::Outcome::not_solved;

@@ -13,27 +13,27 @@ namespace onestep::bench {
 // One derivative that was asked for.
 struct Query {
   enum class Kind { bound, refused, threw, undecided } kind = Kind::bound;
-  bool forward = false;        // jvp; else vjp
-  bool unit = false;           // along one entry
-  std::string reason;          // of a refusal, or what was thrown
+  bool forward = false;  // jvp; else vjp
+  bool unit = false;     // along one entry
+  std::string reason;    // of a refusal, or what was thrown
   double error = 0, bound = 0, value = 0, estimate = 0;
   int products = 0, products_again = 0;  // of the certificate, and of the same one asked for again
   int derivative_products = 0;
-  bool holds_u = false;        // the derivative came from a linear system
-  bool printed_low = false;    // the number printed is below the bound
+  bool holds_u = false;      // the derivative came from a linear system
+  bool printed_low = false;  // the number printed is below the bound
   // Of Auto: its error relative to the derivative at x_k over its tolerance, and whether it says that it met it.
   double auto_error = -1;
   bool auto_claims = false;
-  double factor() const;       // by which the error exceeds the bound
-  double ratio() const;        // bound / max(error, 1e-12 ‖g‖)
+  double factor() const;  // by which the error exceeds the bound
+  double ratio() const;   // bound / max(error, 1e-12 ‖g‖)
 };
 
 struct Trial {
   enum class Outcome { done, no_truth, not_solved, elsewhere } outcome = Outcome::no_truth;
   std::size_t index = 0;
   Family family = Family::smooth_map;
-  bool non_normal = false;     // a smooth map with ‖A‖ ≥ 1
-  double rho = 0;              // ‖A‖ of a contraction, the spectral radius of other maps
+  bool non_normal = false;  // a smooth map with ‖A‖ ≥ 1
+  double rho = 0;           // ‖A‖ of a contraction, the spectral radius of other maps
   double tolerance = 0;
   std::string estimator, status;
   std::size_t size = 0, parameters = 0;

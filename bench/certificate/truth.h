@@ -45,7 +45,7 @@ struct RootFunctions {
   std::function<Vector(const Vector& x, const Vector& theta)> step = {};  // F, where the solver iterates a map
   std::function<Vector(const Vector& x, const Vector& theta)> residual;
   // Columns of ∂R/∂x and of ∂R/∂θ.
-  std::function<RealMatrix(const Vector& x, const Vector& theta)> by_x, by_theta;
+  std::function<RealMatrix(const Vector&x, const Vector&theta)> by_x, by_theta;
 };
 
 // Iterates the step (where there is one), then Newton's method to the rounding level of long double.
