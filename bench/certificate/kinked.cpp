@@ -26,8 +26,8 @@ std::vector<double> times(const Array& M, std::span<const double> x) {
   return y;
 }
 
-Sparse sparse_problem(Random& random, bool box) {
-  const std::size_t n = random_size(random, 24, 0.02), p = 1 + random.below(8);
+Sparse sparse_problem(Random& random, bool box, double large_share = 0) {
+  const std::size_t n = random_size(random, 24, large_share), p = 1 + random.below(8);
   const double condition = random.scale(1.5, 100), lambda = box ? 0 : random.scale(0.05, 1);
   std::vector<double> curvatures(n);
   for (double& e : curvatures) e = random.scale(1 / condition, 1);
@@ -61,7 +61,7 @@ Problem kinked(Problem p) {
 }
 
 Problem proximal_gradient(Random& random) {
-  const Sparse s = sparse_problem(random, false);
+  const Sparse s = sparse_problem(random, false, 0.02);
   const double alpha = random.uniform(0.5, 1.0);
   return kinked(map_problem(
       "proximal gradient steps on lasso",

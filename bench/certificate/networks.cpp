@@ -1,5 +1,6 @@
 // Deep equilibrium layers: tanh and relu networks, attention, and steps so steep that nothing observed at an iterate can
 // see what happens beside it.
+#include <algorithm>
 #include <cmath>
 
 #include "certificate/problem.h"
@@ -27,13 +28,23 @@ Problem deep_network(Random& random) {
       random.vector(n));
 }
 
+// Half of the networks have an entry before max(·, 0) that is nearly zero.
 Problem relu_network(Random& random) {
   const std::size_t n = random_size(random), p = 1 + random.below(8);
   const Array W = scaled_to_norm(random.matrix(n, n), random_rho(random)), U = random.matrix(n, p, random.scale(0.1, 3)),
-              b = random.vector(n);
+              theta = random.vector(p);
+  Array b = random.vector(n);
+  if (random.chance(0.5)) {
+    std::vector<double> before = random.gaussians(n), after(n);
+    before[random.below(n)] = (random.chance(0.5) ? 1 : -1) * random.scale(1e-12, 1e-2);
+    for (std::size_t i = 0; i < n; ++i) after[i] = std::max(before[i], 0.0);
+    const Field<Real> shift = Field<Real>(array_of(before)) - matmul(Field<Real>(W), Field<Real>(array_of(after))) -
+                              matmul(Field<Real>(U), Field<Real>(theta));
+    b = array_of({shift.entries().begin(), shift.entries().end()});
+  }
   Problem problem = map_problem(
       "x = max(W x + U t + b, 0)", [=](auto x, auto t) { return maximum(matmul(W, x) + matmul(U, t) + b, 0.0); },
-      random.vector(n), random.vector(p));
+      random.vector(n), theta);
   problem.family = Family::kinked_map;
   return problem;
 }

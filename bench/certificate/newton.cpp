@@ -101,6 +101,30 @@ Problem logistic(Random& random) {
   }
   const double l2 = random.scale(1e-8, 1e-1);
   const Array A(Shape{as_size(N), as_size(n)}, a);
+  if (random.chance(0.3)) {
+    // The penalty is a second parameter.
+    const auto samples = as_size(N);
+    Problem p = minimiser(
+        "logistic regression near separation, weights on the samples and the penalty",
+        [=](Expr x, Expr t) { return sum(t * softplus(-matmul(A, x))) + 0.5 * l2 * sum(square(x)); },
+        [=](auto x, auto t) {
+          return slice(t, samples, samples + 1) * x -
+                 matmul(transpose(decltype(x)(A)), slice(t, 0, samples) * sigmoid(-matmul(A, x)));
+        },
+        zeros(n),
+        [&] {
+          std::vector<double> both = w;
+          both.push_back(l2);
+          return array_of(both);
+        }());
+    p.theta = {array_of(w), Array(l2)};
+    p.solver = [=](const SolveOptions& options) {
+      return newton(
+          [=](Expr x, Expr t, Expr penalty) { return sum(t * softplus(-matmul(A, x))) + 0.5 * penalty * sum(square(x)); },
+          options);
+    };
+    return p;
+  }
   return minimiser(
       "logistic regression near separation, weights on the samples",
       [=](Expr x, Expr t) { return sum(t * softplus(-matmul(A, x))) + 0.5 * l2 * sum(square(x)); },
@@ -133,6 +157,20 @@ Problem hoelder(Random& random) {
       },
       random.vector(n), array_of(t));
   problem.family = Family::rough;
+  if (mu < 0.05 || random.chance(0.5)) return problem;
+  // By gradient descent, with a step for the largest curvature on the way.
+  double reach = 1;
+  for (std::size_t i = 0; i < n; ++i) reach = std::max(reach, std::fabs(t[i]) + std::fabs(s[i]));
+  const double alpha = 1 / (1.3 * mu + (2 + p) * (1 + p) * std::pow(2 * reach, p));
+  problem.text += " by gradient descent";
+  problem.max_iterations = 20000;
+  problem.solver = [=](const SolveOptions& options) {
+    return gradient_descent(
+        [=](Expr x, Expr theta) {
+          return 0.5 * mu * sum(square(x - theta)) + 0.5 * sum(square(matmul(coupling, x))) + sum(pow(abs(x - at), 2 + p));
+        },
+        {.step = GradientStep::fixed(alpha)}, options);
+  };
   return problem;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -84,10 +85,17 @@ std::vector<Trial> together(const std::vector<ClassTrials>& classes) {
   return all;
 }
 
-// The part of a reason before its first number, so that like reasons are counted together.
+// A reason without its numbers, so that like ones are counted together.
 std::string kind_of(const std::string& reason) {
-  const std::size_t end = reason.find_first_of("0123456789");
-  return reason.substr(0, std::min<std::size_t>(end, 100));
+  std::string text;
+  for (std::size_t i = 0; i < reason.size() && text.size() < 110; ++i) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(reason[i])) != 0;
+    if (!digit) text += reason[i];
+    if (!digit || (!text.empty() && text.back() == '#')) continue;
+    text += '#';
+    while (i + 1 < reason.size() && std::string_view("0123456789.e-+").find(reason[i + 1]) != std::string_view::npos) ++i;
+  }
+  return text;
 }
 
 struct CostStatistics {

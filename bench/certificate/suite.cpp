@@ -19,6 +19,7 @@
 
 #include "certificate/costs.h"
 #include "certificate/report.h"
+#include "certificate/selftest.h"
 #include "certificate/trial.h"
 #include "harness.h"
 
@@ -32,19 +33,21 @@ constexpr std::string_view usage =
     "which\n"
     "long double arithmetic gives without the library.\n"
     "\n"
-    "  --count N          problems in all, shared among the classes (default 20000, which is more than 100,000 bounds)\n"
+    "  --count N          problems in all, shared among the classes (default 24000, which is more than 100,000 bounds)\n"
     "  --classes A,B      only these classes; --list names them\n"
     "  --class NAME       one class; with --index I only its I-th problem, everything about it printed\n"
     "  --seed S           of the random problems (default 1)\n"
     "  --jobs J           threads, each with problems of its own (default 1)\n"
     "  --timed N          problems of each class whose certificate, solve and Auto are timed (default 12; 0: none)\n"
     "  --examples E       false bounds to name for each class (default 3)\n"
+    "  --list             the classes\n"
+    "  --selftest         the truth against closed forms, and each class against a derivative of the library\n"
     "  --json FILE        also write the rows as a JSON list\n"
     "\n"
     "Example: onestep_bench certificate --class 'relu network' --index 17\n";
 
 struct Settings {
-  std::size_t count = 20000, jobs = 1, examples = 3, timed = 12;
+  std::size_t count = 24000, jobs = 1, examples = 3, timed = 12;
   std::uint64_t seed = 1;
   std::vector<std::string> classes;
   std::optional<std::size_t> index;
@@ -157,6 +160,7 @@ int run_certificate(std::span<const std::string_view> words) {
     fmt::print("{}", usage);
     return 0;
   }
+  if (std::ranges::find(words, "--selftest") != words.end()) return run_selftest();
   if (std::ranges::find(words, "--list") != words.end()) {
     for (const ProblemClass& c : all_classes()) fmt::print("{}\n", c.name);
     return 0;
