@@ -124,7 +124,7 @@ class NewtonLoop final : public Loop {
           });
       shortened_ = length < shortened ? shortened_ + 1 : 0;
       if (!found_length || (shortened_ > shortened_allowed && !is_minimiser())) {
-        if (!fails(monitor, newton, found_length)) continue;
+        if (!fails(monitor, newton)) continue;
         return;
       }
       run.trajectory.record(run.previous, controls_);
@@ -143,10 +143,10 @@ class NewtonLoop final : public Loop {
   bool is_minimiser() const { return method_.hessian_scale.has_value(); }
 
   // The line search found no length, or only ones that lead nowhere. False where the solve goes on from another point.
-  bool fails(Monitor& monitor, const Monitor::NewtonStep& newton, bool found_length) {
+  bool fails(Monitor& monitor, const Monitor::NewtonStep& newton) {
     Run& run = *run_;
     std::ranges::copy(run.previous, run.x.begin());
-    if (!found_length && monitor.is_rounding(newton.step)) {
+    if (monitor.is_rounding(newton.step)) {
       monitor.end_at_rounding(newton.step, newton.size);
       return true;
     }
