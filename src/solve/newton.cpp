@@ -116,12 +116,11 @@ class NewtonLoop final : public Loop {
         full_is_good = ++unsearched_ <= unsearched_allowed;
         if (!full_is_good && monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
       }
-      const bool found_length =
-          full_is_good || armijo.shorten(length, reached, [&](double shorter) {
-            for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
-            ++run.statistics.backtracks;
-            return merit(trial_);
-          });
+      const bool found_length = full_is_good || armijo.shorten(length, reached, [&](double shorter) {
+        for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
+        ++run.statistics.backtracks;
+        return merit(trial_);
+      });
       shortened_ = length < shortened ? shortened_ + 1 : 0;
       if (!found_length || (shortened_ > shortened_allowed && !is_minimiser())) {
         if (!fails(monitor, newton)) continue;
