@@ -57,8 +57,8 @@ void check(const SolveOptions& options) {
   if (!(options.tolerance >= 0 && std::isfinite(options.tolerance)))
     throw MisuseError(fmt::format("[solve] tolerance = {}: it must be zero or more", options.tolerance));
   if (!(options.typical_x >= 0 && std::isfinite(options.typical_x)))
-    throw MisuseError(fmt::format("[solve] typical_x = {}: it must be zero (not known) or a positive norm of x",
-                                  options.typical_x));
+    throw MisuseError(
+        fmt::format("[solve] typical_x = {}: it must be zero (not known) or a positive norm of x", options.typical_x));
   if (options.max_iterations < 1)
     throw MisuseError(fmt::format("[solve] max_iterations = {}: at least one step is needed", options.max_iterations));
   if (!(options.time_limit > 0))
@@ -150,7 +150,8 @@ bool Monitor::is_negligible(double step, double size) const {
 Monitor::Verdict Monitor::judge(const NewtonStep& newton) const {
   const double within = scale(newton.size);
   const double before = was_full_ ? newton_before_.step : 0;
-  const bool is_linear = linear_ >= linear_steps && newton.step > superlinear * before && newton.step <= contracting * before;
+  const bool is_linear =
+      linear_ >= linear_steps && newton.step > superlinear * before && newton.step <= contracting * before;
   if (newton.step <= tiny) return is_linear ? Verdict::linear : Verdict::last;
   if (!is_short(newton.step, newton.size) || newton.stiffness > stiffer * newton_before_.stiffness) return Verdict::go_on;
   const double residual = newton.step * newton.stiffness, residual_before = before * newton_before_.stiffness;
@@ -272,8 +273,7 @@ bool Monitor::record_and_check(double step, double size, double value, double le
       why = ", but the steps were not seen to contract";
     else if (size < 1e-3 * largest_ && step > 1e-4 * size)
       why = "; where the solution is zero give SolveOptions::typical_x";
-    end(Status::iteration_limit,
-        fmt::format("{} iterations, the last step was {:.1e} relative{}", k, step / within, why));
+    end(Status::iteration_limit, fmt::format("{} iterations, the last step was {:.1e} relative{}", k, step / within, why));
     return true;
   }
   return false;

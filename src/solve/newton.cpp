@@ -123,15 +123,14 @@ class NewtonLoop final : public Loop {
         full_is_good = ++unsearched_ <= unsearched_allowed;
         if (!full_is_good && monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
       }
-      const bool found_length =
-          full_is_good || armijo.shorten(length, reached, [&](double shorter) {
-            for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
-            ++run.statistics.backtracks;
-            return merit(trial_);
-          });
+      const bool found_length = full_is_good || armijo.shorten(length, reached, [&](double shorter) {
+        for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
+        ++run.statistics.backtracks;
+        return merit(trial_);
+      });
       shortened_ = length < shortened ? shortened_ + 1 : 0;
       if (!found_length || (shortened_ > shortened_allowed && !is_minimiser())) {
-        if (!fails(monitor, newton, found_length)) continue;
+        if (!fails(monitor, newton)) continue;
         return;
       }
       run.trajectory.record(run.previous, controls_);
@@ -150,10 +149,10 @@ class NewtonLoop final : public Loop {
   bool is_minimiser() const { return method_.hessian_scale.has_value(); }
 
   // The line search found no length, or only ones that lead nowhere. False where the solve goes on from another point.
-  bool fails(Monitor& monitor, const Monitor::NewtonStep& newton, bool found_length) {
+  bool fails(Monitor& monitor, const Monitor::NewtonStep& newton) {
     Run& run = *run_;
     std::ranges::copy(run.previous, run.x.begin());
-    if (!found_length && monitor.is_rounding(newton.step)) {
+    if (monitor.is_rounding(newton.step)) {
       monitor.end_at_rounding(newton.step, newton.size);
       return true;
     }

@@ -381,8 +381,7 @@ class NewtonCgLoop final : public Loop {
       });
       if (!found_length) {
         std::ranges::copy(run.previous, run.x.begin());
-        if (monitor.is_rounding(full_step))
-          return monitor.end_at_rounding(full_step, newton.size);
+        if (monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
         return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
       }
       run.trajectory.record(run.previous, {});

@@ -60,10 +60,10 @@ TEST(NewtonRoot, SaysThatThereIsNoRoot) {
     return s;
   };
   for (const double start : {0.0, 1.0, 1e-8, -3.0, 1e3, 1e6}) {
-    none([](Expr x, Expr t) { return square(x) + t; }, start);            // stan's unsolvable test
-    none([](Expr x, Expr t) { return sin(x) - 2.0 * t; }, start);         // casadi's test_no_success
+    none([](Expr x, Expr t) { return square(x) + t; }, start);     // stan's unsolvable test
+    none([](Expr x, Expr t) { return sin(x) - 2.0 * t; }, start);  // casadi's test_no_success
     none([](Expr x, Expr t) { return exp(-square(x)) + t; }, start);
-    none([](Expr x, Expr t) { return 0.0 * x + t; }, start);              // a residual that is constant (optimistix)
+    none([](Expr x, Expr t) { return 0.0 * x + t; }, start);  // a residual that is constant (optimistix)
     none([](Expr x, Expr t) { return sqrt(square(x) + t) + 1.0; }, start);
   }
   const Solution s = none([](Expr x, Expr t) { return square(x) + t; }, 1.0);
@@ -81,22 +81,25 @@ TEST(NewtonRoot, HasNoRootAtInfinity) {
 // stan's algebra_solver tests.
 TEST(NewtonRootPeers, StansSystems) {
   const auto part = [](const Expr& v, std::int64_t i) { return slice(v, i, i + 1); };
-  const Solution simple = solve(
-      newton_root([&](Expr x, Expr y) { return concat({part(x, 0) - part(y, 0) * part(y, 1), part(x, 1) - part(y, 2)}); }),
-      ones({2}), Array{5.0, 4.0, 2.0});
+  const Solution simple = solve(newton_root([&](Expr x, Expr y) {
+                                  return concat({part(x, 0) - part(y, 0) * part(y, 1), part(x, 1) - part(y, 2)});
+                                }),
+                                ones({2}), Array{5.0, 4.0, 2.0});
   ASSERT_EQ(simple.status(), Status::converged);
   EXPECT_TRUE(test::near(simple.x(), Array{20.0, 2.0}));
   EXPECT_TRUE(test::near(simple.jacobian()[0], Array{{4.0, 5.0, 0.0}, {0.0, 0.0, 1.0}}));
-  const Solution nonlinear = solve(newton_root([&](Expr x, Expr y) {
-                                     return concat({part(x, 2) - part(y, 2), part(x, 0) * part(x, 1) - part(y, 0) * part(y, 1),
-                                                    part(x, 2) / part(x, 0) + part(y, 2) / part(y, 0)});
-                                   }),
-                                   full({3}, -3.0), Array{4.0, 6.0, 3.0});
+  const Solution nonlinear =
+      solve(newton_root([&](Expr x, Expr y) {
+              return concat({part(x, 2) - part(y, 2), part(x, 0) * part(x, 1) - part(y, 0) * part(y, 1),
+                             part(x, 2) / part(x, 0) + part(y, 2) / part(y, 0)});
+            }),
+            full({3}, -3.0), Array{4.0, 6.0, 3.0});
   ASSERT_EQ(nonlinear.status(), Status::converged) << nonlinear.message();
   EXPECT_TRUE(test::near(nonlinear.x(), Array{-4.0, -6.0, 3.0}, 1e-12));
   EXPECT_TRUE(test::near(nonlinear.jacobian()[0], Array{{-1.0, 0.0, 0.0}, {0.0, -1.0, 0.0}, {0.0, 0.0, 1.0}}, 1e-11));
   const Solver two = newton_root([&](Expr x, Expr y) {
-    return concat({(part(x, 0) - part(y, 0)) * (part(x, 1) - part(y, 1)), (part(x, 0) - part(y, 1)) * (part(x, 1) - part(y, 0))});
+    return concat(
+        {(part(x, 0) - part(y, 0)) * (part(x, 1) - part(y, 1)), (part(x, 0) - part(y, 1)) * (part(x, 1) - part(y, 0))});
   });
   const Solution eight = solve(two, Array{10.0, 1.0}, Array{5.0, 8.0}), five = solve(two, ones({2}), Array{5.0, 8.0});
   ASSERT_EQ(eight.status(), Status::converged) << eight.message();
@@ -114,9 +117,7 @@ TEST(NewtonRootPeers, BadInputIsNamed) {
   EXPECT_EQ(solve(root, 3.0, -1.0).status(), Status::iteration_limit);
   EXPECT_TRUE(says(test::error_of([] { newton_root([](Expr x, Expr t) { return x - t; }, {.tolerance = -1}); }),
                    {"tolerance", "-1"}));
-  EXPECT_TRUE(says(test::error_of([] {
-                     solve(newton_root([](Expr x, Expr) { return slice(x, 0, 1); }), ones({2}), 1.0);
-                   }),
+  EXPECT_TRUE(says(test::error_of([] { solve(newton_root([](Expr x, Expr) { return slice(x, 0, 1); }), ones({2}), 1.0); }),
                    {"[newton_root]", "(2)", "(1)"}));
 }
 
@@ -186,9 +187,7 @@ TEST(Newton, RosenbrockFromFarAway) {
   for (const double far : {1.0, 10.0, 1e3})
     for (const Solver& solver : {newton(f), newton_cg(f)}) {
       const Solution s = solve(solver, Array{-1.2 * far, far}, Array{1.0});
-      if (is_solution(s.status())) {
-        EXPECT_TRUE(test::near(s.x(), ones({2}), 1e-9)) << far;
-      }
+      if (is_solution(s.status())) { EXPECT_TRUE(test::near(s.x(), ones({2}), 1e-9)) << far; }
     }
   EXPECT_EQ(solve(newton(f), Array{-1.2, 1.0}, Array{1.0}).status(), Status::converged);
 }

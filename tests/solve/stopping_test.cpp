@@ -81,8 +81,7 @@ TEST(Scaling, OfVariablesAndObjectiveDoesNotChangeTheAnswer) {
         check("newton", newton(f), 1e-12);
         check("newton_cg", newton_cg(f), 1e-9);
         check("newton_root", newton_root([f](Expr z, Expr b) { return grad(f(z, b), z); }), 1e-12);
-        const double L = weight * (1 + 0.25 * test::spectral_norm(A) * test::spectral_norm(A)) /
-                         (units * units);
+        const double L = weight * (1 + 0.25 * test::spectral_norm(A) * test::spectral_norm(A)) / (units * units);
         check("gradient descent", gradient_descent(f, {.step = GradientStep::inverse_smoothness(L)}), 1e-7);
         check("backtracking", gradient_descent(f, {.step = GradientStep::backtracking(1 / L)}), 1e-7);
       }
@@ -118,9 +117,7 @@ TEST(Barrier, AStepThatEndsNextToABarrierIsNotTheLast) {
       for (const Solver& solver :
            {newton(moved), newton_cg(moved), newton_root([moved](Expr x, Expr p) { return grad(moved(x, p), x); })}) {
         const Solution s = solve(solver, Array{1 + start}, Array{y});
-        if (is_solution(s.status())) {
-          EXPECT_NEAR(s.x()(0), 1 + std::sqrt(y), 1e-10) << y << ' ' << start << s.message();
-        }
+        if (is_solution(s.status())) { EXPECT_NEAR(s.x()(0), 1 + std::sqrt(y), 1e-10) << y << ' ' << start << s.message(); }
       }
     }
 }
@@ -163,9 +160,7 @@ TEST(Barrier, OtherBarriersAreLeftToo) {
       const auto f = [&c](Expr x, Expr y) { return sum(c.f(x, y)); };
       for (const Solver& solver : {newton(f), newton_cg(f), newton_root([f](Expr x, Expr y) { return grad(f(x, y), x); })}) {
         const Solution s = solve(solver, Array{c.edge + c.inside * gap}, Array{1.0});
-        if (is_solution(s.status())) {
-          EXPECT_LT(error(s, c.expected), 1e-9) << c.name << ' ' << gap << ' ' << s.message();
-        }
+        if (is_solution(s.status())) { EXPECT_LT(error(s, c.expected), 1e-9) << c.name << ' ' << gap << ' ' << s.message(); }
       }
       const Solution s = solve(newton(f), Array{c.edge + c.inside * gap}, Array{1.0});
       EXPECT_EQ(s.status(), Status::converged) << c.name << ' ' << gap << ' ' << s.message();
@@ -177,9 +172,7 @@ TEST(Barrier, ARootSearchNextToAPoleIsNotAtARoot) {
   const double half_pi = std::acos(0.0);
   for (const double gap : {1e-2, 1e-6, 1e-10, 1e-12, 1e-14}) {
     const Solution tangent = solve(newton_root([](Expr x, Expr y) { return sin(x) / cos(x) - y; }), half_pi - gap, 1.0);
-    if (is_solution(tangent.status())) {
-      EXPECT_LT(std::fabs(std::tan(tangent.x().item()) - 1), 1e-9) << gap;
-    }
+    if (is_solution(tangent.status())) { EXPECT_LT(std::fabs(std::tan(tangent.x().item()) - 1), 1e-9) << gap; }
     const Solution pole = solve(newton_root([](Expr x, Expr y) { return 1.0 / (x - 3.0) - y; }), 3 + gap, 1.0);
     ASSERT_EQ(pole.status(), Status::converged) << gap << pole.message();
     EXPECT_LT(error(pole, 4), 1e-14) << gap;
@@ -192,9 +185,9 @@ TEST(ShortSteps, OfATinyStepSizeAreNoConvergence) {
     const SolveOptions options{.max_iterations = 2000};
     const Solution s = solve(gradient_descent(f, {.step = GradientStep::fixed(alpha)}, options), Array{2.0}, Array{1.0});
     EXPECT_EQ(s.status(), Status::iteration_limit) << alpha << s.message();
-    const Solution m = solve(
-        gradient_descent(f, {.step = GradientStep::fixed(alpha), .momentum = Momentum::heavy_ball(0.5)}, options),
-        {Array{2.0, -3.0}, Array{2.0, -3.0}}, Array{1.0, 5.0});
+    const Solution m =
+        solve(gradient_descent(f, {.step = GradientStep::fixed(alpha), .momentum = Momentum::heavy_ball(0.5)}, options),
+              {Array{2.0, -3.0}, Array{2.0, -3.0}}, Array{1.0, 5.0});
     EXPECT_EQ(m.status(), Status::iteration_limit) << alpha << m.message();
     const Solution p = solve(fixed_point([&](Expr x, Expr t) { return x - alpha * (x - t); }, options), Array{2.0, 1.0, 7.0},
                              Array{1.0, 3.0, 4.0});
@@ -208,8 +201,7 @@ TEST(ShortSteps, OnAPlateauAreNoConvergence) {
     const Expr left = maximum(t - x, 0.0);
     return 0.5 * square(maximum(x - 1.0, 0.0)) + 1e-11 * x + 0.5 * square(left);
   };
-  const Solution s =
-      solve(gradient_descent(f, {.step = GradientStep::fixed(1.0)}, {.max_iterations = 500}), 3.0, -1000.0);
+  const Solution s = solve(gradient_descent(f, {.step = GradientStep::fixed(1.0)}, {.max_iterations = 500}), 3.0, -1000.0);
   EXPECT_FALSE(is_solution(s.status())) << s.message() << s.x();
   // Steps of constant length.
   const Solution walk = solve(fixed_point([](Expr x, Expr t) { return x + t; }, {.max_iterations = 500}), 1.0, 1e-12);
@@ -280,8 +272,7 @@ TEST(SolutionAtZero, IsNoScaleUnlessOneIsGiven) {
   EXPECT_GT(test::largest_entry(with.x()), 1e-3);
   EXPECT_GT(with.certificate_jvp(ones({3})).distance, test::largest_entry(with.x()));
   // The same in other units.
-  const Solution small =
-      solve(fixed_point(decay, {.tolerance = 1e-5, .typical_x = 1e-12}), full({3}, 1e-12), t, Implicit{});
+  const Solution small = solve(fixed_point(decay, {.tolerance = 1e-5, .typical_x = 1e-12}), full({3}, 1e-12), t, Implicit{});
   EXPECT_EQ(small.statistics().iterations, with.statistics().iterations);
 }
 
@@ -349,9 +340,8 @@ TEST(WarmStart, FromAnyDistanceLeadsToTheSolution) {
   const auto f = problem.objective();
   const Array w = problem.weights(), x = problem.solution(w);
   for (double distance = 1; distance > 1e-17; distance /= 10)
-    for (const Solver& solver :
-         {newton(f), newton_cg(f), newton_root([f](Expr z, Expr v) { return grad(f(z, v), z); }), gradient_descent(f),
-          gradient_descent(f, {.step = GradientStep::backtracking()})}) {
+    for (const Solver& solver : {newton(f), newton_cg(f), newton_root([f](Expr z, Expr v) { return grad(f(z, v), z); }),
+                                 gradient_descent(f), gradient_descent(f, {.step = GradientStep::backtracking()})}) {
       const Solution s = solve(solver, test::plus(x, test::times(distance, random.array({5}))), w);
       EXPECT_TRUE(is_solution(s.status())) << distance << s.message();
       EXPECT_LT(test::relative_error(s.x(), x), 1e-8) << distance;
@@ -377,9 +367,7 @@ TEST(Degenerate, ASaddleIsLeftOrSaidToBeSingular) {
   for (const double start : {1e-3, 1e-6, 1e-9, 1e-12})
     for (const Solver& solver : {newton(f), newton_cg(f)}) {
       const Solution s = solve(solver, Array{start, -start}, Array{1.0, 4.0});
-      if (is_solution(s.status())) {
-        EXPECT_TRUE(test::near(s.x(), Array{1.0, -2.0}, 1e-9)) << start;
-      }
+      if (is_solution(s.status())) { EXPECT_TRUE(test::near(s.x(), Array{1.0, -2.0}, 1e-9)) << start; }
     }
   EXPECT_EQ(solve(newton(f), zeros({2}), ones({2})).status(), Status::singular);
 }
