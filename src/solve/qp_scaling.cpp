@@ -72,6 +72,11 @@ void QpScaling::equilibrate(const QpData& data) {
   constexpr int most_sweeps = 20;
   constexpr double enough = 4;
   const std::size_t n = data.n;
+  // Rows first: a factor of a row is the row's own, and shall not be shared out to its variables, which occur in Q too.
+  for (std::size_t i = 0; i < data.m + data.p; ++i) {
+    const double largest = row_largest(n, i < data.m ? data.A + i * n : data.G + (i - data.m) * n, d.data());
+    if (is_usable(largest)) e[i] = 1 / largest;
+  }
   for (int sweep = 0; sweep < most_sweeps; ++sweep) {
     std::fill(column_norm_.begin(), column_norm_.end(), 0.0);
     for (std::size_t i = 0; i < data.m + data.p; ++i) {

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "estimate/state.h"
 #include "onestep/onestep.h"
 
 namespace onestep {
@@ -300,6 +301,91 @@ TEST(QuadraticProgram, NestsInAFixedPoint) {
   const Solution plain = solve(linear, zeros({2}), t, Implicit{});
   EXPECT_LT(distance(s.x(), plain.x()), 1e-8);
   EXPECT_LT(distance(s.vjp(v), plain.vjp(v)), 1e-7);
+}
+
+// Projection of c = (1 ± margin, ½) on the unit box: dx/dc = (0, 1) or (1, 1), however small the margin, and none at 0.
+TEST(QuadraticProgram, AnActiveSetIsDecidedByItsOwnOptimum) {
+  const Solver box = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c, .lo = 0.0, .hi = 1.0}; });
+  for (const double margin : {1e-2, 1e-4, 1e-6, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12}) {
+    for (const double sign : {1.0, -1.0}) {
+      const Solution s = solve(box, Array{1 + sign * margin, 0.5}, Implicit{});
+      ASSERT_EQ(s.status(), Status::converged);
+      const Array g = s.vjp(Array{1.0, 1.0});
+      EXPECT_NEAR(g(0), sign > 0 ? 0 : 1, 1e-13) << margin << ' ' << sign;
+      EXPECT_NEAR(g(1), 1, 1e-13) << margin << ' ' << sign;
+      detail::Point& here = s.internals().here();
+      std::vector<double> c{1, 1, 0, 0}, out(2);
+      const std::vector<detail::Vector> outs{out};
+      here.vjp_theta(c, outs);
+      const auto doubt = here.doubt();
+      ASSERT_TRUE(doubt);
+      EXPECT_EQ(doubt->reason, "") << margin;
+      const double error = std::hypot(out[0] - (sign > 0 ? 0 : 1), out[1] - 1);
+      EXPECT_LE(error, doubt->left_out + doubt->from_distance + doubt->rounding);
+      EXPECT_LE(doubt->left_out + doubt->from_distance + doubt->rounding, 1e-13);
+    }
+  }
+  const Solution s = solve(box, Array{1.0, 0.5}, Implicit{});
+  detail::Point& here = s.internals().here();
+  std::vector<double> c{1, 1, 0, 0}, out(2);
+  const std::vector<detail::Vector> outs{out};
+  here.vjp_theta(c, outs);
+  const auto doubt = here.doubt();
+  ASSERT_TRUE(doubt);
+  EXPECT_EQ(doubt->left_out, std::numeric_limits<double>::infinity());
+  EXPECT_NE(doubt->reason.find("strict complementarity fails at variable 0"), std::string::npos) << doubt->reason;
+}
+
+// Units of the objective, of x and of a row: derivatives are the same, each in its unit.
+TEST(QuadraticProgram, UnitsDoNotChangeTheDerivative) {
+  for (const double objective : {1e-12, 1e-6, 1.0, 1e6, 1e12}) {
+    for (const double length : {1e-9, 1.0, 1e9}) {
+      for (const double row : {1e-12, 1.0, 1e12}) {
+        // min |x - c|²/2 over x₀ + x₁ ≤ 1 and x ≥ 0, for x = length x'
+        const Solver solver = quadratic_program([&](Expr c) {
+          return TracedProgram{.Q = objective * length * length * eye(3),
+                               .q = -objective * length * c,
+                               .G = Array{{row * length, row * length, 0.0}},
+                               .u = Array{row},
+                               .lo = 0.0};
+        });
+        const Solution s = solve(solver, Array{2.0, 1.5, -3.0}, Implicit{});
+        ASSERT_EQ(s.status(), Status::converged) << objective << ' ' << length << ' ' << row;
+        EXPECT_NEAR(s.x()(0) * length, 0.75, 1e-8);
+        EXPECT_NEAR(s.x()(1) * length, 0.25, 1e-8);
+        EXPECT_NEAR(s.x()(2) * length, 0, 1e-8);
+        const Array g = s.vjp(Array{length, 0.0, length});
+        EXPECT_NEAR(g(0), 0.5, 1e-12);
+        EXPECT_NEAR(g(1), -0.5, 1e-12);
+        EXPECT_NEAR(g(2), 0, 1e-12);
+      }
+    }
+  }
+}
+
+// x = clip(t², 0, 1), and the point of t x₀ + x₁ = 1 nearest to 0, of which |x|² = 1 / (1 + t²).
+TEST(QuadraticProgram, NestedHasSecondDerivatives) {
+  const Solver box = quadratic_program([](Expr t) { return TracedProgram{.Q = eye(3), .q = -square(t), .lo = 0.0, .hi = 1.0}; });
+  const Solver line = quadratic_program([](Expr t) {
+    return TracedProgram{.Q = eye(2), .A = reshape(concat({t, Expr(ones({1}))}), {1, 2}), .b = ones({1})};
+  });
+  const Solver above = quadratic_program([](Expr t) {
+    return TracedProgram{.Q = eye(2), .G = reshape(concat({t, Expr(ones({1}))}), {1, 2}), .l = ones({1})};
+  });
+  for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{2}}) {
+    const Array t{0.5, 0.8, 2.0};
+    const Array H =
+        evaluate(trace([&](Expr p) { return hessian(sum(square(slice(box.with(e)(p), 0, 3))), p); }, Shape{3}), {t}).front();
+    for (std::int64_t i = 0; i < 3; ++i)
+      for (std::int64_t j = 0; j < 3; ++j) EXPECT_NEAR(H(i, j), i == j && i < 2 ? 12 * t(i) * t(i) : 0, 1e-8);
+    for (const Solver& solver : {line, above}) {
+      const double a = 0.7;
+      const Array h =
+          evaluate(trace([&](Expr p) { return hessian(sum(square(slice(solver.with(e)(p), 0, 2))), p); }, Shape{1}), {Array{a}})
+              .front();
+      EXPECT_NEAR(h(0, 0), (6 * a * a - 2) / std::pow(1 + a * a, 3), 1e-8);
+    }
+  }
 }
 
 }  // namespace
