@@ -57,7 +57,7 @@ Problem steep(Random& random) {
               V = scaled_to_norm(random.matrix(n, n), random.uniform(0.2, 0.95) / k);
   Problem problem = map_problem(
       "x = V tanh(k W x) + t, k >= 10", [=](auto x, auto t) { return matmul(V, tanh(k * matmul(W, x))) + t; },
-      random.vector(n), random.vector(n, random.scale(0.01, 1)));
+      random.vector(n), random.vector(n, random.chance(0.5) ? random.scale(0.01, 1) : random.scale(0.1, 10) / k));
   problem.family = Family::steep_map;
   return problem;
 }

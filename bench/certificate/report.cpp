@@ -12,7 +12,7 @@ namespace onestep::bench {
 namespace {
 
 struct Counts {
-  std::size_t trials = 0, no_truth = 0, not_solved = 0;
+  std::size_t trials = 0, no_truth = 0, not_solved = 0, failed = 0;
   std::size_t queries = 0, bounds = 0, refused = 0, threw = 0, undecided = 0, wrong = 0, wrong_by_3 = 0, printed_low = 0;
   double worst = 0;
   std::vector<double> ratios;     // solver tolerance ≤ 1e-6 and ρ ≤ 0.99
@@ -30,6 +30,7 @@ Counts count(const std::vector<Trial>& trials, const Pick& pick = {}) {
     ++c.trials;
     if (t.outcome == Trial::Outcome::no_truth) ++c.no_truth;
     if (t.outcome == Trial::Outcome::not_solved) ++c.not_solved;
+    if (t.outcome == Trial::Outcome::failed) ++c.failed;
     for (const Query& q : t.queries) {
       ++c.queries;
       if (q.kind == Query::Kind::threw) ++c.threw;
@@ -100,7 +101,8 @@ std::string kind_of(const std::string& reason) {
 
 struct CostStatistics {
   std::vector<double> excess;  // products of the first certificate beyond what it may cost
-  std::vector<double> again;   // products of the second over those of the first
+  std::vector<double> again;   // products of a second certificate, of the same derivative, over those of the first
+  std::vector<double> other;   // the same for another direction
 };
 
 // For contractions at most ten products beyond one matrix-free solve to 1e-3, of which none where the derivative came from
@@ -113,10 +115,15 @@ CostStatistics costs(const std::vector<Trial>& trials) {
     if (first.kind != Query::Kind::bound) continue;
     if (first.holds_u || t.implicit_products >= 0)
       result.excess.push_back(first.products - (first.holds_u ? 0 : t.implicit_products));
-    if (first.products > 0) result.again.push_back(static_cast<double>(first.products_again) / first.products);
+    if (first.products == 0) continue;
+    result.again.push_back(static_cast<double>(first.products_again) / first.products);
+    const auto second = std::find_if(t.queries.begin() + 1, t.queries.end(), [](const Query& q) { return !q.forward; });
+    if (second != t.queries.end() && second->kind == Query::Kind::bound)
+      result.other.push_back(static_cast<double>(second->products) / first.products);
   }
   std::ranges::sort(result.excess);
   std::ranges::sort(result.again);
+  std::ranges::sort(result.other);
   return result;
 }
 
@@ -132,6 +139,12 @@ void print_table(const std::vector<ClassTrials>& classes, std::size_t examples) 
       "\nmedian, 90 %: bound / max(error, 1e-12 |g|) for solver tolerances <= 1e-6 and rho <= 0.99. est.ok: estimates "
       "within a\n"
       "factor 3 of the error. unsolv, notrut: solves that did not converge, problems without a reliable truth.\n");
+
+  for (const ClassTrials& one : classes) {
+    const auto failed = std::ranges::find(one.trials, Trial::Outcome::failed, &Trial::outcome);
+    if (failed == one.trials.end()) continue;
+    fmt::print("could not be run: --class '{}' --index {}: {}\n", one.name, failed->index, failed->status);
+  }
 
   std::map<std::string, std::size_t> reasons;
   for (const ClassTrials& one : classes)
@@ -195,6 +208,7 @@ void add_bars(Suite& suite, const std::vector<ClassTrials>& classes) {
   };
 
   amount("bounds", static_cast<double>(total.bounds + steep_ones.bounds), at_least(100000));
+  amount("problems that could not be run", static_cast<double>(total.failed + steep_ones.failed), at_most(0));
   amount("false bounds in 10,000, steep steps apart", 1e4 * share(total.wrong, total.bounds), at_most(1));
   amount("false by more than a factor 3, steep steps apart", static_cast<double>(total.wrong_by_3), at_most(0));
   amount("false bounds of steep steps, %", 100 * share(steep_ones.wrong, steep_ones.bounds), at_most(1));
@@ -212,7 +226,7 @@ void add_bars(Suite& suite, const std::vector<ClassTrials>& classes) {
   tightness("smooth contractions and newton", smooth_bar, 3, 20);
   tightness(
       "non-normal maps", [](const Trial& t) { return t.family == Family::smooth_map && t.non_normal; }, 30, std::nullopt);
-  const Counts programs = count(all, [](const Trial& t) { return t.family == Family::program; });
+  const Counts programs = count(all, usual([](const Trial& t) { return t.family == Family::program; }));
   if (programs.queries > 0)
     amount("refused or thrown, %, non-degenerate programs", 100 * share(programs.refused + programs.threw, programs.queries),
            at_most(5));
@@ -221,7 +235,10 @@ void add_bars(Suite& suite, const std::vector<ClassTrials>& classes) {
     amount("products of a certificate beyond one matrix-free solve, 90th percentile", quantile(cost.excess, 0.9),
            std::nullopt);
     amount("products of a certificate beyond one matrix-free solve, most", cost.excess.back(), at_most(10));
-    amount("products of a second certificate over the first, median", quantile(cost.again, 0.5), std::nullopt);
+    amount("products of a second certificate over the first, same direction, median", quantile(cost.again, 0.5),
+           std::nullopt);
+    amount("products of a second certificate over the first, other direction, median", quantile(cost.other, 0.5),
+           std::nullopt);
   }
   const auto missed = [&](const Pick& pick) {
     double misses = 0;

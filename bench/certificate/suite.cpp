@@ -10,7 +10,6 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -128,28 +127,18 @@ std::vector<ClassTrials> run_all(const Settings& settings, const std::vector<Pro
       try {
         trial = run_trial(classes[which], settings.seed, index);
       } catch (const std::exception& problem) {
-        throw std::runtime_error(fmt::format("--class '{}' --index {}: {}", classes[which].name, index, problem.what()));
+        trial = {};
+        trial.outcome = Trial::Outcome::failed;
+        trial.index = index;
+        trial.status = problem.what();
       }
       if (terminal && t % 100 == 0) fmt::print(stderr, "\r\033[K{} of {}, {}", t, tasks.size(), classes[which].name);
     }
   };
-  std::exception_ptr failure;
-  std::mutex mutex;
   std::vector<std::jthread> threads;
-  for (std::size_t j = 0; j < settings.jobs; ++j) {
-    threads.emplace_back([&] {
-      try {
-        work();
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failure = std::current_exception();
-        next = tasks.size();
-      }
-    });
-  }
+  for (std::size_t j = 0; j < settings.jobs; ++j) threads.emplace_back(work);
   threads.clear();
   if (terminal) fmt::print(stderr, "\r\033[K");
-  if (failure) std::rethrow_exception(failure);
   return results;
 }
 

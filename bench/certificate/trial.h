@@ -29,7 +29,8 @@ struct Query {
 };
 
 struct Trial {
-  enum class Outcome { done, no_truth, not_solved, elsewhere } outcome = Outcome::no_truth;
+  // failed: something was thrown where nothing should be, `status` says what.
+  enum class Outcome { done, no_truth, not_solved, failed } outcome = Outcome::no_truth;
   std::size_t index = 0;
   Family family = Family::smooth_map;
   bool non_normal = false;  // a smooth map with ‖A‖ ≥ 1
