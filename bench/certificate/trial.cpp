@@ -147,9 +147,9 @@ class Asker {
                  : q.auto_error <= 1 ? "met"
                                      : "MISSED in silence");
     fmt::print(*log_,
-               "    left out {:.2e}  from distance {:.2e}  rounding {:.2e}  rho {:.6g} of power {}  distance {:.2e}\n",
-               c.left_out, c.from_distance, c.rounding, c.rho, c.power, c.distance);
-    fmt::print(*log_, "    L_A {:.2e}  L_J {:.2e}  |B| {:.2e}  {} products, {} when asked again\n", c.L_A, c.L_J, c.norm_B,
+               "    left out {:.2e}  from distance {:.2e}  rounding {:.2e}  rho {:.6g}  distance {:.2e}\n",
+               c.left_out, c.from_distance, c.rounding, c.rho, c.distance);
+    fmt::print(*log_, "    L_J {:.2e}  |B| {:.2e}  {} products, {} when asked again\n", c.L_J, c.norm_B,
                c.products, q.products_again);
     std::ostringstream text;
     text << c;
