@@ -3,6 +3,7 @@
 // library computes here.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>

@@ -101,6 +101,8 @@ Settings parse(std::span<const std::string_view> words) {
   for (const std::string& name : settings.classes)
     if (std::ranges::none_of(all_classes(), [&](const ProblemClass& c) { return c.name == name; }))
       throw Misuse(fmt::format("no class '{}'; --list names them", name));
+  if (!settings.json.empty() && !std::ofstream(settings.json, std::ios::app))
+    throw Misuse(fmt::format("cannot write {}", settings.json));
   if (settings.index && settings.classes.size() != 1) throw Misuse("--index needs one --class");
   return settings;
 }
@@ -175,7 +177,7 @@ int run_certificate(std::span<const std::string_view> words) {
   const std::vector<ClassTrials> trials = run_all(settings, classes);
   print_table(trials, settings.examples);
   Suite suite("certificate", {.json = settings.json, .filter = {}});
-  add_bars(suite, trials);
+  add_bars(suite, trials, settings.classes.empty() && settings.count >= Settings{}.count);
   if (settings.timed > 0) add_costs(suite, settings.seed, settings.timed, classes);
   suite.note(fmt::format("{:.0f} s", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()));
   fmt::print("\n");

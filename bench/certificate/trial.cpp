@@ -124,7 +124,9 @@ class Asker {
     const RealMatrix& J = at_last_ ? *at_last_ : truth_.J;
     double along = 0;
     for (const double e : v) along += e * e;
-    const Real rounding = Real(8) * std::numeric_limits<double>::epsilon() * norm_of(J.entries) * std::sqrt(along);
+    // A derivative that is zero altogether is told from rounding by the data, which are about 1.
+    const Real scale = norm_of(J.entries) > 0 ? norm_of(J.entries) : Real(1);
+    const Real rounding = Real(8) * std::numeric_limits<double>::epsilon() * scale * std::sqrt(static_cast<Real>(along));
     const Real size = norm_of(std::span(right).first(counted)), error = norm_of(difference);
     q.auto_error = error <= rounding ? 0 : static_cast<double>(error / size) / auto_tolerance_;
   }
