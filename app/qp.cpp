@@ -278,32 +278,31 @@ int solve_qp(const QpOptions& options) {
 
 void add_qp(CommandLine& line) {
   auto options = std::make_shared<QpOptions>();
-  line.add(
-      {.name = "qp",
-       .job = "Solve a quadratic program in a QPS or MPS file (plain, gz or bz2).",
-       .example = "onestep qp QAFIRO.QPS --gradient-of objective --json",
-       .common = *options,
-       .options = {{.name = "FILE", .to = &options->file, .help = "the program", .required = true},
-                   {.name = "--tol",
-                    .to = &options->tolerance,
-                    .type = "T",
-                    .help = "the most that each residual and the gap may be, relative to the\ndata and in their units "
-                            "(default 1e-9); where rounding does not\nallow that, the status is rounding_reached",
-                    .takes = Takes::positive},
-                   {.name = "--gradient-of",
-                    .to = &options->gradient_of,
-                    .type = "NUMBER",
-                    .help = "also give the derivative of the optimal value (objective) or of\n|x|^2/2 (half-norm) with "
-                            "respect to q, b, l, u, lo and hi,\nwith --solution to Q, A and G too, and say where there "
-                            "is none",
-                    .one_of = {"objective", "half-norm"}},
-                   {.name = "--solution",
-                    .to = &options->solution,
-                    .help = "also give x and the multipliers y (equalities),\nz (inequalities) and bound_multipliers, "
-                            "in the file's\norder, with Qx + q + A'y + G'z + bound_multipliers = 0"}},
-       .work = [options] { return solve_qp(*options); },
-       .out_help = "write the JSON document into this folder, which is made if\nneeded",
-       .seed_help = "changes nothing here: nothing is random"});
+  line.add({.name = "qp",
+            .job = "Solve a quadratic program in a QPS or MPS file (plain, gz or bz2).",
+            .example = "onestep qp QAFIRO.QPS --gradient-of objective --json",
+            .common = *options,
+            .options = {{.name = "FILE", .to = &options->file, .help = "the program", .required = true},
+                        {.name = "--tol",
+                         .to = &options->tolerance,
+                         .type = "T",
+                         .help = "the most that each residual and the gap may be, relative to the\ndata and in their units "
+                                 "(default 1e-9); where rounding does not\nallow that, the status is rounding_reached",
+                         .takes = Takes::positive},
+                        {.name = "--gradient-of",
+                         .to = &options->gradient_of,
+                         .type = "NUMBER",
+                         .help = "also give the derivative of the optimal value (objective) or of\n|x|^2/2 (half-norm) with "
+                                 "respect to q, b, l, u, lo and hi,\nwith --solution to Q, A and G too, and say where there "
+                                 "is none",
+                         .one_of = {"objective", "half-norm"}},
+                        {.name = "--solution",
+                         .to = &options->solution,
+                         .help = "also give x and the multipliers y (equalities),\nz (inequalities) and bound_multipliers, "
+                                 "in the file's\norder, with Qx + q + A'y + G'z + bound_multipliers = 0"}},
+            .work = [options] { return solve_qp(*options); },
+            .out_help = "write the JSON document into this folder, which is made if\nneeded",
+            .seed_help = "changes nothing here: nothing is random"});
 }
 
 }  // namespace onestep::app

@@ -148,11 +148,10 @@ class Asker {
                  !q.auto_claims      ? "which it does not claim to meet"
                  : q.auto_error <= 1 ? "met"
                                      : "MISSED in silence");
-    fmt::print(*log_,
-               "    left out {:.2e}  from distance {:.2e}  rounding {:.2e}  rho {:.6g}  distance {:.2e}\n",
+    fmt::print(*log_, "    left out {:.2e}  from distance {:.2e}  rounding {:.2e}  rho {:.6g}  distance {:.2e}\n",
                c.left_out, c.from_distance, c.rounding, c.rho, c.distance);
-    fmt::print(*log_, "    L_J {:.2e}  |B| {:.2e}  {} products, {} when asked again\n", c.L_J, c.norm_B,
-               c.products, q.products_again);
+    fmt::print(*log_, "    L_J {:.2e}  |B| {:.2e}  {} products, {} when asked again\n", c.L_J, c.norm_B, c.products,
+               q.products_again);
     std::ostringstream text;
     text << c;
     fmt::print(*log_, "    {}\n    reason: {}\n    advice: {}\n", text.str(), c.reason, c.advice);

@@ -130,14 +130,14 @@ inline bool greater_equal(double a, double b) { return a >= b; }
 inline bool equal(double a, double b) { return a == b; }
 inline bool not_equal(double a, double b) { return a != b; }
 
-#define ONESTEP_UNARY(name, kink, flops, meaning, result, da)        \
+#define ONESTEP_UNARY(name, kink, flops, meaning, result, da)  \
   template <class A> dual_of<A> name##_row(const A& x) {       \
     [[maybe_unused]] const double a = value_of(x), y = result; \
     A out(y);                                                  \
     add_term(out, da, x);                                      \
     return out;                                                \
   }
-#define ONESTEP_BINARY(name, kink, flops, meaning, result, da, db)                     \
+#define ONESTEP_BINARY(name, kink, flops, meaning, result, da, db)               \
   template <class A, class B> dual_of<A, B> name##_row(const A& x, const B& z) { \
     [[maybe_unused]] const double a = value_of(x), b = value_of(z), y = result;  \
     dual_of<A, B> out(y);                                                        \
@@ -145,7 +145,7 @@ inline bool not_equal(double a, double b) { return a != b; }
     if constexpr (is_dual<B>) add_term(out, db, z);                              \
     return out;                                                                  \
   }
-#define ONESTEP_TERNARY(name, kink, flops, meaning, result, da, db, dc)                                        \
+#define ONESTEP_TERNARY(name, kink, flops, meaning, result, da, db, dc)                                  \
   template <class A, class B, class C> dual_of<A, B, C> name##_row(const A& x, const B& z, const C& w) { \
     [[maybe_unused]] const double a = value_of(x), b = value_of(z), c = value_of(w), y = result;         \
     dual_of<A, B, C> out(y);                                                                             \
@@ -174,11 +174,11 @@ template <std::size_t K> Dual<K> chain(double y, double slope, const Dual<K>& x)
 //     T z = softplus(-y * x), p = maximum(x, 0.0), q = pow(x, 3);
 #define ONESTEP_UNARY(name, kink, flops, meaning, ...) \
   template <std::size_t K> Dual<K> name(const Dual<K>& a) { return detail::pointwise::name##_row(a); }
-#define ONESTEP_BINARY(name, kink, flops, meaning, ...)                                  \
+#define ONESTEP_BINARY(name, kink, flops, meaning, ...)                            \
   template <class A, class B> detail::dual_of<A, B> name(const A& a, const B& b) { \
     return detail::pointwise::name##_row(a, b);                                    \
   }
-#define ONESTEP_TERNARY(name, kink, flops, meaning, ...)                                                         \
+#define ONESTEP_TERNARY(name, kink, flops, meaning, ...)                                                   \
   template <class A, class B, class C> detail::dual_of<A, B, C> name(const A& a, const B& b, const C& c) { \
     return detail::pointwise::name##_row(a, b, c);                                                         \
   }

@@ -124,8 +124,9 @@ Expr max(const Expr& a, int axis);
 template <class Value>
 requires(std::floating_point<Value> || std::same_as<Value, Expr> || std::same_as<Value, Array>) Expr
     max(const Expr&, const Value&) {
-  static_assert(!std::same_as<Value, Value>, "max(a, axis) is the largest entry along an axis; use maximum(a, b) for the "
-                                             "larger of two values");
+  static_assert(!std::same_as<Value, Value>,
+                "max(a, axis) is the largest entry along an axis; use maximum(a, b) for the "
+                "larger of two values");
   return {};
 }
 

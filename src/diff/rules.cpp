@@ -76,7 +76,8 @@ Maybe special_forward(const Expr& y, const Site& s, Tangents t) {
     case Op::call: return derivative_call(s, or_zeros(t, s), 1, y.shape());
     case Op::cholesky:
     case Op::lu:
-    case Op::ldlt: return t[0];  // a factor's is its matrix's
+    case Op::ldlt:
+      return t[0];  // a factor's is its matrix's
     // Elementwise and linear operations do not come here; leaves do not move.
     case Op::input:
     case Op::constant:
@@ -115,7 +116,8 @@ Maybe special_backward(const Expr& y, const Site& s, std::size_t which, const Ex
     case Op::call: return derivative_call(s, {c}, 2 + static_cast<std::int64_t>(which), s[which].shape());
     case Op::cholesky:
     case Op::lu:
-    case Op::ldlt: return c;  // a factor's is its matrix's
+    case Op::ldlt:
+      return c;  // a factor's is its matrix's
     // Elementwise and linear operations do not come here; leaves do not move.
     case Op::input:
     case Op::constant:

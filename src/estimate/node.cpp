@@ -38,8 +38,8 @@ bool same(const Estimator& a, const Estimator& b) {
       a.kind(), b.kind());
 }
 bool same(const SolveOptions& a, const SolveOptions& b) {
-  return a.tolerance == b.tolerance && a.max_iterations == b.max_iterations && a.time_limit == b.time_limit &&
-         !a.callback && !b.callback && a.log == b.log && a.history == b.history;
+  return a.tolerance == b.tolerance && a.max_iterations == b.max_iterations && a.time_limit == b.time_limit && !a.callback &&
+         !b.callback && a.log == b.log && a.history == b.history;
 }
 bool same(const Parts& a, const Parts& b) {
   return std::ranges::equal(a, b, [](const Array& one, const Array& other) {

@@ -52,8 +52,8 @@ struct SolutionState {
   std::vector<Array> theta;
   Run run;
   DerivativeReport report;
-  bool solved = false;             ///< a solve has ended
-  bool allow_unconverged = false;  ///< of the Solution that asks for a derivative
+  bool solved = false;                     ///< a solve has ended
+  bool allow_unconverged = false;          ///< of the Solution that asks for a derivative
   bool contracts = false;                  ///< this solve's step was found to
   std::vector<double> cotangent, tangent;  ///< memory for vjp_into and jvp_into
   std::vector<double> power, next_power;   ///< and for finding out whether the step contracts

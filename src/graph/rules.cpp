@@ -269,9 +269,17 @@ template <class R> constexpr OpInfo structural(const char* op_name, bool kink, u
   return {op_name, kink, linear, R::shape, R::flops, R::attributes, R::transposed, nullptr, nullptr};
 }
 constexpr OpInfo table[] = {
-#define ONESTEP_UNARY(op_name, kink, flops, ...)                                                                \
-  {#op_name, kink, 0, elementwise_shape, elementwise_flops<flops>, Default::attributes, nullptr,                \
-   derivative_##op_name, value_##op_name},
+#define ONESTEP_UNARY(op_name, kink, flops, ...) \
+  {                                              \
+      #op_name,                                  \
+      kink,                                      \
+      0,                                         \
+      elementwise_shape,                         \
+      elementwise_flops<flops>,                  \
+      Default::attributes,                       \
+      nullptr,                                   \
+      derivative_##op_name,                      \
+      value_##op_name},
 #define ONESTEP_BINARY ONESTEP_UNARY
 #define ONESTEP_TERNARY ONESTEP_UNARY
 #define ONESTEP_STRUCTURAL(op_name, kink, linear, ...) structural<Rules<Op::op_name>>(#op_name, kink, linear),

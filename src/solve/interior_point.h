@@ -17,10 +17,10 @@
 
 namespace onestep::detail {
 
-/// How far a point is from optimal, in one respect. Absolute: the largest entry, in the units of the data. Relative: the largest
-/// entry of the normalised problem (qp_scaling.h), divided by the largest entry among the terms of the sums there: x and Cx; q,
-/// Qx, Cᵀλ and the multipliers of bounds; for the gap by the product of these two sizes, or by its largest term. It does not
-/// depend on the units of the data.
+/// How far a point is from optimal, in one respect. Absolute: the largest entry, in the units of the data. Relative: the
+/// largest entry of the normalised problem (qp_scaling.h), divided by the largest entry among the terms of the sums there: x
+/// and Cx; q, Qx, Cᵀλ and the multipliers of bounds; for the gap by the product of these two sizes, or by its largest term.
+/// It does not depend on the units of the data.
 struct QpResidual {
   double absolute = 0, relative = 0;
 };
@@ -34,11 +34,11 @@ struct QpProgress {
 };
 
 struct InteriorPointOptions {
-  /// A residual is small enough when it is at most `relative` in the relative measure and, where that is asked for as well, at
-  /// most `absolute` in the units of the data.
+  /// A residual is small enough when it is at most `relative` in the relative measure and, where that is asked for as well,
+  /// at most `absolute` in the units of the data.
   double relative = 1e-9, absolute = std::numeric_limits<double>::infinity();
-  /// The last step may also be asked to be short: no entry of x changes by more than this times the largest entry of x and Cx
-  /// (in normalised units). A derivative taken at the iterate before is as good as that step was short.
+  /// The last step may also be asked to be short: no entry of x changes by more than this times the largest entry of x and
+  /// Cx (in normalised units). A derivative taken at the iterate before is as good as that step was short.
   double step = std::numeric_limits<double>::infinity();
   int iteration_limit = 200;
   double time_limit = std::numeric_limits<double>::infinity();  ///< seconds
@@ -60,7 +60,7 @@ struct QpSolution {
   int iterations = 0, factorisations = 0;
   double seconds = 0;
   QpResidual primal, dual, gap;
-  double last_step = 0;    ///< the largest change of an entry of x in the last step, relative to the largest entry of x and Cx
+  double last_step = 0;  ///< the largest change of an entry of x in the last step, relative to the largest entry of x and Cx
   double last_change = 0;  ///< the length of the last step in x, in the units of the data
   /// infeasible: y, z and bound multipliers with Aᵀy + Gᵀz + bounds = 0 and bᵀy + uᵀz⁺ - lᵀz⁻ + (the same of lo, hi) = -1.
   /// Empty where a lower bound is above its upper bound, which needs no other proof.
@@ -156,7 +156,8 @@ class InteriorPoint {
   double *Qx_ = nullptr, *Ctl_ = nullptr, *dual_residual_ = nullptr, *equality_residual_ = nullptr;
   double *r_ = nullptr, *h_ = nullptr, *diagonal_ = nullptr, *weight_ = nullptr;
   double *best_x_ = nullptr, *best_lambda_ = nullptr, *out_x_ = nullptr, *out_lambda_ = nullptr, *proof_ = nullptr;
-  double *proof_x_ = nullptr, *proof_trial_ = nullptr, *proof_distance_ = nullptr, *proof_low_ = nullptr, *proof_high_ = nullptr;
+  double *proof_x_ = nullptr, *proof_trial_ = nullptr, *proof_distance_ = nullptr, *proof_low_ = nullptr,
+         *proof_high_ = nullptr;
   KktDirection direction_{};
   QpSide lower_{}, upper_{};
   double sides_ = 0, mu_ = 0, rho_ = 0, delta_ = 0;

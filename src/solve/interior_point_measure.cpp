@@ -70,9 +70,9 @@ template <class Number> void InteriorPoint::measure(Number* Qx, Number* value, N
   }
   mu_ = sides_ > 0 ? complementarity / sides_ : 0;
   const double gap = std::fabs(static_cast<double>(xQx + qx + support[0] + support[1]));
-  const double gap_size = std::max(
-      static_cast<double>(std::max({std::fabs(xQx), std::fabs(qx), std::fabs(support[0]), std::fabs(support[1])})),
-      least_gap_size * primal_size * dual_size);
+  const double gap_size =
+      std::max(static_cast<double>(std::max({std::fabs(xQx), std::fabs(qx), std::fabs(support[0]), std::fabs(support[1])})),
+               least_gap_size * primal_size * dual_size);
   x_size_ = primal_size;
   gap_size_ = gap_size;
   dual_size_ = dual_size;
@@ -106,8 +106,8 @@ bool InteriorPoint::noise_matters(const InteriorPointOptions& options) const {
   return false;
 }
 
-/// Whether the multipliers have become so large that the objective no longer counts: what is left of Cᵀλ where no bound takes it
-/// is small beside the support. Cheap; the proof is another matter.
+/// Whether the multipliers have become so large that the objective no longer counts: what is left of Cᵀλ where no bound
+/// takes it is small beside the support. Cheap; the proof is another matter.
 bool InteriorPoint::looks_infeasible() const {
   double support = 0, rest = 0;
   for (std::size_t i = 0; i < rows_; ++i) support += lambda_[i] * (lambda_[i] > 0 ? upper_.bound[i] : lower_.bound[i]);

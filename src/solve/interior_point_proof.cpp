@@ -1,5 +1,5 @@
-// Proofs that there is no solution. Both are the minimiser of a piecewise quadratic function, found by Newton's method on its
-// pieces, and then refined until what should vanish is at the rounding level:
+// Proofs that there is no solution. Both are the minimiser of a piecewise quadratic function, found by Newton's method on
+// its pieces, and then refined until what should vanish is at the rounding level:
 //
 //   infeasible   min ½ Σ dist(value_i, [low_i, high_i])²: the residuals r of a minimiser that is not 0 are multipliers with
 //                Cᵀr + r_bounds = 0 and a support of -|r|² (Farkas).
@@ -70,7 +70,8 @@ bool InteriorPoint::find_proof_of_infeasibility() {
   };
   std::fill_n(h_, all_, 0.0);
   for (int step = 0; step < most_steps && squares > 0; ++step) {
-    if (gradient(distance) <= rounding * std::sqrt(static_cast<double>(squares)) || !factor_violated(distance, rho, weight)) break;
+    if (gradient(distance) <= rounding * std::sqrt(static_cast<double>(squares)) || !factor_violated(distance, rho, weight))
+      break;
     for (std::size_t j = 0; j < n_; ++j) r_[j] = -weight * static_cast<double>(exact_Ctl_[j]);
     kkt_.solve(r_, h_, direction_, 0, Kkt::no_refinement);
     long double next = squares;
@@ -104,8 +105,8 @@ bool InteriorPoint::find_proof_of_infeasibility() {
   return is_proof_of_infeasibility(distance, low, high, x);
 }
 
-/// What is left of Cᵀλ goes into the multipliers of the bounds where there is a bound to take it; of the rest only rounding may
-/// be left, and no point within the radius may make up for it.
+/// What is left of Cᵀλ goes into the multipliers of the bounds where there is a bound to take it; of the rest only rounding
+/// may be left, and no point within the radius may make up for it.
 bool InteriorPoint::is_proof_of_infeasibility(double* multiplier, const double* low, const double* high, const double* x) {
   long double support = 0, rest = 0, terms_of_support = 0;
   std::fill(exact_Ctl_.begin(), exact_Ctl_.end(), 0.0L);
@@ -170,8 +171,7 @@ bool InteriorPoint::find_proof_of_unboundedness() {
     kkt_.solve(r_, h_, direction_, 0, Kkt::no_refinement);
     long double next = value;
     for (double length = 1; length > 1e-20 && !(next < value); length /= 2) {
-      for (std::size_t j = 0; j < n_; ++j)
-        trial[j] = is_equality(rows_ + j) ? 0 : v[j] + length * direction_.dx[j];
+      for (std::size_t j = 0; j < n_; ++j) trial[j] = is_equality(rows_ + j) ? 0 : v[j] + length * direction_.dx[j];
       next = value_at(trial, proof_);
     }
     if (!(next < value)) break;
@@ -193,8 +193,7 @@ bool InteriorPoint::find_proof_of_unboundedness() {
     if (!(size < 0.5 * last)) break;
     last = size;
     kkt_.solve(r_, h_, direction_, 0, Kkt::no_refinement);
-    for (std::size_t j = 0; j < n_; ++j)
-      v[j] = proof_[rows_ + j] != 0 ? 0 : v[j] + direction_.dx[j];
+    for (std::size_t j = 0; j < n_; ++j) v[j] = proof_[rows_ + j] != 0 ? 0 : v[j] + direction_.dx[j];
   }
   return is_proof_of_unboundedness(v, low, high);
 }
@@ -225,8 +224,7 @@ bool InteriorPoint::is_proof_of_unboundedness(const double* v, const double* low
     off += std::fabs(value);
   }
   if (!(off * least_radius < -slope)) return false;
-  for (std::size_t j = 0; j < n_; ++j)
-    proof_[j] = static_cast<double>(v[j] * unit_[rows_ + j] * scaling_.c / -slope);
+  for (std::size_t j = 0; j < n_; ++j) proof_[j] = static_cast<double>(v[j] * unit_[rows_ + j] * scaling_.c / -slope);
   return true;
 }
 

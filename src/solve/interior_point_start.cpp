@@ -49,9 +49,8 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
   };
   for (int pass = 0; pass < 2; ++pass) {  // the first counts
     used = 0;
-    for (double** v :
-         {&q_, &Qx_, &Ctl_, &dual_residual_, &r_, &diagonal_, &direction_.Qdx, &direction_.Ctdl, &best_x_, &out_x_,
-                       &proof_x_, &proof_trial_})
+    for (double** v : {&q_, &Qx_, &Ctl_, &dual_residual_, &r_, &diagonal_, &direction_.Qdx, &direction_.Ctdl, &best_x_,
+                       &out_x_, &proof_x_, &proof_trial_})
       place(*v, n);
     for (double** v : {&unit_, &value_, &equality_residual_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda,
                        &best_lambda_, &out_lambda_, &proof_, &proof_distance_, &proof_low_, &proof_high_})

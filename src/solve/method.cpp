@@ -302,9 +302,8 @@ TrialFunction::TrialFunction(std::size_t n, std::vector<Input> parameters, std::
 }
 const Plan& TrialFunction::plan() const {
   std::call_once(shared_->once, [&] {
-    const Function function(shared_->inputs, [&](std::span<const Expr> in) {
-      return std::vector<Expr>{shared_->value(in[0], in.subspan(1))};
-    });
+    const Function function(
+        shared_->inputs, [&](std::span<const Expr> in) { return std::vector<Expr>{shared_->value(in[0], in.subspan(1))}; });
     shared_->plan.emplace(function, PlanOptions{.levels = shared_->levels});
   });
   return *shared_->plan;

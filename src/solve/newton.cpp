@@ -280,9 +280,8 @@ Solver make(const char* name, NewtonKind (*kind_of)(const Body& lambda), const B
     auto method = std::make_shared<NewtonMethod>();
     const auto number = [](const Expr& control) { return reshape(control, {}); };
     const auto trial = [&](const Value& value) {
-      return TrialFunction(
-          flat_size(state), problem.parameters, problem.data,
-          [state, value](const Expr& x, std::span<const Expr> theta) { return value(state, x, theta); });
+      return TrialFunction(flat_size(state), problem.parameters, problem.data,
+                           [state, value](const Expr& x, std::span<const Expr> theta) { return value(state, x, theta); });
     };
     method->step = std::make_shared<TracedMap>(
         state, problem.parameters, problem.data, newton_controls,

@@ -185,8 +185,7 @@ bool QpActiveSet::factor() {
   for (std::size_t a = 0; a < f; ++a)
     for (std::size_t b = 0; b < f; ++b) matrix_[a * size + b] = Q[free_[a] * n + free_[b]];
   for (std::size_t k = 0; k < rows_.size(); ++k) {
-    for (std::size_t a = 0; a < f; ++a)
-      matrix_[(f + k) * size + a] = matrix_[a * size + f + k] = C[rows_[k] * n + free_[a]];
+    for (std::size_t a = 0; a < f; ++a) matrix_[(f + k) * size + a] = matrix_[a * size + f + k] = C[rows_[k] * n + free_[a]];
   }
   pivots_.assign(std::max<std::size_t>(size, 1), 0);
   scratch_.assign(cpu::factor_scratch(Op::lu, size), 0.0);
@@ -270,7 +269,8 @@ void QpActiveSet::solve(std::span<const double> r_x, std::span<const double> r, 
   if (contraction >= 1)
     result.error = infinity;
   else
-    result.error = total > 0 ? std::max(static_cast<double>(correction / total), extended_rounding * std::max(1.0, growth_)) : 0;
+    result.error =
+        total > 0 ? std::max(static_cast<double>(correction / total), extended_rounding * std::max(1.0, growth_)) : 0;
 }
 
 }  // namespace onestep::detail

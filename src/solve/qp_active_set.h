@@ -1,6 +1,6 @@
-// The optimum of a quadratic program as the solution of one linear system: that of its active constraints, factored densely and
-// refined with residuals in extended precision. Decides which constraints are active, and says how sure that is; solves the
-// systems of derivatives there, and says how exact they are. In the normalised units of the interior point method.
+// The optimum of a quadratic program as the solution of one linear system: that of its active constraints, factored densely
+// and refined with residuals in extended precision. Decides which constraints are active, and says how sure that is; solves
+// the systems of derivatives there, and says how exact they are. In the normalised units of the interior point method.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class QpActiveSet {
  public:
   explicit QpActiveSet(InteriorPoint& solver) : solver_(solver) {}
 
-  /// Finds x and λ from a guess of the active set, which is corrected where slacks or multipliers come out negative. `strength`
-  /// says of each constraint how likely it is active: where the guess has dependent constraints the weaker ones are left out.
-  /// False when the system is singular all the same, or no set was found for which no sign is wrong.
+  /// Finds x and λ from a guess of the active set, which is corrected where slacks or multipliers come out negative.
+  /// `strength` says of each constraint how likely it is active: where the guess has dependent constraints the weaker ones
+  /// are left out. False when the system is singular all the same, or no set was found for which no sign is wrong.
   bool decide(std::span<const QpActive> guess, std::span<const double> strength);
 
   std::span<const QpActive> active() const { return active_; }

@@ -110,18 +110,18 @@ const QpActiveSet& QpDerivative::active_set() {
   for (std::size_t i = 0; i < all_; ++i) {
     const bool at_upper = high.z[i] > high.s[i], at_lower = low.z[i] > low.s[i];
     strength_[i] = std::max(high.z[i] / high.s[i], low.z[i] / low.s[i]);
-    guess_[i] = solver_.is_equality(i)                                            ? QpActive::equality
+    guess_[i] = solver_.is_equality(i)                                     ? QpActive::equality
                 : at_upper && high.z[i] * low.s[i] >= low.z[i] * high.s[i] ? QpActive::upper
-                : at_lower                                                        ? QpActive::lower
-                                                                                  : QpActive::none;
+                : at_lower                                                 ? QpActive::lower
+                                                                           : QpActive::none;
   }
   set_->decide(guess_, strength_);
   set_is_current_ = true;
   return *set_;
 }
 
-/// Where it decides the matter, the active set takes the place of the weights; of constraints whose slack and multiplier both
-/// vanish the weights stay.
+/// Where it decides the matter, the active set takes the place of the weights; of constraints whose slack and multiplier
+/// both vanish the weights stay.
 bool QpDerivative::use_active_set() {
   const QpActiveSet& set = active_set();
   if (!set.is_decided()) return false;
@@ -163,7 +163,8 @@ double QpDerivative::perturb(double perturbation) {
   };
   // Rounding of the entries too, which may be large beside that of the result where its terms cancel.
   const auto move = [&](std::vector<double>& v, double size) {
-    for (double& e : v) e += e == 0 ? 0 : (perturbation * size + std::numeric_limits<double>::epsilon() * std::fabs(e)) * sign();
+    for (double& e : v)
+      e += e == 0 ? 0 : (perturbation * size + std::numeric_limits<double>::epsilon() * std::fabs(e)) * sign();
   };
   if (perturbation > 0) {
     const double of_solution = std::max(largest(dx_), largest(dlambda_));
@@ -304,8 +305,9 @@ QpDegeneracy QpDerivative::degeneracy() {
   QpDegeneracy found;
   found.undecided = undecided_;
   for (const std::size_t i : undecided_) {
-    const QpSide& side =
-        solver_.upper_.z[i] * solver_.lower_.s[i] > solver_.lower_.z[i] * solver_.upper_.s[i] ? solver_.upper_ : solver_.lower_;
+    const QpSide& side = solver_.upper_.z[i] * solver_.lower_.s[i] > solver_.lower_.z[i] * solver_.upper_.s[i]
+                             ? solver_.upper_
+                             : solver_.lower_;
     const bool decided = set_is_current_ && set_->is_decided();
     const double slack = decided ? set_->slack(i) : side.s[i], multiplier = decided ? set_->multiplier(i) : side.z[i];
     found.margins.push_back(

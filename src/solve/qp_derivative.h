@@ -37,7 +37,7 @@ struct QpCotangents {
 /// Where the solution map is not differentiable, or not a map at all. Constraints are counted through: rows of A, rows of G,
 /// variables (for their bounds).
 struct QpDegeneracy {
-  std::vector<std::size_t> undecided;   ///< constraints whose slack and multiplier both vanish
+  std::vector<std::size_t> undecided;  ///< constraints whose slack and multiplier both vanish
   struct Margin {
     double slack, multiplier;  // in the units of the data
   };
@@ -59,11 +59,12 @@ class QpDerivative {
     at_.reset();
     set_is_current_ = by_set_ = false;
   }
-  /// Takes the derivative of what the solver found last. At the solution the point is first moved to the optimum of its active
-  /// set, and signs of slacks and multipliers are checked there. Makes no factorisation unless the solve had none to make, or
-  /// the active set is in doubt, or the factor of the last step is too far from that of the active set to refine with. Where the conditions for a derivative fail (degeneracy() says so) what follows is finite: an
-  /// undecided constraint counts with the ratio of its multiplier to its slack, between active and inactive, and of the
-  /// directions that nothing determines a small one is taken.
+  /// Takes the derivative of what the solver found last. At the solution the point is first moved to the optimum of its
+  /// active set, and signs of slacks and multipliers are checked there. Makes no factorisation unless the solve had none to
+  /// make, or the active set is in doubt, or the factor of the last step is too far from that of the active set to refine
+  /// with. Where the conditions for a derivative fail (degeneracy() says so) what follows is finite: an undecided constraint
+  /// counts with the ratio of its multiplier to its slack, between active and inactive, and of the directions that nothing
+  /// determines a small one is taken.
   void linearise(QpDerivativeAt at);
   QpDegeneracy degeneracy();
   /// At the solution: the optimum and its active set in extended precision, made when first asked for after a solve.
@@ -77,9 +78,9 @@ class QpDerivative {
   double vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z, std::span<const double> bounds,
              const QpCotangents& out);
 
-  /// The same derivatives by the active set's own factor, whose error they return as an estimate relative to the largest entry
-  /// of the linear system's solution. With `perturbation` each entry of it and of the optimum is moved at random by that much
-  /// of the largest one, up or down, which shows what such errors do to the derivative.
+  /// The same derivatives by the active set's own factor, whose error they return as an estimate relative to the largest
+  /// entry of the linear system's solution. With `perturbation` each entry of it and of the optimum is moved at random by
+  /// that much of the largest one, up or down, which shows what such errors do to the derivative.
   double jvp_precisely(const QpData& tangents, double perturbation, std::span<double> dx, std::span<double> dy,
                        std::span<double> dz, std::span<double> dbounds);
   double vjp_precisely(std::span<const double> x, std::span<const double> y, std::span<const double> z,

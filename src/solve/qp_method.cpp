@@ -307,7 +307,6 @@ std::string QpPoint::reason() {
                            : "no set of active constraints was found for which slacks and multipliers have the right signs";
 }
 
-
 class QpLoop final : public Loop {
  public:
   explicit QpLoop(const QpMethod& method)

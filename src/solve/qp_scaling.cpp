@@ -106,8 +106,9 @@ void QpScaling::equilibrate(const QpData& data) {
   for (std::size_t j = 0; j < n; ++j) alone_[j] = column_norm_[j] == 0 ? 1 : 0;
 }
 
-/// How large the entries of a solution can be expected to be, in the units of d and e: how far from 0 the constraints keep x,
-/// or how far the objective drives x from 0 until its minimum, a bound or a row stops it. A guess: a bad one costs iterations.
+/// How large the entries of a solution can be expected to be, in the units of d and e: how far from 0 the constraints keep
+/// x, or how far the objective drives x from 0 until its minimum, a bound or a row stops it. A guess: a bad one costs
+/// iterations.
 double QpScaling::size_of_x(const QpData& data) {
   const std::size_t n = data.n;
   double outside = 0, smallest = infinity, linear = 0, quadratic = 0;

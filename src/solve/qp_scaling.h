@@ -1,7 +1,7 @@
-// Normalisation of a quadratic program: x = d ∘ x̂, rows times e, objective times c. Ruiz equilibration makes the largest entry
-// of every row of [Q Aᵀ Gᵀ; A 0; G 0] comparable; one more factor for all of x makes a solution x̂ of size 1, and c makes the
-// largest entry of Q and q 1. The normalised problem is thus the same in whatever units the data were given, and what the
-// solver compares with constants is in these units. Factors are powers of two: scaling and unscaling are exact.
+// Normalisation of a quadratic program: x = d ∘ x̂, rows times e, objective times c. Ruiz equilibration makes the largest
+// entry of every row of [Q Aᵀ Gᵀ; A 0; G 0] comparable; one more factor for all of x makes a solution x̂ of size 1, and c
+// makes the largest entry of Q and q 1. The normalised problem is thus the same in whatever units the data were given, and
+// what the solver compares with constants is in these units. Factors are powers of two: scaling and unscaling are exact.
 #pragma once
 
 #include <cstddef>

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Which sides of low ≤ value ≤ high are active: where the multiplier, signed as upper minus lower, is larger than the slack, each
-/// in its own unit. 1 or 0; no derivative.
+/// Which sides of low ≤ value ≤ high are active: where the multiplier, signed as upper minus lower, is larger than the
+/// slack, each in its own unit. 1 or 0; no derivative.
 struct Sides {
   Expr active, bound;
 };
@@ -41,12 +41,15 @@ Expr solve_active_set(const TracedProgram& program, const Sizes& z, const Expr& 
   const Expr x = fixed_part(0, n), rows = fixed_part(n + m, n + m + p), bounds = fixed_part(n + m + p, n + m + p + n);
   const Expr Gx = stop_gradient(matmul(G, x));
   const Expr x_size = maximum(largest(x), std::numeric_limits<double>::min());
-  const Expr dual_size = stop_gradient(maximum(
-      maximum(largest(q), largest(matmul(Q, x))), maximum(maximum(largest(bounds), largest(rows)), std::numeric_limits<double>::min())));
+  const Expr dual_size =
+      stop_gradient(maximum(maximum(largest(q), largest(matmul(Q, x))),
+                            maximum(maximum(largest(bounds), largest(rows)), std::numeric_limits<double>::min())));
   const Sides at_bounds = active_sides(x, bounds, d[7], d[8], x_size, dual_size);
   const Expr held = at_bounds.active, loose = 1.0 - held;
   // Rows of held variables read x = bound, those of inactive constraints z = 0.
-  const auto block = [&](const Expr& of_rows, const Expr& matrix) { return reshape(of_rows, {of_rows.shape()[0], 1}) * matrix; };
+  const auto block = [&](const Expr& of_rows, const Expr& matrix) {
+    return reshape(of_rows, {of_rows.shape()[0], 1}) * matrix;
+  };
   std::vector<Expr> columns{block(loose, Q) + diag(held)};
   std::vector<Expr> right{where(held, at_bounds.bound, -q)};
   if (m > 0) columns.push_back(block(loose, transpose(A)));

@@ -1,6 +1,6 @@
 // The plan of a traced map. Its inputs change at different rates, and the plan keeps what does not change: data (level
-// 0), θ (1), the iterate (2), the length of the step (3). Level 4 is what only derivatives need of a point; each derivative is a
-// branch above it.
+// 0), θ (1), the iterate (2), the length of the step (3). Level 4 is what only derivatives need of a point; each derivative
+// is a branch above it.
 #include "solve/traced_map.h"
 
 #include <fmt/format.h>
@@ -180,9 +180,9 @@ void TracedMap::note_structure(bool with_vjp, bool with_jvp) {
   const Indexed<bool> moves = graph.between({&x, 1}, results);
   const std::size_t first = 1 + shared_->extras.size(), of_theta = with_vjp ? parameters.size() : 1;
   if (with_vjp || with_jvp) {
-    constant_b = std::none_of(results.begin() + static_cast<std::ptrdiff_t>(first),
-                              results.begin() + static_cast<std::ptrdiff_t>(first + of_theta),
-                              [&](Id id) { return moves[id]; });
+    constant_b =
+        std::none_of(results.begin() + static_cast<std::ptrdiff_t>(first),
+                     results.begin() + static_cast<std::ptrdiff_t>(first + of_theta), [&](Id id) { return moves[id]; });
     affine = !moves[results[first + of_theta]];
   }
   const Indexed<bool> on_the_way = graph.between({&x, 1}, {results.data(), 1});

@@ -29,8 +29,8 @@ std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s);
 struct Recipe;
 Recipe traced_interior_point(const Recipe& native);
 
-/// The state (x and the multipliers of equalities, rows and bounds) as the solution of the linear system of the constraints that
-/// are active at the state w, a solution; an expression whose derivatives of every order are those of the solution map.
+/// The state (x and the multipliers of equalities, rows and bounds) as the solution of the linear system of the constraints
+/// that are active at the state w, a solution; an expression whose derivatives of every order are those of the solution map.
 Expr solve_active_set(const TracedProgram& program, const Sizes& sizes, const Expr& w);
 
 }  // namespace onestep::detail

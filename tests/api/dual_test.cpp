@@ -82,10 +82,10 @@ template <class F> void compare_binary(const char* name, const F& f, const std::
 TEST(Dual, EveryRowOfTheTableAgreesWithTheTracedDerivativeKinksIncluded) {
   const std::vector<double> at = points();
 #define ONESTEP_UNARY(name, kink, flops, meaning, ...) \
-  compare_unary(                                 \
+  compare_unary(                                       \
       #name, [](const auto& a) { return name(a); }, at);
 #define ONESTEP_BINARY(name, kink, flops, meaning, ...) \
-  compare_binary(                                 \
+  compare_binary(                                       \
       #name, [](const auto& a, const auto& b) { return name(a, b); }, at);
 #include "onestep/operations.def"
   for (const double condition : {0.0, 1.0, -2.0, nan}) {

@@ -55,7 +55,9 @@ TEST(Fork, AChildComputesWithThreadsOfItsOwn) {
 TEST(Fork, AGrandchildToo) {
   set_threads(3);
   ASSERT_EQ(sum_in_parallel(), 499500);
-  EXPECT_EQ(status_of_child([] { return sum_in_parallel() == 499500 && status_of_child([] { return sum_in_parallel() == 499500; }) == 0; }),
+  EXPECT_EQ(status_of_child([] {
+              return sum_in_parallel() == 499500 && status_of_child([] { return sum_in_parallel() == 499500; }) == 0;
+            }),
             0);
 }
 

@@ -61,9 +61,7 @@ class Algorithms : public ::testing::TestWithParam<const char*> {
     }
     theta_ = random_.array({25}, 0.5, 1.5), v_ = random_.array({25}), c_ = random_.array({3});
   }
-  Solution solution(const Estimator& e) const {
-    return solve(*solver_, problem_.start(), theta_, e).even_if_unconverged();
-  }
+  Solution solution(const Estimator& e) const { return solve(*solver_, problem_.start(), theta_, e).even_if_unconverged(); }
   void expect_equal(const Solution& s, int differentiated) const {
     const Function by_hand = loop(F_, problem_.start(), theta_.shape(), K, differentiated);
     EXPECT_EQ(s.statistics().iterations, K);

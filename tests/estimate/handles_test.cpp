@@ -24,22 +24,23 @@ TEST(Handles, BeforeTheFirstSolveEverythingOfASolutionThrows) {
   std::vector<double> memory(2);
   const std::vector<std::span<const double>> from{memory};
   const std::vector<std::span<double>> to{memory};
-  const std::vector<std::function<void()>> all{
-      [&] { s.x(); },
-      [&] { s.state(); },
-      [&] { s.status(); },
-      [&] { s.message(); },
-      [&] { s.statistics(); },
-      [&] { s.report(); },
-      [&] { s.proof(); },
-      [&] { s.vjp(c); },
-      [&] { s.jvp(c); },
-      [&] { s.jacobian(); },
-      [&] { s.vjp_into(from, to); },
-      [&] { s.jvp_into({&c, 1}, memory); },
-      [&] { s.certificate(c); },
-      [&] { s.certificate_jvp(c); },
-      [&] { s.even_if_unconverged().vjp(c); }};
+  const std::vector<std::function<void()>> all{[&] { s.x(); },
+                                               [&] { s.state(); },
+                                               [&] { s.status(); },
+                                               [&] { s.message(); },
+                                               [&] { s.statistics(); },
+                                               [&] { s.report(); },
+                                               [&] { s.proof(); },
+                                               [&] { s.vjp(c); },
+                                               [&] { s.jvp(c); },
+                                               [&] { s.jacobian(); },
+                                               [&] { s.vjp_into(from, to); },
+                                               [&] {
+                                                 s.jvp_into({&c, 1}, memory);
+                                               },
+                                               [&] { s.certificate(c); },
+                                               [&] { s.certificate_jvp(c); },
+                                               [&] { s.even_if_unconverged().vjp(c); }};
   for (std::size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(i);
     EXPECT_THROW(all[i](), MisuseError);
@@ -131,7 +132,6 @@ TEST(Handles, TemporariesHandOutWhatLives) {
     outputs += e.shape() == Shape{3} ? 1 : 0;
   EXPECT_EQ(outputs, 2);
 }
-
 
 }  // namespace
 }  // namespace onestep

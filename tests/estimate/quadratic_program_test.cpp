@@ -365,7 +365,8 @@ TEST(QuadraticProgram, UnitsDoNotChangeTheDerivative) {
 
 // x = clip(t², 0, 1), and the point of t x₀ + x₁ = 1 nearest to 0, of which |x|² = 1 / (1 + t²).
 TEST(QuadraticProgram, NestedHasSecondDerivatives) {
-  const Solver box = quadratic_program([](Expr t) { return TracedProgram{.Q = eye(3), .q = -square(t), .lo = 0.0, .hi = 1.0}; });
+  const Solver box =
+      quadratic_program([](Expr t) { return TracedProgram{.Q = eye(3), .q = -square(t), .lo = 0.0, .hi = 1.0}; });
   const Solver line = quadratic_program([](Expr t) {
     return TracedProgram{.Q = eye(2), .A = reshape(concat({t, Expr(ones({1}))}), {1, 2}), .b = ones({1})};
   });
@@ -381,7 +382,8 @@ TEST(QuadraticProgram, NestedHasSecondDerivatives) {
     for (const Solver& solver : {line, above}) {
       const double a = 0.7;
       const Array h =
-          evaluate(trace([&](Expr p) { return hessian(sum(square(slice(solver.with(e)(p), 0, 2))), p); }, Shape{1}), {Array{a}})
+          evaluate(trace([&](Expr p) { return hessian(sum(square(slice(solver.with(e)(p), 0, 2))), p); }, Shape{1}),
+                   {Array{a}})
               .front();
       EXPECT_NEAR(h(0, 0), (6 * a * a - 2) / std::pow(1 + a * a, 3), 1e-8);
     }

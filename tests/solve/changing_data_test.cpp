@@ -163,17 +163,18 @@ TEST(ChangingData, ALambdaWithStateIsAskedOnceForASolve) {
   });
   for (int i = 1; i < 20; ++i) EXPECT_NEAR(solve(fit, zeros(2), ones(2)).x()(0), i, 1e-10);
   int kind = 0;  // another graph each time, in turn
-  const Solver other = newton([&](Expr x, Expr w) {
-    return ++kind % 2 == 0 ? sum(w * square(x - 1.0)) : sum(w * (exp(x) - x));
-  });
+  const Solver other =
+      newton([&](Expr x, Expr w) { return ++kind % 2 == 0 ? sum(w * square(x - 1.0)) : sum(w * (exp(x) - x)); });
   for (int i = 1; i < 6; ++i) EXPECT_NEAR(solve(other, Array{0.3}, 1.0).x()(0), i % 2 == 0 ? 1.0 : 0.0, 1e-7);
 }
 
 TEST(ChangingData, OfStartAndEquationToo) {
   Array begin{1.0}, slope{2.0};
-  const Solver solver = fixed_point([&](Expr x, Expr t) { return x + 0.0 * t; })
-                            .from([&](Expr t) { return begin * t; })
-                            .equation([&](Expr x, Expr t) { return x - slope * t; });
+  const Solver solver = fixed_point([&](Expr x, Expr t) {
+                          return x + 0.0 * t;
+                        }).from([&](Expr t) {
+                            return begin * t;
+                          }).equation([&](Expr x, Expr t) { return x - slope * t; });
   EXPECT_EQ(solve(solver, Parts(Array{3.0}), Implicit{}).x()(0), 3.0);
   begin = Array{2.0};
   slope = Array{5.0};
@@ -211,9 +212,7 @@ TEST(ChangingData, OfANestedSolveToo) {
   Array y{1.0, 2.0};
   const Solver inner = newton([&](Expr x, Expr t) { return 0.5 * sum(square(x - y * t)); });
   for (const Estimator& how : std::vector<Estimator>{OneStep{}, Implicit{}}) {
-    const Solver outer = newton([&](Expr t, Expr w) {
-      return 0.5 * sum(square(inner.from(zeros(2)).with(how)(t) - w));
-    });
+    const Solver outer = newton([&](Expr t, Expr w) { return 0.5 * sum(square(inner.from(zeros(2)).with(how)(t) - w)); });
     for (const Array& slope : {Array{1.0, 2.0}, Array{3.0, 1.0}, Array{1.0, 2.0}}) {
       y = slope;  // t = (y·w) / (y·y)
       const Array w{1.0, 1.0};

@@ -480,7 +480,8 @@ TEST(InteriorPoint, LargeAndSmallDataAreSolvedAsWellAsOthers) {
 TEST(InteriorPoint, UnitsDoNotChangeTheAnswer) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Random random(1000 + seed);
-    const auto n = static_cast<std::size_t>(random.integer(1, 12)), m = static_cast<std::size_t>(random.integer(0, 3)) % (n / 2 + 1),
+    const auto n = static_cast<std::size_t>(random.integer(1, 12)),
+               m = static_cast<std::size_t>(random.integer(0, 3)) % (n / 2 + 1),
                p = static_cast<std::size_t>(random.integer(0, 10));
     const bool linear = random.integer(0, 3) == 0;
     Qp qp = random_qp(random, n, m, p, linear ? 0 : n, true);
@@ -528,7 +529,8 @@ TEST(InteriorPoint, UnitsDoNotChangeTheAnswer) {
       EXPECT_NEAR(b.x[j] * d[j], a.x[j], 1e-7 * x_size) << seed;
       EXPECT_NEAR(b.bound_multipliers[j] / c / d[j], a.bound_multipliers[j], 1e-6 * dual_size) << seed;
     }
-    for (std::size_t i = 0; i < m; ++i) EXPECT_NEAR(b.y[i] * r[i] / c, a.y[i], 1e-6 * (dual_size + std::fabs(a.y[i]))) << seed;
+    for (std::size_t i = 0; i < m; ++i)
+      EXPECT_NEAR(b.y[i] * r[i] / c, a.y[i], 1e-6 * (dual_size + std::fabs(a.y[i]))) << seed;
     for (std::size_t i = 0; i < p; ++i)
       EXPECT_NEAR(b.z[i] * r[m + i] / c, a.z[i], 1e-6 * (dual_size + std::fabs(a.z[i]))) << seed;
   }

@@ -417,8 +417,9 @@ TEST(Known, ConstantsGivenAreAddedToThoseTheMethodWorkedOut) {
   // ρ = 1 - μ/L follows from the constants of gradient descent; the user adds ‖B‖.
   const auto f = [](Expr x, Expr t) { return 0.5 * sum(square(x)) - sum(t * x); };
   const Solver s = gradient_descent(f, {.step = {GradientStep::Kind::inverse_smoothness, 0, 0.5, 2}}).knowing({.norm_B = 3});
-  const std::vector<Array> x{ones({2})}, theta{ones({2})};
-  const Constants known = s.recipe().method(x, theta)->known;
+  const Parts x = ones({2});
+  const Shape theta{2};
+  const Constants known = s.recipe().ready(&x, {&theta, 1}).method->known;
   EXPECT_EQ(known.rho, 0.75);
   EXPECT_EQ(known.norm_B, 3);
   EXPECT_LT(known.L_A, 0);

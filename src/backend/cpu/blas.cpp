@@ -79,10 +79,10 @@ thread_local LocalThreads local_found;
 #if __has_include(<pthread.h>)
 // A child of fork() has this thread alone: another one that held the mutex, or a guard, is not there to let it go.
 [[maybe_unused]] const int at_fork = pthread_atfork([] { holders_mutex.lock(); }, [] { holders_mutex.unlock(); },
-                                   [] {
-                                     holders = local_holders;
-                                     holders_mutex.unlock();
-                                   });
+                                                    [] {
+                                                      holders = local_holders;
+                                                      holders_mutex.unlock();
+                                                    });
 #endif
 
 }  // namespace

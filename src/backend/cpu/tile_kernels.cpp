@@ -59,7 +59,7 @@ TileKernel elementwise(Op op) {
 #include "onestep/operations.def"
 #define ONESTEP_STRUCTURAL(name, ...) case Op::name:
 #include "onestep/operations.def"
-      break;
+    break;
   }
   return nullptr;  // not elementwise
 }
