@@ -122,7 +122,7 @@ struct Certificate {
   double distance = 0;  ///< from x_k to the solution, at most
   double L_J = 0;       ///< how fast the derivative changes with x, as it was seen
   double norm_B = 0;    ///< ‖∂F/∂θ‖ on what was certified
-  int products = 0;     ///< derivatives evaluated for it
+  int products = 0;     ///< vjps or jvps of the step for it; by x and by θ at one point is one
   std::string reason;   ///< why there is no bound, or what it rests on
   std::string advice;   ///< what would lower the bound, or give one
   /// One JSON object.

@@ -7,7 +7,7 @@
 #include <exception>
 
 #include "backend/cpu/pool.h"
-#include "estimate/state.h"
+#include "estimate/refine.h"
 #include "onestep/diff.h"
 
 namespace onestep::detail {
@@ -118,7 +118,10 @@ class Objective::Problem {
     constexpr double safety = 4, epsilon = std::numeric_limits<double>::epsilon(), moved_by = 1e-6;
     const Run& run = solution().internals().run;
     const std::size_t n = flat_size(parts_);
-    const double along_step = change(std::span(run.previous).first(n), theta);
+    // At the point nearer to the solution that the certificate found, or else along the last step.
+    const auto& refined = solution().internals().refinement;
+    const double rate = refined ? 1.5 / safety : run.last_step > 0 ? certificate.distance / run.last_step : 0;
+    const double along_step = change(std::span<const double>(refined ? refined->best().x : run.previous).first(n), theta);
     std::vector<double> moved(run.x.begin(), run.x.begin() + static_cast<std::ptrdiff_t>(n));
     const double size = norm(moved) / std::sqrt(static_cast<double>(n));
     for (std::size_t i = 0; i < n; ++i) moved[i] += moved_by * std::max(std::fabs(moved[i]), size) * (i % 2 == 0 ? 1 : -1);
@@ -127,7 +130,6 @@ class Objective::Problem {
     for (auto& part : signs)
       for (std::size_t i = 0; i < part.size(); i += 2) part[i] = -part[i];
     const double rounding = change(moved, theta) / moved_by + pulled_norm(signs) + pulled_norm(derivatives_);
-    const double rate = run.last_step > 0 ? certificate.distance / run.last_step : 0;
     return {certificate.bound + safety * (rate * along_step + epsilon * rounding), "observed"};
   }
 

@@ -52,16 +52,19 @@ class AutoDifferentiator final : public Differentiator {
       ++s.report.products;
       s.report.flops += map.costs.vjp_theta;
     };
-    solve(s, product, map.costs.vjp_x, c, u_, [&] {
-      apply_b(u_, out);
-      const double size = size_of(out);
-      // What B makes of the residual may be more than of u, where B sees a part of the state only.
-      rest_ = memory_for(map.parameters);
-      const std::vector<Vector> spans(rest_.begin(), rest_.end());
-      apply_b(r_, spans);
-      const double of_u = norm(u_) > 0 ? size / norm(u_) : 0;
-      return std::pair{size, std::max(size_of(spans), of_u * norm(r_))};
-    });
+    solve(
+        s, product, map.costs.vjp_x, c, u_,
+        [&] {
+          apply_b(u_, out);
+          const double size = size_of(out);
+          // What B makes of the residual may be more than of u, where B sees a part of the state only.
+          rest_ = memory_for(map.parameters);
+          const std::vector<Vector> spans(rest_.begin(), rest_.end());
+          apply_b(r_, spans);
+          const double of_u = norm(u_) > 0 ? size / norm(u_) : 0;
+          return std::pair{size, std::max(size_of(spans), of_u * norm(r_))};
+        },
+        [&] { return norm_b(s) * norm(u_); });
     s.held = {{c.begin(), c.end()}, u_};
   }
 
@@ -78,7 +81,12 @@ class AutoDifferentiator final : public Differentiator {
     p.jvp_theta(v, b);
     ++s.report.products;
     s.report.flops += map.costs.jvp_theta;
-    solve(s, product, map.costs.jvp_x, b, u_, [&] { return std::pair{norm(u_), norm(r_)}; });
+    solve(
+        s, product, map.costs.jvp_x, b, u_,
+        [&] {
+          return std::pair{norm(u_), norm(r_)};
+        },
+        [&] { return norm(b); });
     std::ranges::copy(u_, out.begin());
   }
 
@@ -104,9 +112,10 @@ class AutoDifferentiator final : public Differentiator {
   }
 
   // M u = b from u = b, that is, from one step; `judge` returns the size of the derivative that u_ gives and what r_ is to
-  // it, before (I - A)⁻¹ enlarges it.
-  template <class Product, class Judge>
-  void solve(SolutionState& s, const Product& M, double cost, ConstVector b, std::vector<double>& u, const Judge& judge) {
+  // it, before (I - A)⁻¹ enlarges it; `rounding_scale` what rounding is relative to.
+  template <class Product, class Judge, class Scale>
+  void solve(SolutionState& s, const Product& M, double cost, ConstVector b, std::vector<double>& u, const Judge& judge,
+             const Scale& rounding_scale) {
     LinearSystem system;
     system.product = [&](ConstVector v, Vector to) {
       M(v, to);
@@ -137,7 +146,9 @@ class AutoDifferentiator final : public Differentiator {
       }
       const double left = first && starts_near ? last : update_residual();
       const auto [derivative, rest] = judge();
-      const double error = inverse_safety * inverse * rest;
+      inverse = std::max(inverse, size > 0 ? norm(u) / size : 0);
+      const double rounding_error = 4 * std::numeric_limits<double>::epsilon() * rounding_scale();
+      const double error = inverse_safety * inverse * (rest + rounding_error);
       s.report.residual = size > 0 ? left / size : 0;
       if (error <= tolerance_ * derivative) return;
       // Not there yet: how exactly the system has to be solved is known now.

@@ -47,9 +47,9 @@ class Certifier {
     s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
     c_.value = norm(g);
     if (!is_there() || !refine()) return c_;
-    if (Point* const knows = s_.loop->here()) {
+    if (Point* const knows = s_.loop->reference()) {
       Parameters better = zero();
-      vjp_theta(*knows, v, better);
+      vjp_theta(*knows, v.first(s_.shown_size()), better);
       add_to(better, g, -1);
       return by_doubt(*knows, norm(better));
     }
@@ -64,31 +64,34 @@ class Certifier {
     std::vector<double> u(v.begin(), v.end()), r(n_);
     begin_at_held(v, u, r, transposed);
     if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return c_;
-    Parameters better = zero();
+    Parameters better = zero(), difference_there = zero();
     const auto compare = [&] {
-      vjp_theta(p, u, better);
+      p.vjp_theta(u, std::vector<Vector>(better.begin(), better.end()));
       scale_b_ = std::max(scale_b_, ratio(norm(better), detail::norm(u)));
       reference_ = norm(better);
-      add_to(better, g, -1);
-      return norm(better);
+      difference_there = better;
+      add_to(difference_there, g, -1);
+      return norm(difference_there);
     };
     const double to_better = solve(transposed, v, u, r, compare);
     if (!c_.reason.empty()) return c_;
+    note_inverse(detail::norm(u) / size);
     const double left = detail::norm(r);
-    if (left > 0) {
-      vjp_theta(p, r, better);
-      scale_b_ = std::max(scale_b_, norm(better) / left);
+    if (inverse() * scale_b_ * left > 0.05 * to_better) {
+      vjp_theta(p, r, difference_there);
+      scale_b_ = std::max(scale_b_, ratio(norm(difference_there), left));
     }
+    at_best_ = {std::vector<double>(n_), better};
+    for (std::size_t i = 0; i < n_; ++i) at_best_.state[i] = r[i] - v[i] + u[i];  // Aᵀu
     look_ = [&](Point& at) {
       Seen seen{std::vector<double>(n_), zero()};
       at.vjp_x(u, seen.state);
-      ++c_.products;
       vjp_theta(at, u, seen.theta);
       scale_b_ = std::max(scale_b_, ratio(norm(seen.theta), detail::norm(u)));
       return seen;
     };
     if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, c_.products);
-    return finish(to_better, inverse() * scale_b_ * left, scale_b_ * detail::norm(u));
+    return finish(to_better, inverse() * scale_b_ * left, rounding_scale() * detail::norm(u));
   }
 
   Certificate jvp(std::span<const Array> v) {
@@ -98,12 +101,12 @@ class Certifier {
     s_.differentiator->jvp(s_, v, g);
     c_.value = shown_norm(g);
     if (!is_there() || !refine()) return c_;
-    if (Point* const knows = s_.loop->here()) {
-      std::vector<double> better(n_);
+    if (Point* const knows = s_.loop->reference()) {
+      std::vector<double> better(s_.shown_size());
       knows->jvp_theta(v, better);
       ++c_.products;
-      add(better, g, -1);
-      return by_doubt(*knows, shown_norm(better));
+      add(better, ConstVector(g).first(better.size()), -1);
+      return by_doubt(*knows, detail::norm(better));
     }
     Point& p = *s_.refinement->best().point;
     std::vector<double> h = g, b(n_), r(n_);
@@ -131,17 +134,23 @@ class Certifier {
     scale_b_ = 1;
     const double to_better = solve(product, b, h, r, compare);
     if (!c_.reason.empty()) return c_;
+    note_inverse(ratio(detail::norm(h), detail::norm(b)));
+    at_best_.state = h;  // A h + B v = h - (M h - b)
+    add(at_best_.state, r);
     look_ = [&](Point& at) {
       Seen seen{std::vector<double>(n_), {}};
       std::vector<double> more(n_);
       at.jvp_x(h, seen.state);
       at.jvp_theta(v, more);
-      c_.products += 2;
+      ++c_.products;
       add(seen.state, more);
       return seen;
     };
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
-    return finish(to_better, inverse() * detail::norm(r), detail::norm(h));
+    double size_v = 0;
+    for (const Array& a : v) size_v = std::hypot(size_v, norm_of(a));
+    return finish(to_better, inverse() * detail::norm(r),
+                  detail::norm(h) + (s_.method->superlinear ? 0 : norm_b(s_) * size_v));
   }
 
  private:
@@ -151,6 +160,11 @@ class Certifier {
     Parameters theta;
   };
 
+  static double norm_of(const Array& a) {
+    std::vector<double> flat(static_cast<std::size_t>(a.size()));
+    flatten({&a, 1}, flat);
+    return detail::norm(flat);
+  }
   static double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
   double shown_norm(ConstVector x) const { return detail::norm(x.first(s_.shown_size())); }
   Parameters zero() const { return memory_for(map_.parameters); }
@@ -199,12 +213,12 @@ class Certifier {
   }
 
   bool refine() {
-    if (s_.loop->here() != nullptr) return true;
+    if (s_.loop->reference() != nullptr) return true;
     const bool is_new = !s_.refinement;
     if (is_new) s_.refinement = std::make_shared<Refinement>(s_);
     const Refinement& way = *s_.refinement;
     if (is_new) c_.products += way.products();
-    inverse_ = way.inverse();
+    inverse_ = std::max(way.inverse(), s_.seen_inverse);
     if (!way.trouble().empty()) {
       refuse(way.trouble(), "solve with a smaller SolveOptions::tolerance");
       return false;
@@ -215,6 +229,12 @@ class Certifier {
     if (given >= 0 && c_.rho > given * (1 + 1e-6) && step > 100 * way.noise()) {
       refuse(fmt::format("the last step was multiplied by {:.4g}, the contraction factor given is {}", c_.rho, given),
              "leave out Constants::rho, or give one that holds for these parameters");
+      return false;
+    }
+    constexpr double growing = 1.02, settled = 1e-5;
+    if (!s_.method->superlinear && c_.rho > growing && s_.run.last_step > settled * way.scale()) {
+      refuse(fmt::format("the step after the last one is {:.3g} times as long: the iteration has not settled", c_.rho),
+             "solve with a smaller SolveOptions::tolerance");
       return false;
     }
     if (given >= 1) {
@@ -269,7 +289,7 @@ class Certifier {
     std::vector<double> base, z(n_);
     const double begin = detail::norm(r), rounding = 1e-15 * (detail::norm(b) + detail::norm(x));
     const int before = c_.products;
-    double target = first * begin, difference = compare();
+    double target = first * begin, difference = begin > rounding ? 0 : compare();
     for (double last = begin; last > rounding;) {
       Gmres gmres;
       gmres.begin(r);
@@ -277,7 +297,7 @@ class Certifier {
       bool goes_on = true;
       while (goes_on) {
         gmres.run(system, target, most_products - (c_.products - before));
-        inverse_ = std::max(inverse_, gmres.inverse());
+        note_inverse(gmres.inverse());
         gmres.solution(system, z);
         x = base;
         add(x, z);
@@ -291,7 +311,7 @@ class Certifier {
       for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
       const double left = detail::norm(r);
       if (!goes_on || !(left < 0.5 * last)) {
-        if (!(left <= 0.1 * begin || left <= 1e3 * rounding))
+        if (!s_.method->superlinear && !(left <= 0.1 * begin || left <= 1e3 * rounding))
           refuse(fmt::format("the linear system with I - A was solved to {:.1e} only: the solution may not be unique",
                              left / begin),
                  "a regularised problem, or a step that contracts, has a bound");
@@ -301,6 +321,12 @@ class Certifier {
     }
     return difference;
   }
+
+  // Kept for the next certificate of this solution.
+  void note_inverse(double seen) { s_.seen_inverse = inverse_ = std::max(inverse_, seen); }
+
+  // ‖B‖ where rounding is not measured: rounding of entries of B that this direction does not see enters all the same.
+  double rounding_scale() { return s_.method->superlinear ? scale_b_ : std::max(scale_b_, norm_b(s_)); }
 
   // By how much the derivative differs between two points, at most.
   double difference(const Seen& a, const Seen& b) const {
@@ -386,14 +412,17 @@ class Certifier {
     double on_the_way = 0, beyond = 0, of_rounding = 0;
     if (!is_constant() && look_) {
       std::vector<Seen> seen;
-      for (const Refinement::Stage& stage : way.stages()) seen.push_back(look_(*stage.point));
+      for (std::size_t i = 0; i + 1 < way.stages().size(); ++i) seen.push_back(look_(*way.stages()[i].point));
+      seen.push_back(at_best_);
       const bool are_given = known.L_A >= 0 && known.L_J >= 0;
       beyond = remainder(seen, on_the_way);
       if (way.stages().size() > 1 && way.stages()[1].moved > 0)
         c_.L_J = difference(seen[1], seen[0]) / way.stages()[1].moved;
       if (are_given) beyond = (known.L_J + inverse() * scale_b_ * known.L_A) * rest * size / std::max(scale_b_, 1e-300);
       const bool measured = s_.method->superlinear && c_.rounding > 0 && way.noise() <= 8 * epsilon * way.scale();
-      if (!measured) of_rounding = 2 * rate_of_change(seen) * inverse() * way.noise();
+      // Rounding of x does not show in what is wrong by far more.
+      const bool shows = difference_to_better <= 1e-6 * c_.value;
+      if (!measured && shows) of_rounding = 2 * rate_of_change(seen) * inverse() * way.noise();
       if (!map_.smooth && !are_given) {
         const double corners = change_in_corners(seen.back(), rest);
         if (!(corners <= visible_kink * std::max(reference_, c_.value)))
@@ -449,6 +478,7 @@ class Certifier {
   Certificate c_;
   double inverse_ = 1, scale_b_ = 0, reference_ = 0;
   std::function<Seen(Point&)> look_;
+  Seen at_best_;                      // what look_ would return at the best point
   std::mt19937_64 random_{20231123};  // for corners; nothing is claimed of it
 };
 

@@ -35,7 +35,9 @@ Refinement::Refinement(SolutionState& s) : s_(s) {
   }
   first.step = norm(step_);
   stages_.push_back(std::move(first));
-  while (best().step > noise_ && stages_.size() < most_stages) {
+  // Where the derivatives do not depend on x, nothing nearer is needed.
+  const bool is_constant = s.method->step->affine && s.method->step->constant_b;
+  while (!is_constant && best().step > noise_ && stages_.size() < most_stages) {
     // A superlinear method is followed by one step: each costs a factorisation. Others go on while they find that they had
     // farther to go than they thought.
     const std::size_t done = stages_.size();

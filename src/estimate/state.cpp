@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 
 namespace onestep::detail {
 
@@ -49,6 +51,23 @@ void note_residual(DerivativeReport& report, double residual, double tolerance) 
     report.status = Status::rounding_reached;
 }
 
+double norm_b(SolutionState& state) {
+  if (state.size_of_b) return *state.size_of_b;
+  state.size_of_b = 0;
+  if (!state.method->step->no_vjp.empty()) return 0;
+  std::mt19937_64 random(state.size());
+  std::normal_distribution<double> gaussian;
+  std::vector<double> p(state.size());
+  for (double& e : p) e = gaussian(random);
+  std::vector<std::vector<double>> out = memory_for(state.method->step->parameters);
+  state.here().vjp_theta(p, std::vector<Vector>(out.begin(), out.end()));
+  ++state.report.products;
+  double sum = 0;
+  for (const auto& part : out) sum += dot(part, part);
+  state.size_of_b = std::sqrt(sum);
+  return *state.size_of_b;
+}
+
 namespace {
 std::string text_of_kind(const OneStep&) { return "OneStep"; }
 std::string text_of_kind(const KStep& k) { return fmt::format("KStep {}", k.K); }
@@ -75,6 +94,8 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
   last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = contracts = false;
   differentiator->forget();
   refinement.reset();
+  seen_inverse = 1;
+  size_of_b.reset();
   held.c.clear();
   run.start.resize(method->step->size());
   run.x.resize(run.start.size());

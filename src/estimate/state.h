@@ -59,6 +59,8 @@ struct SolutionState {
   std::vector<double> power, next_power;   ///< and for finding out whether the step contracts
   Held held;
   std::shared_ptr<Refinement> refinement;  ///< made when a certificate first asks for it
+  double seen_inverse = 1;                 ///< ‖(I - A)⁻¹‖, as linear solves saw it
+  std::optional<double> size_of_b;         ///< see norm_b
 
   std::size_t size() const { return run.x.size(); }
   /// The parts the user knows, and their entries, which are the first of the state.
@@ -109,6 +111,10 @@ double growth(SolutionState& state);
 /// Derivatives of steps tend to those of the solution only where steps contract: why they do not, where that is seen and
 /// the estimator needs it; else empty.
 std::string no_contraction(SolutionState& state);
+
+/// ‖∂F/∂θ‖ in Frobenius' norm at x_k, about: from one random cotangent, once for each solve. What rounding of B is relative
+/// to, whatever the direction; 0 where there is no vjp.
+double norm_b(SolutionState& state);
 
 /// A linear system was solved to this, where it should have been to `tolerance`: the report says so.
 void note_residual(DerivativeReport& report, double residual, double tolerance);

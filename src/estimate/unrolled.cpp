@@ -118,7 +118,7 @@ class UnrolledDifferentiator final : public Differentiator {
   // A solve that began near its solution made too few steps for its derivative to have converged. Further ones are made at
   // x_k until what another would add is within the solver's tolerance.
   bool goes_on(const SolutionState& s) const {
-    return is_solution(s.run.status) && !s.allow_unconverged && !s.method->start;
+    return is_solution(s.run.status) && !s.method->superlinear && !s.allow_unconverged && !s.method->start;
   }
   // Over the last step; a superlinear method squares what is left.
   static bool has_converged(const SolutionState& s, ConstVector before, ConstVector after) {

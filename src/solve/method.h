@@ -66,6 +66,9 @@ class Loop {
   virtual Point& last() = 0;
   /// The step and the equation at x_k, where the loop has them; otherwise the estimators make a point of their own.
   virtual Point* here() { return nullptr; }
+  /// A point that has the derivative of the solution itself and knows how wrong that can be (Point::doubt), of the parts the
+  /// user knows; none where there is no such thing.
+  virtual Point* reference() { return nullptr; }
   virtual Point* equation() { return nullptr; }
   /// Why the solution has no derivative, is none of several, or nothing is known about it; else empty.
   virtual std::string degeneracy() { return ""; }

@@ -367,6 +367,7 @@ class QpLoop final : public Loop {
   }
   Point& last() override { return last_; }
   Point* here() override { return &here_; }
+  Point* reference() override { return &here_; }
   Point* equation() override { return &equation_; }
   std::string degeneracy() override {
     derivative_.linearise(QpDerivativeAt::solution);

@@ -180,9 +180,9 @@ class TracedIpLoop final : public Loop {
         return monitor.end(Status::iteration_limit, fmt::format("{} iterations, the residual is {:.1e}", k, error));
     }
   }
-  std::string degeneracy() override {
-    return "of derivatives of an interior point method's steps nothing is bounded; OneStep and Implicit come with a bound";
-  }
+  // The native method has solved the same program.
+  Point* reference() override { return native_->reference(); }
+  std::string degeneracy() override { return native_->degeneracy(); }
   // The loop ends at x_k; the last step was made at x_{k-1}.
   Point& last() override {
     if (!std::ranges::equal(point_->where(), run_->previous)) point_->apply(run_->previous, run_->controls, next_);
