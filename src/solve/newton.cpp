@@ -101,8 +101,6 @@ class NewtonLoop final : public Loop {
         if (controls_[1] > 0)
           monitor.end(Status::singular,
                       fmt::format("at the solution the matrix needs {:.1e} on its diagonal", controls_[1]));
-        else if (verdict == Monitor::Verdict::linear)
-          monitor.end(Status::singular, "Newton's steps converge only linearly: the matrix is singular at the solution");
         return;
       }
       // Most often the full step is good, and the next iteration needs all there is at its end.
