@@ -11,8 +11,8 @@
 namespace onestep::detail {
 namespace {
 
-constexpr double inverse_safety = 2;  // of ‖(I - A)⁻¹‖ as GMRES saw it
-constexpr double sought = 0.5;        // of the tolerance: where the estimate of the error shall be
+constexpr double inverse_safety = 4;  // of ‖(I - A)⁻¹‖ as GMRES saw it
+constexpr double sought = 0.1;        // of the tolerance: where the estimate of the error shall be
 constexpr int most_products = 1000;
 
 double size_of(std::span<const Vector> parts) {

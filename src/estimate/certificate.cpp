@@ -32,6 +32,11 @@ constexpr double inverse_safety = 2;       // of ‖(I - A)⁻¹‖, which GMRES
 constexpr double remainder_safety = 4;     // of what is extrapolated
 constexpr double slowest = 0.9;            // ratio with which changes are extrapolated
 constexpr int most_products = 2000;
+// No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
+// now and then, and the condition of the linear systems is not measured.
+constexpr double newton_rounding = 2e-13, program_rounding = 2e-12;
+// A solve to more than this tolerance may be so far from its solution that nothing seen at x_k tells about it.
+constexpr double loose = 1e-5, far = 0.1;
 constexpr int corner_pairs = 3;
 constexpr double corner_radius = 4;   // over the distance to the solution
 constexpr double visible_kink = 0.1;  // change in a corner, relative to the derivative, above which there is no bound
@@ -237,6 +242,13 @@ class Certifier {
              "solve with a smaller SolveOptions::tolerance");
       return false;
     }
+    const bool is_constant = map_.affine && map_.constant_b;
+    if (!is_constant && s_.options.tolerance > loose && way.distance() > far * way.scale()) {
+      refuse(fmt::format("the solution is {:.1e} away from an x of size {:.1e}: too far to tell what changes on the way",
+                         way.distance(), way.scale()),
+             "solve with a smaller SolveOptions::tolerance");
+      return false;
+    }
     if (given >= 1) {
       refuse(fmt::format("the contraction factor given is {}", given), "leave it out where the step does not contract");
       return false;
@@ -431,6 +443,7 @@ class Certifier {
         beyond += corners;
       }
     }
+    if (s_.method->superlinear) c_.rounding += newton_rounding * c_.value;
     c_.rounding += of_rounding + 8 * epsilon * std::sqrt(static_cast<double>(n_)) * inverse() * size;
     const double whole = difference_safety * difference_to_better;
     const double of_distance = std::min(whole, on_the_way);
@@ -448,7 +461,7 @@ class Certifier {
     if (!doubt->reason.empty()) return refuse(doubt->reason, "take a smaller tolerance, or change what is degenerate");
     c_.left_out = difference_safety * difference_to_better + doubt->left_out;
     c_.from_distance = doubt->from_distance;
-    c_.rounding = doubt->rounding + 8 * epsilon * c_.value;
+    c_.rounding = doubt->rounding + program_rounding * c_.value;
     const double known = c_.from_distance + c_.rounding + doubt->left_out;
     return conclude(difference_to_better > known ? difference_to_better : std::numeric_limits<double>::quiet_NaN());
   }

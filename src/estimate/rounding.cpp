@@ -46,7 +46,7 @@ class Rounding {
     add(r, product, -1);
     vjp_theta(at_, r, rest);
     add_to(moved, rest);
-    return safety * (solve_error + rounding_of_x(std::max(epsilon, left)) * norm(moved));
+    return safety_of_solve() * (solve_error + rounding_of_x(std::max(epsilon, left)) * norm(moved));
   }
 
   // The solve of H ẋ = b again, for a b that is known to have ẋ as its solution; then H ẋ = -G_θ v at another x.
@@ -71,10 +71,13 @@ class Rounding {
     add(r, next, -1);
     at_.precondition(false, r);
     const double relative = std::max(epsilon, ratio(solve_error, detail::norm(g)));
-    return safety * (solve_error + rounding_of_x(relative) * detail::norm(r));
+    return safety_of_solve() * (solve_error + rounding_of_x(relative) * detail::norm(r));
   }
 
  private:
+  // An iteration is sampled once only.
+  double safety_of_solve() const { return s_.method->step->iterates ? 4 * safety : safety; }
+
   void vjp_theta(Point& p, ConstVector c, Parameters& out) {
     p.vjp_theta(c, std::vector<Vector>(out.begin(), out.end()));
     ++products_;
