@@ -37,8 +37,8 @@ void Model::require_a_best_fit(const Samples& train, double l2) const {
   const bool stood_still = status == Status::rounding_reached || status == Status::singular || status == Status::diverged;
   if (value < std::numbers::ln2 || (stood_still && step > long_step))
     throw Misuse(
-        "a plane tells classes apart, but for samples on it if any: with no penalty the coefficients grow without end; give "
-        "--l2 above 0");
+        "the classes are linearly separable, or all but samples on the separating plane are: without a penalty the "
+        "coefficients grow without bound; give --l2 above 0");
 }
 
 void Model::get_ready(const Samples& train, double l2) {
