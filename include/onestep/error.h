@@ -30,7 +30,7 @@ class MisuseError : public Error {
 
 /// A derivative was asked of a solve that did not end at a solution; Solution::even_if_unconverged permits it.
 ///
-///     try { s.vjp(c); } catch (const NotConvergedError& e) { std::cerr << e.iterations << " iterations\n"; }
+///     try { s.vjp(c); } catch (const NotConvergedError& e) { std::cerr << to_string(e.status) << '\n'; }
 class NotConvergedError : public Error {
  public:
   NotConvergedError(const std::string& message, Status its_status, int its_iterations)

@@ -26,7 +26,7 @@ class AutoDifferentiator final : public Differentiator {
   explicit AutoDifferentiator(const Auto& how)
       : tolerance_(how.tolerance),
         one_step_(make(OneStep{})),
-        implicit_(make(Implicit{.tolerance = std::min(1e-12, 0.1 * how.tolerance)})) {
+        implicit_(make(Implicit{.tolerance = std::clamp(0.1 * how.tolerance, 1e-15, 1e-12)})) {
     if (!(tolerance_ > 0)) throw MisuseError(fmt::format("[Auto] tolerance = {}: it must be positive", tolerance_));
   }
   const char* name() const override { return "auto"; }

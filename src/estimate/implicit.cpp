@@ -21,7 +21,10 @@ class ImplicitDifferentiator final : public Differentiator {
   const char* name() const override { return "implicit"; }
   const char* advice() const override { return "a smaller Implicit::tolerance leaves less out"; }
   bool needs_contraction() const override { return false; }
-  void forget() override { dense_ready_ = false; }
+  void forget() override {
+    dense_ready_ = false;
+    degenerate_.reset();
+  }
 
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
     const Map& map = on_step(s) ? *s.method->step : *s.method->equation;
@@ -33,6 +36,7 @@ class ImplicitDifferentiator final : public Differentiator {
     if (!on_step(s))
       for (double& e : u_) e = -e;
     point(s).vjp_theta(u_, out);
+    if (is_degenerate(s)) s.report.status = Status::singular;
     ++s.report.products;
     s.report.flops += map.costs.vjp_theta;
     note_residual(s.report, point(s).residual(), how_.tolerance);
@@ -48,12 +52,29 @@ class ImplicitDifferentiator final : public Differentiator {
     if (!on_step(s))
       for (double& e : u_) e = -e;
     solve(s, false, u_, out);
+    if (is_degenerate(s)) s.report.status = Status::singular;
     note_residual(s.report, point(s).residual(), how_.tolerance);  // an equation may solve a linear system of its own
   }
 
  private:
   bool on_step(const SolutionState& s) const { return how_.on_step || !s.method->equation; }
   Point& point(SolutionState& s) const { return on_step(s) ? s.here() : s.equation(); }
+
+  // Where a superlinear method converges only linearly, the matrix of its equation is singular at the solution: the system
+  // at x_k can be solved, but its solution means nothing. Observed along the last step, once for each solve.
+  bool is_degenerate(SolutionState& s) {
+    constexpr double linear = 0.45;  // Newton's method at a double root contracts by ½
+    if (degenerate_) return *degenerate_;
+    degenerate_ = false;
+    const Map& step = *s.method->step;
+    if (!s.method->superlinear || s.loop->here() != nullptr || !(s.run.last_step > 0) || !step.no_jvp.empty()) return false;
+    std::vector<double> last(s.size()), image(s.size());
+    for (std::size_t i = 0; i < last.size(); ++i) last[i] = s.run.x[i] - s.run.previous[i];
+    s.last().jvp_x(last, image);
+    ++s.report.products;
+    degenerate_ = norm(image) > linear * norm(last);
+    return *degenerate_;
+  }
 
   // The matrix of the system, or its transpose, times v.
   void product(SolutionState& s, bool transposed, ConstVector v, Vector out) {
@@ -147,6 +168,7 @@ class ImplicitDifferentiator final : public Differentiator {
   std::optional<Plan> plan_;
   std::optional<Workspace> workspace_;
   bool dense_ready_ = false;
+  std::optional<bool> degenerate_;
 };
 
 }  // namespace

@@ -102,8 +102,6 @@ class NewtonLoop final : public Loop {
           monitor.end(Status::singular,
                       fmt::format("at the solution the Hessian is positive definite only with {:.1e} added to its diagonal",
                                   controls_[1]));
-        else if (verdict == Monitor::Verdict::linear)
-          monitor.end(Status::singular, "Newton's steps converge only linearly: the matrix is singular at the solution");
         return;
       }
       // The full step is usually accepted, and the next iteration needs value, slope and step at its end.

@@ -243,8 +243,8 @@ TEST(DualStep, AgreesWithTheSameStepTracedInEveryEstimator) {
     expect_near(got.jacobian(), expected.jacobian(), tolerance);
     const Certificate c = got.certificate(p.cotangent), d = expected.certificate(p.cotangent);
     EXPECT_EQ(c.basis, d.basis);
-    EXPECT_NEAR(c.rho, d.rho, 1e-9 * d.rho);
-    EXPECT_NEAR(c.norm_B, d.norm_B, 1e-9 * d.norm_B);
+    EXPECT_NEAR(c.rho, d.rho, 1e-4 * d.rho);
+    EXPECT_NEAR(c.norm_B, d.norm_B, 1e-3 * d.norm_B);
   }
 }
 

@@ -132,7 +132,7 @@ TEST(SetThreads, RefusesFewerThanOneAndSaysSo) {
     try {
       set_threads(n);
       FAIL() << n;
-    } catch (const std::invalid_argument& e) {
+    } catch (const MisuseError& e) {
       EXPECT_EQ(std::string(e.what()).rfind("[set_threads] ", 0), 0u) << e.what();
       EXPECT_NE(std::string(e.what()).find(std::to_string(n)), std::string::npos) << e.what();
     }

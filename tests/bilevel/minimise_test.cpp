@@ -219,8 +219,9 @@ TEST(Minimise, EndsWithTheReasonWhenAnInnerProblemCannotBeSolved) {
 
 // x ← θx from its fixed point 0: the solve ends at once, wherever θ is, but there is no derivative of steps from 1 on.
 Inner contracts_below_one(double best) {
-  return Inner(fixed_point([](Expr x, Expr theta) { return theta * x; }), zeros(2),
-               [best](Expr x, Expr theta) { return square(theta - best) + sum(x) + 1.0; });
+  return Inner(
+      fixed_point([](Expr x, Expr theta) { return theta * x; }), zeros(2),
+      [best](Expr x, Expr theta) { return square(theta - best) + sum(x) + 1.0; }, OneStep{});
 }
 
 TEST(Minimise, AStepThatDoesNotContractAtTheStartIsAStatus) {
@@ -271,7 +272,7 @@ TEST(Minimise, ALinearSystemThatFellShortIsCountedAndNeverConverges) {
     EXPECT_FALSE(is_solution(o.status)) << o;
     EXPECT_EQ(o.fell_short, o.hypergradients);
     EXPECT_THAT(o.about, HasSubstr("the linear system of the hypergradient fell short"));
-    EXPECT_TRUE(std::isinf(o.bound));
+    EXPECT_GT(o.bound, 0);
   }
   const Outcome good = minimise({ridge.inner(Implicit{})}, start);
   EXPECT_EQ(good.status, Status::converged) << good.message();
