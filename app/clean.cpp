@@ -53,7 +53,9 @@ class Clean {
       : options_(options), job_(job), model_(job), progress_(progress) {
     if (job.loss == Loss::ridge) throw Misuse("clean looks for wrong labels; ridge has none: try influence");
     if (options.l2() == 0)
-      throw Misuse("weights can always leave samples that a plane tells apart, with no best fit: give --l2 above 0");
+      throw Misuse(
+          "some weights leave only linearly separable samples, and without a penalty those have no best fit: give --l2 "
+          "above 0");
     if (options.flip >= 1) throw Misuse(fmt::format("--flip {}: a share below 1", options.flip));
     true_labels_ = job.train;
     if (options.flip > 0) flipped_ = flip_labels(job.train, job, options.flip, options.seed);

@@ -37,9 +37,8 @@ void Model::require_a_best_fit(const Samples& train, double l2) const {
   const bool stood_still = status != Status::converged && status != Status::cancelled;
   if (value < std::numbers::ln2 || (stood_still && step > long_step))
     throw Misuse(
-        "the classes are linearly separable (samples on the separating plane apart): without a penalty the coefficients "
-        "grow "
-        "without bound; give --l2 above 0");
+        "the classes are linearly separable (but for samples on the separating plane): without a penalty the coefficients "
+        "grow without bound; give --l2 above 0");
 }
 
 void Model::get_ready(const Samples& train, double l2) {

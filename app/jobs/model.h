@@ -24,7 +24,7 @@ class Model {
   /// Before solvers are made. Of large problems a rough fit tells where to start, and what makes solves near it quick.
   /// Throws Misuse when there is no best fit.
   void get_ready(const Samples& train, double l2);
-  /// Throws Misuse when there is none: without a penalty, where a plane tells the classes apart.
+  /// Throws Misuse when there is none: without a penalty, where the classes are linearly separable.
   void require_a_best_fit(const Samples& train, double l2) const;
 
   Loss loss() const { return loss_; }

@@ -126,9 +126,9 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
   std::vector<std::string> lines;
   lines.push_back(
       std::isfinite(o.bound)
-          ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.1g} ({}): the true one is at most {:.2g}, and 0 where "
+          ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.2g} ({}): the true one is at most {:.2g}, and 0 where "
                         "nothing is left to gain.",
-                        o.norm, o.bound, o.bound_rests_on, o.norm + o.bound)
+                        o.norm, 1.05 * o.bound, o.bound_rests_on, o.norm + 1.05 * o.bound)
           : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
   if (o.fell_short > 0)
     lines.push_back(

@@ -24,7 +24,7 @@ namespace onestep {
 class Shape {
  public:
   constexpr Shape() = default;
-  /// Throws Error when a size is negative or the number of entries does not fit in 63 bits.
+  /// Throws MisuseError when a size is negative or the number of entries does not fit in 63 bits.
   Shape(std::initializer_list<std::int64_t> dims);
 
   constexpr int rank() const { return rank_; }
@@ -72,9 +72,9 @@ class Array {
   Array(double value);
   /// A vector.
   Array(std::initializer_list<double> entries);
-  /// A matrix, row by row. Throws Error when the rows differ in length.
+  /// A matrix, row by row. Throws MisuseError when the rows differ in length.
   Array(std::initializer_list<std::initializer_list<double>> rows);
-  /// Takes over `entries`, row by row. Throws Error when their number is not that of the shape.
+  /// Takes over `entries`, row by row. Throws MisuseError when their number is not that of the shape.
   Array(Shape shape, std::vector<double> entries);
 
   /// Looks at memory the caller owns, without a copy. The memory must stay there, unchanged, as long as this array, its
@@ -103,8 +103,8 @@ class Array {
   std::int64_t column_stride() const { return column_stride_; }
   /// Whether the entries lie one after another, row by row.
   bool is_contiguous() const;
-  /// The entries of a contiguous array, row by row. Throws Error for a strided view: call contiguous() first. The span is
-  /// valid as long as the array or a copy of it; of a temporary array the entries are copied instead.
+  /// The entries of a contiguous array, row by row. Throws MisuseError for a strided view: call contiguous() first. The span
+  /// is valid as long as the array or a copy of it; of a temporary array the entries are copied instead.
   ///
   ///     double first = x.values()[0], sum = 0;
   ///     for (double e : solve(fit, x0, w).x().values()) sum += e;
@@ -115,7 +115,7 @@ class Array {
   ///     const Array T = A.transposed().contiguous();
   ///     std::span<const double> entries = T.values();
   Array contiguous() const;
-  /// Writes the entries, row by row. Throws Error when their number is another.
+  /// Writes the entries, row by row. Throws MisuseError when their number is another.
   ///
   ///     std::vector<double> memory(9);
   ///     A.transposed().copy_to(memory);
@@ -125,11 +125,11 @@ class Array {
   ///     Array T = A.transposed();
   Array transposed() const;
 
-  /// The value of a number (rank 0, or a single entry). Throws Error otherwise.
+  /// The value of a number (rank 0, or a single entry). Throws MisuseError otherwise.
   ///
   ///     double loss = evaluate(f, {x, w})[0].item();
   double item() const;
-  /// An entry; throws Error outside the shape.
+  /// An entry; throws MisuseError outside the shape.
   ///
   ///     double last = x(12), corner = A(0, 0);
   double operator()(std::int64_t i) const;

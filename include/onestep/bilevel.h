@@ -77,9 +77,14 @@ struct Lbfgs {
   int memory = 10;  ///< steps remembered
 };
 
+/// The method of the outer iteration.
+///
+///     OuterMethod how = Adam{.step = 0.1};
 using OuterMethod = std::variant<Lbfgs, Descent, Adam>;
 
 /// An outer iteration, as the callback and the history have it.
+///
+///     BilevelOptions impatient{.callback = [](const OuterIteration& i) { return i.seconds < 60; }};
 struct OuterIteration {
   int number = 0;       ///< 0 for the start
   double value = 0;     ///< g
@@ -120,7 +125,7 @@ struct BilevelOptions {
   /// fixed ones too), estimators, inner tolerances and outer method. What may differ is how much is allowed: iterations,
   /// time, and Implicit::max_iterations. Empty: none.
   std::string checkpoint = {};
-  /// Of the time, at most, is spent on writing it.
+  /// Upper limit on the fraction of the run time spent writing checkpoints.
   double checkpoint_share = 0.01;
   /// What else tells this problem from others with the same shapes, such as the name of the data or the options of the
   /// inner solver: a checkpoint of another one is refused. Without it other data is noticed by the value of g alone.
@@ -139,11 +144,11 @@ struct Outcome {
   double value = 0;      ///< g
   Parts hypergradient;   ///< with respect to the parameters
   double critical = 0;   ///< see BilevelOptions::tolerance
-  /// The hypergradient with respect to what is moved, less what pushes against bounds: its norm, and how far that can be
-  /// from the truth. The point is critical to `norm + bound`, at least.
+  /// The hypergradient with respect to what is moved, less what pushes against bounds: its norm, and a bound on its error,
+  /// as the certificates of the inner problems observed it. The norm of the true hypergradient is at most `norm + bound`.
   double norm = 0;
   double bound = std::numeric_limits<double>::infinity();
-  std::string bound_rests_on;                ///< or why there is none
+  std::string bound_rests_on;                ///< `observed`; or why there is no bound (refused)
   std::vector<std::size_t> at_low, at_high;  ///< entries of what is moved, one behind the other, that ended at a bound
   int iterations = 0, evaluations = 0;       ///< evaluations: of g, each a solve of all inner problems
   int hypergradients = 0;
@@ -161,15 +166,15 @@ struct Outcome {
   /// The status in a sentence, with what it is about.
   std::string message() const;
 };
-/// `converged in 12 iterations: 0.3417, hypergradient 2.1e-9, wrong by at most 3e-12`
+/// `converged in 12 iterations: 0.3417, hypergradient 2.1e-09, wrong by at most 3e-12 (observed)`
 std::ostream& operator<<(std::ostream& out, const Outcome& outcome);
 
 /// Minimises Σ gᵢ(xᵢ(θ), θ) over θ, where xᵢ(θ) is what the solver of the i-th inner problem converges to. Inner problems,
 /// such as the folds of a cross-validation, are solved in parallel; results have the same bits for any number of threads.
-/// Throws Error for shapes, options and checkpoints that do not fit, std::system_error when a checkpoint cannot be written;
-/// numerical trouble is a status. Where an inner problem cannot be solved, or its step is seen not to contract although the
-/// estimator differentiates steps (`diverged`), a search takes a shorter step; at the start, or where the length is given,
-/// the run ends.
+/// Throws MisuseError for shapes and options that do not fit, FileError for a checkpoint of another problem or one in use,
+/// std::system_error when a checkpoint cannot be written; numerical trouble is a status. Where an inner problem cannot be
+/// solved, or its step is seen not to contract although the estimator differentiates steps (`diverged`), a search takes a
+/// shorter step; at the start, or where the length is given, the run ends.
 ///
 ///     Outcome o = minimise({inner}, {Parameter::positive(1.0)}, Lbfgs{}, {.tolerance = 1e-6});
 Outcome minimise(const std::vector<Inner>& inner, const std::vector<Parameter>& parameters,

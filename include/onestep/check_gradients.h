@@ -82,7 +82,7 @@ std::ostream& operator<<(std::ostream& out, const GradientCheck& check);
 ///
 /// The point should not be on a kink (a tie of maximum, 0 for abs), where a derivative is a choice and differences have
 /// nothing to say. A matrix that goes into cholesky or ldlt must be symmetric in every direction: write such a function in
-/// terms of what the matrix is made from. Throws Error when the inputs do not fit or an option is out of range.
+/// terms of what the matrix is made from. Throws MisuseError when the inputs do not fit or an option is out of range.
 ///
 ///     Function f = trace([](Expr x) { return sum(softplus(x)); }, Shape{3});
 ///     GradientCheck check = check_gradients(f, {Array{0.1, -2.0, 3.0}});

@@ -35,7 +35,7 @@ struct Dataset {
 inline constexpr std::size_t default_memory_limit = std::size_t{4} << 30;
 
 // All readers take a file that is plain or compressed by gzip or bzip2 (told by its first bytes), and standard input for
-// the path "-". They throw Error when the file cannot be read or has no sample, when its matrix would need more than
+// the path "-". They throw FileError when the file cannot be read or has no sample, when its matrix would need more than
 // `memory_limit` bytes, and for everything that is wrong in it, NaN and infinities included, with line and field:
 // `[read_libsvm] FILE:3: field 2: "7" is not index:value`.
 
@@ -142,26 +142,27 @@ struct Classes {
   Array index;                 ///< (N): which of them each sample has, from 0
 };
 
-/// The classes among the labels y. Throws Error when a label is not a whole number, or when there are more than `at_most`
-/// classes: y is then a quantity, for regression.
+/// The classes among the labels y. Throws MisuseError when a label is not a whole number, or when there are more than
+/// `at_most` classes: y is then a quantity, for regression.
 ///
 ///     Classes c = classes_of(y);
 ///     bool binary = c.values.size() == 2;
 Classes classes_of(const Array& y, std::size_t at_most = 1000);
-/// The labels y of other samples, numbered by classes found before. Throws Error for a label that is not among `values`.
+/// The labels y of other samples, numbered by classes found before. Throws MisuseError for a label that is not among
+/// `values`.
 ///
 ///     Classes train = classes_of(read_idx("train-labels-idx1-ubyte.gz"));
 ///     Array test = class_index(read_idx("t10k-labels-idx1-ubyte.gz"), train.values);
 Array class_index(const Array& y, const std::vector<double>& values);
 
-/// Two labels, whichever they are, as -1 and +1; the larger is +1. Throws Error, with the labels found, when there are not
-/// two.
+/// Two labels, whichever they are, as -1 and +1; the larger is +1. Throws MisuseError, with the labels found, when there are
+/// not two.
 ///
 ///     Dataset d = read_libsvm("breast-cancer");
 ///     d.y = signs_of(d.y);  // 2 and 4 become -1 and 1
 Array signs_of(const Array& y);
-/// The same for other samples, given the two labels, ascending: a validation set may have only one of them. Throws Error for
-/// a third.
+/// The same for other samples, given the two labels, ascending: a validation set may have only one of them. Throws
+/// MisuseError for a third.
 ///
 ///     Dataset train = read_libsvm("a1a"), valid = read_libsvm("a1a.t", train.A.shape()[1]);
 ///     valid.y = signs_of(valid.y, classes_of(train.y).values);
@@ -176,13 +177,13 @@ struct Scaling {
   Array scale;  ///< (n), positive
 };
 
-/// Throws Error when A is not a matrix with at least one row of finite numbers.
+/// Throws MisuseError when A is not a matrix with at least one row of finite numbers.
 ///
 ///     Scaling s = standardisation(A);
 Scaling standardisation(const Array& A);
 
-/// (A - mean) / scale, column by column: of the samples the scaling is from, or of others. Throws Error when the number of
-/// features is another.
+/// (A - mean) / scale, column by column: of the samples the scaling is from, or of others. Throws MisuseError when the
+/// number of features is another.
 ///
 ///     Dataset train = read_libsvm("a1a"), test = read_libsvm("a1a.t", train.A.shape()[1]);
 ///     const Scaling s = standardisation(train.A);

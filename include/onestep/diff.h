@@ -28,7 +28,7 @@ Expr vjp(const Expr& y, const Expr& x, const Expr& c);
 ///     std::vector<Expr> bars = vjp(std::vector{y, z}, std::vector{x, w}, std::vector{cy, cz});
 std::vector<Expr> vjp(std::span<const Expr> ys, std::span<const Expr> xs, std::span<const Expr> cs);
 
-/// The gradient of a number. Throws Error when y is not one: use jacobian, or sum(y).
+/// The gradient of a number. Throws MisuseError when y is not one: use jacobian, or sum(y).
 ///
 ///     Expr g = grad(f, x);
 Expr grad(const Expr& y, const Expr& x);

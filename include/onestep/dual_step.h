@@ -28,12 +28,12 @@ template <class T> class ArrayOf {
   std::int64_t size() const { return shape_.size(); }
   /// All entries, row by row.
   std::span<const T> values() const { return entries_; }
-  /// The value of a number, or of an array with one entry. Throws Error otherwise.
+  /// The value of a number, or of an array with one entry. Throws MisuseError otherwise.
   const T& item() const {
     if (size() != 1) throw MisuseError("[ArrayOf] item of an array of shape " + to_string(shape_));
     return entries_[0];
   }
-  /// An entry; throws Error outside the shape.
+  /// An entry; throws MisuseError outside the shape.
   const T& operator()(std::int64_t i) const {
     if (shape_.rank() != 1 || i < 0 || i >= shape_[0])
       throw MisuseError("[ArrayOf] (" + std::to_string(i) + ") is outside " + to_string(shape_));

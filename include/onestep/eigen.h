@@ -27,7 +27,7 @@ template <class Derived> Array view(const Eigen::PlainObjectBase<Derived>& m) {
 /// A temporary would leave the array without memory.
 template <class Derived> Array view(const Eigen::PlainObjectBase<Derived>&& m) = delete;
 
-/// A copy of a vector or number as Eigen's. Throws Error for a matrix.
+/// A copy of a vector or number as Eigen's. Throws MisuseError for a matrix.
 ///
 ///     Eigen::VectorXd g = to_eigen_vector(x);
 inline Eigen::VectorXd to_eigen_vector(const Array& a) {

@@ -28,7 +28,7 @@ class MisuseError : public Error {
   using Error::Error;
 };
 
-/// A derivative was asked of a solve that did not end at a solution; Solution::even_if_unconverged allows it.
+/// A derivative was asked of a solve that did not end at a solution; Solution::even_if_unconverged permits it.
 ///
 ///     try { s.vjp(c); } catch (const NotConvergedError& e) { std::cerr << to_string(e.status) << '\n'; }
 class NotConvergedError : public Error {
@@ -40,7 +40,7 @@ class NotConvergedError : public Error {
 };
 
 /// The solution has no derivative, or none that could be computed: the linear system is singular, the program degenerate,
-/// the step does not contract. Solution::even_if_unconverged hands out what there is, where it is finite.
+/// the step does not contract. Solution::even_if_unconverged returns what was computed all the same.
 ///
 ///     try { s.vjp(c); } catch (const NoDerivativeError& e) { std::cerr << e.reason << '\n'; }
 class NoDerivativeError : public Error {

@@ -19,7 +19,8 @@ namespace onestep {
 struct OneStep {};
 
 /// The derivative of the last K steps: the error falls with ρ^K. Keeps the last K states. Of Newton's method those steps are
-/// taken as full ones; where one of them cannot be made so, only those behind it count.
+/// taken as full ones; where one of them cannot be made so, only the later ones count. Steps that the solve did not make,
+/// because a warm start began close to the solution, are made when the derivative is asked for (DerivativeReport::further).
 ///
 ///     Solution s = solve(slow, x0, w, KStep{20});
 struct KStep {
@@ -45,6 +46,9 @@ struct Implicit {
 };
 
 /// The derivative of the iterates actually made, all of them, as automatic differentiation through the loop would give it.
+/// After a warm start too few were made for their derivative to have converged: further steps are then made at x_k, until
+/// what another one would add is within SolveOptions::tolerance (DerivativeReport::further). Of a solve that did not
+/// converge, differentiated with even_if_unconverged(), it is the derivative of the iterates alone.
 ///
 ///     Solution s = solve(slow, x0, w, Unrolled{.mode = Unrolled::reverse, .memory = 1 << 20});
 struct Unrolled {
@@ -54,18 +58,18 @@ struct Unrolled {
   std::size_t memory = std::size_t{1} << 30;
 };
 
-/// One step where that meets the tolerance, else the linear system of implicit differentiation by a Krylov method, as
-/// exactly as the tolerance asks for: decided at the call, where the direction is known. The tolerance is for the derivative
-/// at x_k; how far that is from the solution is the solver's tolerance, and the certificate counts it. Where the tolerance
-/// could not be met, DerivativeReport::met_tolerance says so.
+/// One step where that meets the tolerance, else the linear system of implicit differentiation by a Krylov method (GMRES),
+/// as exactly as the tolerance asks for: decided at each call, where the direction is known. The tolerance is for the
+/// derivative at x_k; how far that is from the solution is the solver's tolerance, and the certificate counts it. Where the
+/// tolerance could not be met, DerivativeReport::met_tolerance says so.
 ///
 ///     Solution s = solve(slow, x0, w, Auto{.tolerance = 1e-8});
 struct Auto {
   double tolerance = 1e-6;  ///< relative to the norm of what is returned
 };
 
-/// How a Solution differentiates. Where none is named it is OneStep for superlinear methods (Newton's, interior point),
-/// whose last step has the derivative of the solution, and Auto for all others.
+/// How a Solution differentiates. Where none is named it is the solver's own (Solver::with); else OneStep for superlinear
+/// methods (Newton's, interior point), whose last step has the derivative of the solution, and Auto for all others.
 ///
 ///     Estimator e = OneStep{}, by_the_method;
 class Estimator {
@@ -76,7 +80,7 @@ class Estimator {
   requires std::is_constructible_v<Kind, T> Estimator(T kind) : kind_(std::move(kind)) {}
   const Kind& kind() const& { return kind_; }
   Kind kind() const&& { return kind_; }
-  /// None was named: the method decides.
+  /// No estimator was named: the solver or its method decides.
   bool by_method() const { return by_method_; }
 
  private:
@@ -84,46 +88,59 @@ class Estimator {
   bool by_method_ = false;
 };
 
-/// How the last derivative came about.
+/// How the last derivative was computed, and what it cost.
+///
+///     s.vjp(c);
+///     if (!s.report().met_tolerance) std::cerr << "relative residual " << s.report().residual << '\n';
 struct DerivativeReport {
-  std::string method;                 ///< the estimator that gave it: Auto says here what it took
+  std::string method;                 ///< the estimator that gave it; of Auto the one it chose
   Status status = Status::converged;  ///< of the linear solve; converged where there is none
   double residual = 0;                ///< reached by the linear solve, relative
   int products = 0;                   ///< derivatives of the step or the equation that were evaluated
-  int factorisations = 0;             ///< made for it: none where that of the solve does
+  int factorisations = 0;             ///< made for it: none where that of the solve is used
   int steps = 0;                      ///< steps that were computed again
-  int further = 0;                    ///< steps beyond those the solve made (a warm start makes few)
-  int terms = 0;                      ///< of the Neumann series
+  int further = 0;                    ///< steps beyond those the solve made, after a warm start
+  int terms = 0;                      ///< iterations of Auto's GMRES
   double flops = 0;                   ///< where the costs are known
   bool met_tolerance = true;          ///< of Auto: its estimate of the error is within its tolerance
 };
 
 /// What is known about the error of a derivative; the norm is Euclidean, in the space of what was returned.
 ///
+/// An observed bound compares the derivative with a better one, computed by GMRES at a point nearer to the solution. It is
+/// the difference, plus an extrapolation from that point to the solution, plus rounding, with safety factors: a heuristic
+/// like the error estimate of an ODE solver, and no proof. It is printed rounded up:
+///
 ///     std::cout << s.certificate(s.x()) << '\n';   // error <= 3.1e-13 (observed), 2.2e-13 of the derivative; ...
+///
+/// A refused one has a reason and advice instead, printed as `no bound: REASON; ADVICE`:
+///
+///     const Certificate c = s.certificate(s.x());
+///     if (c.basis == Certificate::Basis::refused) std::cerr << c.reason << '\n';
+///     else if (c.dominant == Certificate::Term::distance) std::cerr << c.advice << '\n';
 struct Certificate {
   enum class Basis {
-    proven,    ///< a rigorous enclosure; nothing in this version says it
-    observed,  ///< a heuristic: measured at the iterates, with safety factors. No probability is claimed
+    proven,    ///< a rigorous enclosure; reserved: no bound of this version is one
+    observed,  ///< a heuristic with safety factors: what was seen at and near the last iterate
     refused,   ///< no bound: `reason` says why
   } basis = Basis::refused;
-  /// What the bound is the sum of.
+  /// The bound is the sum of three terms; `dominant` is the largest.
   enum class Term {
     left_out,  ///< what the estimator does not compute: later Neumann terms, the residual of a linear system
     distance,  ///< the derivative is taken at an iterate, not at the solution
     rounding,  ///< of the iterate and of the derivative
   } dominant = Term::rounding;
-  double bound = std::numeric_limits<double>::infinity();      ///< the error is at most this
+  double bound = std::numeric_limits<double>::infinity();      ///< on the error; infinite where refused
   double relative = std::numeric_limits<double>::infinity();   ///< the bound over the norm of the derivative
   double estimate = std::numeric_limits<double>::quiet_NaN();  ///< what the error most likely is; NaN: cannot be told
   double value = 0;                                            ///< norm of the derivative it is about
   double left_out = 0, from_distance = 0, rounding = 0;        ///< the terms; their sum is the bound
-  double rho = 0;       ///< the next step over the last one: the contraction that was seen
-  double distance = 0;  ///< from x_k to the solution, at most
-  double L_J = 0;       ///< how fast the derivative changes with x, as it was seen
-  double norm_B = 0;    ///< ‖∂F/∂θ‖ on what was certified
-  int products = 0;     ///< vjps or jvps of the step for it; by x and by θ at one point is one
-  std::string reason;   ///< why there is no bound, or what it rests on
+  double rho = 0;       ///< contraction: the length of the next step over that of the last; Constants::rho where given
+  double distance = 0;  ///< from x_k to the solution, at most, as observed
+  double L_J = 0;       ///< change of the derivative over change of x, as observed
+  double norm_B = 0;    ///< ‖∂F/∂θ‖ as observed on what was certified; Constants::norm_B where given
+  int products = 0;     ///< vjps or jvps of the step that it cost; by x and by θ at one point is one
+  std::string reason;   ///< why there is no bound, or what the bound is based on
   std::string advice;   ///< what would lower the bound, or give one
   /// One JSON object.
   ///
@@ -137,51 +154,96 @@ struct SolutionState;
 }
 
 /// What a solver converged to, and its derivatives. Cheap to copy; copies share their memory and must not be used from two
-/// threads at once. Before the first solve of a Prepared there is nothing in it: everything but copying throws MisuseError.
+/// threads at once. Before the first solve of a Prepared it is empty: everything but copying throws MisuseError.
 ///
 ///     Solution s = solve(fit, zeros({13}), w, OneStep{});
 ///     Array g = s.vjp(s.x());   // ∇θ of ‖x(θ)‖²/2
 class Solution {
  public:
-  /// A part of the state.
+  /// A part of the state; throws MisuseError where there is none of that number.
+  ///
+  ///     Array x = s.x(), multipliers = s.x(1);
   Array x(std::size_t part = 0) const;
   /// All parts.
+  ///
+  ///     Solution again = solve(fit, s.state(), other_w);  // a warm start
   Parts state() const;
+  /// How the solve ended.
+  ///
+  ///     if (!is_solution(s.status())) std::cerr << s.message() << '\n';
   Status status() const;
   /// Of an infeasible quadratic program: multipliers, in the places of the state's, with Aᵀy + Gᵀz + w = 0 whose sum with
-  /// the bounds is -1. Of an unbounded one: a direction x along which the objective falls for ever. Throws Error otherwise.
+  /// the bounds is -1. Of an unbounded one: a direction x along which the objective falls for ever. Throws MisuseError
+  /// otherwise.
   ///
   ///     if (s.status() == Status::infeasible) std::cout << s.proof()[1] << '\n';
   Parts proof() const;
   /// The status in a sentence, with what it is about.
+  ///
+  ///     std::cerr << s.message() << '\n';
   std::string message() const;
+  /// What the solve cost.
+  ///
+  ///     int iterations = s.statistics().iterations;
   const Statistics& statistics() const&;
   Statistics statistics() const&&;
 
-  /// (dx/dθ)ᵀ c: one cotangent for each part of the state (those left out are zero), one array for each parameter. Throws
-  /// Error when the solve did not converge, or when its step is seen not to contract where derivatives of steps are taken,
-  /// unless even_if_unconverged() was called.
+  /// (dx/dθ)ᵀ c: one cotangent for each part of the state (those left out are zero), one array for each parameter.
+  ///
+  /// This and the other derivatives throw
+  /// - NotConvergedError when the solve did not end at a solution,
+  /// - NoDerivativeError when the derivative does not exist or could not be computed: the linear system is singular, the
+  ///   result is not finite, or the step does not contract although the estimator differentiates steps,
+  /// - MisuseError when shapes do not fit, or when the step lacks the derivative that the estimator needs.
+  ///
+  /// even_if_unconverged() permits the first two, where there is anything to return.
+  ///
+  ///     try {
+  ///       Array g = s.vjp(s.x());
+  ///     } catch (const NotConvergedError& e) {
+  ///       std::cerr << explain(e.status) << '\n';
+  ///     } catch (const NoDerivativeError& e) {
+  ///       std::cerr << e.reason << '\n';
+  ///     }
   Parts vjp(const Parts& c) const;
-  /// (dx/dθ) v: one tangent for each parameter, one array for each part of the state.
+  /// (dx/dθ) v: one tangent for each parameter, one array for each part of the state. Throws as vjp does.
+  ///
+  ///     Array dx = s.jvp(w);
   Parts jvp(const Parts& v) const;
   /// dx/dθ: a matrix for each parameter, with a row for each entry of the state and a column for each of the parameter.
-  /// Takes whichever side has fewer directions.
+  /// Takes whichever side has fewer directions. Throws as vjp does.
+  ///
+  ///     Array J = s.jacobian();
   Parts jacobian() const;
   /// The same without allocating (but for Implicit, whose linear solvers do): `out` has memory for each parameter, or for
   /// all parts one behind the other.
+  ///
+  ///     const std::span<const double> cotangents[] = {value};
+  ///     const std::span<double> results[] = {gradient};
+  ///     s.vjp_into(cotangents, results);
   void vjp_into(std::span<const std::span<const double>> c, std::span<const std::span<double>> out) const;
   void jvp_into(std::span<const Array> v, std::span<double> out) const;
-  /// How the last derivative came about.
+  /// How the last derivative was computed.
+  ///
+  ///     int products = s.report().products;
   const DerivativeReport& report() const&;
   DerivativeReport report() const&&;
 
-  /// How wrong vjp(c) can be. Costs about three vjps, and what it takes to measure the constants that are not given.
+  /// How wrong vjp(c) can be. Computes that derivative, goes to a point nearer to the solution, and solves the linear system
+  /// there, as exactly as it takes to see the difference. For a superlinear method that costs a few iterations of the solve,
+  /// for others about a matrix-free Implicit solve; Certificate::products says how much. Certificates of one Solution share
+  /// the nearer point. Throws MisuseError for shapes that do not fit, and NoDerivativeError where KStep or Unrolled find
+  /// that their steps expand; whatever else is wrong is a refusal, with its reason.
+  ///
+  ///     Certificate how_wrong = s.certificate(s.x());
   Certificate certificate(const Parts& c) const;
   /// The same for jvp(v).
+  ///
+  ///     Certificate how_wrong = s.certificate_jvp(w);
   Certificate certificate_jvp(const Parts& v) const;
 
-  /// The same solution, whose derivatives are given even if the solve did not converge, or its step does not contract. This
-  /// one and its other copies still refuse.
+  /// A copy whose derivatives are returned even if the solve did not converge, the linear system is singular or the step
+  /// does not contract. This object and its other copies still throw.
   ///
   ///     Array g = s.even_if_unconverged().vjp(s.x());
   Solution even_if_unconverged() const;
@@ -200,12 +262,15 @@ class Solution {
   bool even_if_unconverged_ = false;
 };
 
-/// Solves and hands back a Solution that differentiates as `estimator` says. Throws Error for shapes or options that do not
-/// fit; numerical trouble is a status.
+/// Solves and returns a Solution that differentiates as `estimator` says, see Estimator for the default. Calls the solver's
+/// lambdas, so that data they capture may have changed since the last solve. Throws MisuseError for shapes or options that
+/// do not fit; numerical trouble is a status.
 ///
 ///     Solution s = solve(fit, zeros({13}), {w, 0.1}, Implicit{});
 Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator = {});
 /// From the start the solver was given with Solver::from.
+///
+///     Solution s = solve(fit.from(zeros(13)), w);
 Solution solve(const Solver& solver, const Parts& theta, const Estimator& estimator = {});
 
 /// A solver prepared for given shapes: solves again and again without tracing, planning or allocating. One for each thread.
@@ -238,7 +303,7 @@ class Prepared {
   ///     Prepared again(fit, x0, w);
   ///     again.options().tolerance = 1e-4;
   SolveOptions& options() & { return options_; }
-  /// The last Solution; before the first solve there is nothing in it, and it throws MisuseError.
+  /// The last Solution; before the first solve it is empty, and its members throw MisuseError.
   const Solution& solution() const&;
   Solution solution() const&&;
 

@@ -1,5 +1,5 @@
 // Expressions: what a traced function computes with. An operation on expressions computes nothing; it adds a node to a
-// graph, with its shape, and throws Error when the shapes do not fit. Names and rules are NumPy's: `*` is elementwise,
+// graph, with its shape, and throws MisuseError when the shapes do not fit. Names and rules are NumPy's: `*` is elementwise,
 // `matmul` is the product, a shape of size 1 along an axis is repeated.
 #pragma once
 
@@ -150,7 +150,7 @@ inline Expr log_sum_exp(const Expr& a, int axis) {
 ///     Expr step = solve(F, g), half_evidence = 0.5 * logdet(F);
 class Factor {
  public:
-  // For the library. Throws Error unless the node is a factorisation: make one with cholesky, lu or ldlt.
+  // For the library. Throws MisuseError unless the node is a factorisation: make one with cholesky, lu or ldlt.
   explicit Factor(Expr node);
   const Expr& node() const { return node_; }
 
@@ -172,7 +172,7 @@ Expr solve_transposed(const Factor& factor, const Expr& b);
 Expr logdet(const Factor& factor);
 
 /// A function the graph cannot see into: any C++ code, given as an object. jvp and vjp may be left out; differentiating
-/// through the missing one throws Error. The object must be safe to call from several threads if the plan is run from
+/// through the missing one throws MisuseError. The object must be safe to call from several threads if the plan is run from
 /// several.
 ///
 ///     struct Cube : Foreign {
@@ -193,7 +193,7 @@ class Foreign {
   virtual ~Foreign() = default;
   /// For printing and errors.
   virtual std::string name() const = 0;
-  /// The shape of the result; throw Error when the arguments do not fit.
+  /// The shape of the result; throw MisuseError when the arguments do not fit.
   virtual Shape shape(std::span<const Shape> arguments) const = 0;
   /// Entries are row by row.
   virtual void apply(std::span<const std::span<const double>> arguments, std::span<double> result) const = 0;

@@ -37,8 +37,8 @@ class Function {
   std::span<const Expr> outputs() const& { return outputs_; }
   std::vector<Expr> outputs() const&& { return outputs_; }
 
-  /// The function's results as expressions of other arguments: how one traced function is used inside another. Throws Error
-  /// when number or shapes do not fit.
+  /// The function's results as expressions of other arguments: how one traced function is used inside another. Throws
+  /// MisuseError when number or shapes do not fit.
   ///
   ///     Expr y = f(std::vector<Expr>{x, w}).front();
   std::vector<Expr> operator()(std::span<const Expr> arguments) const;

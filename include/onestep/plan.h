@@ -96,8 +96,9 @@ class Plan {
   Workspace workspace() const;
 
   /// Runs once. `inputs` has an array for each input of the function, `outputs` the memory for each result, row by row.
-  /// Allocates nothing (a strided input is copied, into memory allocated the first time). Throws Error when number or shapes
-  /// do not fit; numerical trouble never throws: NaN is carried, and Workspace::failed says whether a factorisation failed.
+  /// Allocates nothing (a strided input is copied, into memory allocated the first time). Throws MisuseError when number or
+  /// shapes do not fit; numerical trouble never throws: NaN is carried, and Workspace::failed says whether a factorisation
+  /// failed.
   ///
   /// `changed` is the lowest level among the inputs that changed since the last run with this workspace; what depends only
   /// on lower levels is taken as kept. 0, the default, computes all but constants again. What was not computed yet is,

@@ -40,8 +40,8 @@ struct QpsFile {
 /// - From 1e20 on, a bound, a right-hand side or a range is infinite; a row with two infinite sides remains a row.
 /// - Integer variables (MARKER lines; BV, LI, UI, SC bounds) and quadratic constraints are refused.
 ///
-/// The matrices are dense. Throws Error when they need more than `memory_limit` bytes, when the file cannot be read, and for
-/// everything that is wrong in it, with line and field: `[read_qps] FILE:12: field 3: "1.2.3" is not a number`.
+/// The matrices are dense. Throws FileError when they need more than `memory_limit` bytes, when the file cannot be read, and
+/// for everything that is wrong in it, with line and field: `[read_qps] FILE:12: field 3: "1.2.3" is not a number`.
 ///
 ///     QuadraticProgram p = read_qps("QAFIRO.QPS.gz").problem;
 QpsFile read_qps(const std::string& path, std::size_t memory_limit = std::size_t{4} << 30);

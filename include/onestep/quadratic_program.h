@@ -43,8 +43,10 @@ struct QuadraticProgramSizes {
   bool operator==(const QuadraticProgramSizes&) const = default;
 };
 
-/// Checks that the shapes of all parts fit each other and returns them. Throws Error naming the first part that does not
-/// fit, or when no part says how many variables there are.
+/// Checks that the shapes of all parts fit each other and returns them. Throws MisuseError naming the first part that does
+/// not fit, or when no part says how many variables there are.
+///
+///     std::int64_t n = sizes_of(p).variables;
 QuadraticProgramSizes sizes_of(const QuadraticProgram& program);
 
 }  // namespace onestep

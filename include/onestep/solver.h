@@ -40,7 +40,7 @@ class Parts {
   auto end() const& { return parts_.end(); }
   void begin() const&& = delete;  // they would be gone
   void end() const&& = delete;
-  /// Throws Error unless there is exactly one part.
+  /// Throws MisuseError unless there is exactly one part.
   operator Array() const;
 
  private:
@@ -48,6 +48,8 @@ class Parts {
 };
 
 /// What an iteration tells the callback and the log.
+///
+///     SolveOptions impatient{.callback = [](const Iteration& i) { return i.seconds < 1 || i.step < 1e-3 * i.scale; }};
 struct Iteration {
   int number = 0;      ///< 1 for the first
   double step = 0;     ///< how far the state moved (Euclidean norm); of a quadratic program its largest relative residual
@@ -84,7 +86,10 @@ struct SolveOptions {
   bool history = false;
 };
 
-/// What a solve took.
+/// What a solve cost.
+///
+///     const Statistics cost = s.statistics();
+///     std::cout << cost.iterations << " iterations, " << cost.seconds << " s" << '\n';
 struct Statistics {
   int iterations = 0;
   int evaluations = 0;  ///< of the objective or the map, line search included
@@ -97,14 +102,19 @@ struct Statistics {
   std::vector<double> history = {};  ///< lengths of the steps, when asked for
 };
 
-/// What is known about a map F(x, θ) and need not be measured: see Certificate. Negative: not known.
+/// What is known about a map F(x, θ), for the bounds of certificates. Negative: not known. They are compared with what was
+/// seen: where rho is 1 or more, or the last steps shrank by less than rho says, the certificate is refused.
+/// gradient_descent without momentum or backtracking, given mu and L, knows its own rho.
 ///
-///     Constants known{.rho = 0.9, .L_J = 0.0};
+///     Constants known{.rho = 0.9, .L_A = 0.0, .L_J = 0.0};
 struct Constants {
-  double rho = -1;     ///< ‖∂F/∂x‖ is at most this, everywhere
-  double L_A = -1;     ///< how fast ∂F/∂x changes with x
-  double L_J = -1;     ///< how fast ∂F/∂θ changes with x
-  double norm_B = -1;  ///< ‖∂F/∂θ‖ is at most this
+  /// ‖∂F/∂x‖ is at most this: ‖(I - ∂F/∂x)⁻¹‖ is then at most 1/(1-rho), whatever GMRES saw.
+  double rho = -1;
+  /// Lipschitz constant of ∂F/∂x as a function of x. Where it is given together with L_J, the certificate uses both instead
+  /// of extrapolating to the solution, and does not look for kinks.
+  double L_A = -1;
+  double L_J = -1;     ///< the same for ∂F/∂θ
+  double norm_B = -1;  ///< ‖∂F/∂θ‖ is at most this; reported as Certificate::norm_B
 };
 
 class Estimator;
@@ -141,8 +151,9 @@ template <class F> Body body_of(F f) {
 }  // namespace detail
 
 /// A step written by hand or differentiated by another library: any C++ code. The state is one vector (parts one behind the
-/// other), parameters are arrays. Either derivative may be left out; an estimator that needs it then throws Error and names
-/// those that do not. Called from one thread at a time for each solution; give it no state, or state that may be shared.
+/// other), parameters are arrays. Either derivative may be left out; an estimator that needs it then throws MisuseError
+/// and names those that do not. Called from one thread at a time for each solution; give it no state, or state that may be
+/// shared.
 ///
 ///     ForeignStep half{.apply = [](auto x, auto theta, auto next) { next[0] = 0.5 * (x[0] + theta[0](0) / x[0]); }};
 struct ForeignStep {
@@ -168,6 +179,8 @@ struct ForeignStep {
 class Solver {
  public:
   /// The same, starting from these arrays where no start is given.
+  ///
+  ///     Solution s = solve(fit.from(zeros(13)), w);
   Solver from(Parts x0) const;
   /// The same, starting from x₀(θ), a lambda of the parameters. Unrolled carries its derivative.
   ///
@@ -176,10 +189,17 @@ class Solver {
   requires(!std::is_convertible_v<F, Parts>) Solver from(F start)
   const { return from_body(detail::body_of(std::move(start))); }
   /// The same, with other options.
+  ///
+  ///     Solver quick = fit.with({.tolerance = 1e-4, .max_iterations = 20});
   Solver with(SolveOptions options) const;
-  /// The same, with constants the certificate need not measure.
+  /// The same, with constants for its certificates.
+  ///
+  ///     Solver contracting = slow.knowing({.rho = 0.9});
   Solver knowing(Constants constants) const;
-  /// The same; inside a traced function it is differentiated by this estimator.
+  /// The same, differentiated by this estimator wherever none is named: by solve, Prepared and minimise, and inside traced
+  /// functions.
+  ///
+  ///     Solver exact = slow.with(Implicit{.tolerance = 1e-13});
   Solver with(const Estimator& estimator) const;
   /// The same, with the equation G(x, θ) = 0 that implicit differentiation is to use instead of the solver's own.
   ///
@@ -189,14 +209,17 @@ class Solver {
   requires(!std::is_same_v<F, ForeignStep>) Solver equation(F residual)
   const { return with_equation(detail::body_of(std::move(residual))); }
   /// The same for an equation that is not traced: `apply` writes G(x, θ), jvp and vjp are those of G.
+  ///
+  ///     ForeignStep G{.apply = [](auto x, auto theta, auto value) { value[0] = x[0] * x[0] - theta[0](0); }};
+  ///     Solver with_root = slow.equation(G);
   Solver equation(ForeignStep residual) const;
 
   /// Inside a traced function: what the solver converges to, as a node. Its start must have been given with from(). A state
   /// of one part keeps its shape; several are one vector, one behind the other, as x, y, z and the bounds' multipliers of a
   /// quadratic program are: slice(project(c), 0, n) is its x. Where the solve fails the node is NaN, and so are its
-  /// derivatives. How it is differentiated is said by with(); by default Newton's methods end with two steps, which are
-  /// right to second derivatives, others with one. OneStep and KStep{1} are right to first derivatives only, the other
-  /// estimators have no second ones.
+  /// derivatives. How it is differentiated is said by with(). The default of newton and newton_root is KStep{2}, whose
+  /// derivatives are right up to the third order; that of other superlinear methods is KStep{1}, and that of all others
+  /// Auto. OneStep and KStep{1} are right to first derivatives only, the other estimators have no second ones.
   ///
   ///     Expr x = fit.from(zeros({13}))(w);
   template <class... Thetas> Expr operator()(const Thetas&... theta) const {
@@ -228,6 +251,9 @@ requires(!std::is_same_v<std::remove_cvref_t<F>, ForeignStep>) Solver fixed_poin
   return detail::make_fixed_point(detail::body_of(std::move(step)), options);
 }
 /// The same for a step that is not traced.
+///
+///     ForeignStep half{.apply = [](auto x, auto theta, auto next) { next[0] = 0.5 * (x[0] + theta[0](0) / x[0]); }};
+///     Solver root = fixed_point(half);
 Solver fixed_point(ForeignStep step, const SolveOptions& options = {});
 
 /// How long gradient descent's steps are.
@@ -260,6 +286,9 @@ struct Momentum {
   static Momentum nesterov(double beta) { return {Kind::nesterov, beta}; }
 };
 
+/// The variant of gradient descent: the lengths of its steps and its momentum.
+///
+///     GradientDescent accelerated{.step = GradientStep::fixed(0.1), .momentum = Momentum::nesterov(0.9)};
 struct GradientDescent {
   GradientStep step = {};
   Momentum momentum = {};
@@ -359,6 +388,9 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
 }  // namespace detail
 
 /// The tolerance of a quadratic program is that of its residuals and of its gap, each relative to the largest of its terms.
+///
+///     SolveOptions tighter = quadratic_program_options();
+///     tighter.tolerance = 1e-11;
 inline SolveOptions quadratic_program_options() { return {.tolerance = 1e-9, .max_iterations = 200}; }
 
 /// Solves quadratic programs by a primal-dual interior point method, with dense matrices: to some thousand variables. The

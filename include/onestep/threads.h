@@ -8,7 +8,7 @@ namespace onestep {
 /// Lets every later computation use up to `n` threads, the calling one included; n = 1 means no other thread at all. Results
 /// have the same bits for any number. The default is ONESTEP_NUM_THREADS where that is set to a whole number of at least 1,
 /// otherwise the number of cores. May be called from any thread at any time; a computation under way keeps the threads it
-/// has, and a workspace serves at most as many as there were when it was made. Throws Error unless 1 <= n <= 65535.
+/// has, and a workspace serves at most as many as there were when it was made. Throws MisuseError unless 1 <= n <= 65535.
 ///
 ///     set_threads(2);
 void set_threads(int n);

@@ -71,8 +71,8 @@ class Reader {
   std::string_view rest_;
 };
 
-/// A checkpoint's file, held by this process until the object is gone; also when the process is killed. Throws Error when
-/// another holds it.
+/// A checkpoint's file, held by this process until the object is gone; also when the process is killed. Throws FileError
+/// when another holds it.
 class CheckpointFile {
  public:
   explicit CheckpointFile(std::string path);
@@ -80,12 +80,12 @@ class CheckpointFile {
   CheckpointFile(const CheckpointFile&) = delete;
   CheckpointFile& operator=(const CheckpointFile&) = delete;
 
-  /// What was last written; nothing where there is no file. Throws Error, and leaves the file alone, when it is no
+  /// What was last written; nothing where there is no file. Throws FileError, and leaves the file alone, when it is no
   /// checkpoint, of another version, or damaged.
   std::optional<std::string> read() const;
   /// Throws std::system_error when that fails; the file is then as it was.
   void write(std::string_view contents);
-  /// Throws Error: the file, and what is wrong with it.
+  /// Throws FileError: the file, and what is wrong with it.
   [[noreturn]] void refuse(std::string_view why) const;
 
  private:

@@ -11,7 +11,7 @@
 #include "bilevel/moved.h"
 #include "bilevel/objective.h"
 #include "bilevel/outer.h"
-#include "estimate/state.h"
+#include "estimate/certify.h"
 
 namespace onestep {
 namespace detail {
@@ -417,7 +417,8 @@ std::string Outcome::message() const {
 std::ostream& operator<<(std::ostream& out, const Outcome& o) {
   out << fmt::format("{} in {} iteration{}: {:.6g}, hypergradient {:.2g}", to_string(o.status), o.iterations,
                      o.iterations == 1 ? "" : "s", o.value, o.norm);
-  if (std::isfinite(o.bound)) return out << fmt::format(", wrong by at most {:.1g} ({})", o.bound, o.bound_rests_on);
+  if (std::isfinite(o.bound))
+    return out << fmt::format(", wrong by at most {} ({})", detail::rounded_up(o.bound), o.bound_rests_on);
   return out << fmt::format(", no bound on its error ({})", o.bound_rests_on);
 }
 

@@ -10,7 +10,7 @@ namespace onestep::detail {
 
 class Moved {
  public:
-  /// Throws Error, naming the parameter, for starts and bounds that do not go together.
+  /// Throws MisuseError, naming the parameter, for starts and bounds that do not go together.
   explicit Moved(const std::vector<Parameter>& parameters);
 
   std::size_t size() const { return start_.size(); }

@@ -25,7 +25,7 @@ struct InnerWork {
 
 class Objective {
  public:
-  /// Throws Error when a g does not fit its solver.
+  /// Throws MisuseError when a g does not fit its solver.
   Objective(const std::vector<Inner>& inner, const Parts& theta, const std::function<bool()>& cancelled);
   ~Objective();
 

@@ -28,7 +28,7 @@ class Outer {
   virtual void load(Reader&) = 0;
 };
 
-/// Throws Error for options out of range.
+/// Throws MisuseError for options out of range.
 std::unique_ptr<Outer> make_outer(const OuterMethod& method);
 
 }  // namespace onestep::detail

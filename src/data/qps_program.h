@@ -50,7 +50,7 @@ struct QpsContent {
   bool both_triangles = false;  ///< of Q are among `quadratic`
 };
 
-/// Throws Error when the program of the rows and columns read so far does not fit in the memory.
+/// Throws FileError when the program of the rows and columns read so far does not fit in the memory.
 void check_size(const QpsContent& content, const Source& source, std::size_t memory_limit);
 
 QpsFile make_program(QpsContent content, const Source& source, std::size_t memory_limit);

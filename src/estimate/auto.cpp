@@ -1,5 +1,5 @@
-// Auto: one step where that is exact enough, else the linear system by GMRES, as exactly as the tolerance asks for: each
-// product costs what a further step would, and no norm has to be measured first. What it could not reach it says.
+// Auto: one step where that is accurate enough, else the linear system by GMRES, as accurately as the tolerance asks for:
+// each product costs what a further step would, and no norm has to be measured first. Reports when it missed the tolerance.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace onestep::detail {
 namespace {
 
 constexpr double inverse_safety = 4;  // of ‖(I - A)⁻¹‖ as GMRES saw it
-constexpr double sought = 0.1;        // of the tolerance: where the estimate of the error shall be
+constexpr double sought = 0.1;        // the estimated error that a solve aims at, as a fraction of the tolerance
 constexpr int most_products = 1000;
 
 double size_of(std::span<const Vector> parts) {
@@ -57,7 +57,7 @@ class AutoDifferentiator final : public Differentiator {
         [&] {
           apply_b(u_, out);
           const double size = size_of(out);
-          // What B makes of the residual may be more than of u, where B sees a part of the state only.
+          // B may enlarge the residual more than u, where it depends on a part of the state only.
           rest_ = memory_for(map.parameters);
           const std::vector<Vector> spans(rest_.begin(), rest_.end());
           apply_b(r_, spans);
@@ -111,8 +111,8 @@ class AutoDifferentiator final : public Differentiator {
     s.report.met_tolerance = s.report.met_tolerance && s.report.residual <= tolerance_;
   }
 
-  // M u = b from u = b, that is, from one step; `judge` returns the size of the derivative that u_ gives and what r_ is to
-  // it, before (I - A)⁻¹ enlarges it; `rounding_scale` what rounding is relative to.
+  // M u = b from u = b, that is, from one step. `judge` returns the norm of the derivative from u_ and the error that the
+  // residual r_ causes in it, up to ‖(I - A)⁻¹‖; `rounding_scale` is what rounding is relative to.
   template <class Product, class Judge, class Scale>
   void solve(SolutionState& s, const Product& M, double cost, ConstVector b, std::vector<double>& u, const Judge& judge,
              const Scale& rounding_scale) {
@@ -151,7 +151,7 @@ class AutoDifferentiator final : public Differentiator {
       const double error = inverse_safety * inverse * (rest + rounding_error);
       s.report.residual = size > 0 ? left / size : 0;
       if (error <= tolerance_ * derivative) return;
-      // Not there yet: how exactly the system has to be solved is known now.
+      // Not accurate enough: the residual that is needed is known now.
       const bool stalls = !(first && starts_near) && !(left < 0.5 * last);
       if (left <= rounding || stalls || s.report.products >= most_products || !std::isfinite(left)) {
         s.report.met_tolerance = false;
@@ -215,8 +215,8 @@ class AutoDifferentiator final : public Differentiator {
     s.report.met_tolerance = doubt->reason.empty() && error <= tolerance_ * size;
   }
 
-  // The relative error of a solve with the last step's matrix, once for each solve of the problem: no derivative is more
-  // exact than that.
+  // The relative error of a linear solve with the last step's matrix, measured once for each solve: no derivative is more
+  // accurate than that.
   double rounding(SolutionState& s) {
     if (rounding_) return *rounding_;
     rounding_ = 0;
@@ -234,7 +234,7 @@ class AutoDifferentiator final : public Differentiator {
     s.report.products += 3;
     const double size = norm(y);
     for (std::size_t i = 0; i < n; ++i) image[i] -= y[i];
-    // The matrix is that of x_{k-1}, the product that at x_k: their difference is no rounding.
+    // The factor belongs to x_{k-1}, the product to x_k: the difference between those is not rounding.
     const double of_step = norm(s.run.x) > 0 ? s.run.last_step / norm(s.run.x) : 0;
     const double relative = size > 0 ? norm(image) / size : 0;
     rounding_ = relative > 100 * of_step ? relative : 0;

@@ -4,9 +4,8 @@
 //
 //   ‖g - Bᵀu‖                                with a safety factor; nothing about the estimator enters
 //   ‖(I - A)⁻¹‖ ‖B‖ times the residual       what GMRES left, with norms as it saw them
-//   what is left of the way from x⁺ to x̄     from how A and B, applied to u, changed on the way to x⁺; geometric
-//   extrapolation,
-//                                            so that derivatives which are only Hölder continuous are followed too
+//   what is left of the way from x⁺ to x̄     extrapolated geometrically from how A and B, applied to u, changed on the way
+//                                            to x⁺, so that derivatives which are only Hölder continuous are followed too
 //   changes in corners around x⁺             where the step may have kinks
 //   rounding                                 x⁺ is known to 4ε|x| ‖(I - A)⁻¹‖; superlinear methods: measured (rounding.cpp)
 //
@@ -27,10 +26,10 @@ namespace {
 
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double difference_safety = 1.5;  // of the difference to the better derivative
-constexpr double inverse_safety = 2;       // of ‖(I - A)⁻¹‖, which GMRES underestimates
-constexpr double remainder_safety = 4;     // of what is extrapolated
-constexpr double slowest = 0.9;            // ratio with which changes are extrapolated
+constexpr double difference_safety = 1.5;  // factor on the difference to the better derivative
+constexpr double inverse_safety = 2;       // factor on ‖(I - A)⁻¹‖, which GMRES underestimates
+constexpr double remainder_safety = 4;     // factor on what is extrapolated
+constexpr double slowest = 0.9;            // largest ratio with which changes are extrapolated
 constexpr int most_products = 2000;
 // No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
 // now and then, and the condition of the linear systems is not measured.
@@ -159,7 +158,7 @@ class Certifier {
   }
 
  private:
-  /// What A and B make, at some point, of what is certified.
+  /// A and B at some point, applied to what is certified.
   struct Seen {
     std::vector<double> state;
     Parameters theta;
@@ -200,18 +199,19 @@ class Certifier {
       return false;
     }
     if (!missing.empty()) {
-      refuse(fmt::format("the bound is made of the {} that is missing", which), "give the step its other derivative");
+      refuse(fmt::format("the certificate needs the {} of the step, which is missing", which),
+             "give the step its other derivative");
       return false;
     }
     return true;
   }
 
-  // The derivative itself.
+  // Whether there is a derivative to certify.
   bool is_there() {
     if (!std::isfinite(c_.value) || s_.report.status == Status::singular) {
-      refuse(fmt::format("there is no derivative: the linear system is singular, or was solved to {:.1e} only",
+      refuse(fmt::format("there is no derivative: the linear system is singular, or its relative residual stayed at {:.1e}",
                          s_.report.residual),
-             "the solution may not be unique; a regularised problem has a derivative");
+             "the solution may not be unique: regularise the problem");
       return false;
     }
     return true;
@@ -232,13 +232,15 @@ class Certifier {
     c_.rho = s_.run.last_step > 0 && step > way.noise() ? step / s_.run.last_step : 0;
     const double given = s_.method->known.rho;
     if (given >= 0 && c_.rho > given * (1 + 1e-6) && step > 100 * way.noise()) {
-      refuse(fmt::format("the last step was multiplied by {:.4g}, the contraction factor given is {}", c_.rho, given),
+      refuse(fmt::format(
+                 "the next step is {:.4g} times as long as the last, which contradicts the contraction factor given, {}",
+                 c_.rho, given),
              "leave out Constants::rho, or give one that holds for these parameters");
       return false;
     }
     constexpr double growing = 1.02, settled = 1e-5;
     if (!s_.method->superlinear && c_.rho > growing && s_.run.last_step > settled * way.scale()) {
-      refuse(fmt::format("the step after the last one is {:.3g} times as long: the iteration has not settled", c_.rho),
+      refuse(fmt::format("the next step is {:.3g} times as long as the last: the iteration has not settled", c_.rho),
              "solve with a smaller SolveOptions::tolerance");
       return false;
     }
@@ -250,20 +252,20 @@ class Certifier {
       return false;
     }
     if (given >= 1) {
-      refuse(fmt::format("the contraction factor given is {}", given), "leave it out where the step does not contract");
+      refuse(fmt::format("the contraction factor given is {}, not below 1", given), "leave out Constants::rho");
       return false;
     }
     return true;
   }
 
-  // ‖(I - A)⁻¹‖, at most.
+  // Upper estimate of ‖(I - A)⁻¹‖.
   double inverse() const {
     const double given = s_.method->known.rho;
     const double seen = inverse_safety * inverse_;
     return given >= 0 && given < 1 ? std::min(seen, 1 / (1 - given)) : seen;
   }
 
-  // u = v, or what the estimator left of its own solve, times the factor that fits best; r = v - (I - A)ᵀu.
+  // Starts at u = v, or at the solution of the estimator's linear solve, scaled to the smallest residual r = v - (I - A)ᵀu.
   template <class Product>
   void begin_at_held(ConstVector v, std::vector<double>& u, std::vector<double>& r, const Product& M) {
     if (!s_.method->superlinear && s_.held.is_of(v)) {
@@ -285,10 +287,11 @@ class Certifier {
   bool is_superlinear(double rate) {
     if (rate <= superlinear_rate) return true;
     c_.rho = rate;
-    refuse(fmt::format("the step multiplies errors by {:.2g} where a superlinear method should by almost 0: the solution is "
-                       "degenerate, or not yet near",
-                       rate),
-           "solve with a smaller tolerance; where that does not help, the Hessian is singular at the solution");
+    refuse(
+        fmt::format("the step multiplies errors by {:.2g}, that of a superlinear method should by almost 0: the solution is "
+                    "degenerate, or not near",
+                    rate),
+        "solve with a smaller tolerance; where that does not help, the Hessian is singular at the solution");
     return false;
   }
 
@@ -324,9 +327,10 @@ class Certifier {
       const double left = detail::norm(r);
       if (!goes_on || !(left < 0.5 * last)) {
         if (!s_.method->superlinear && !(left <= 0.1 * begin || left <= 1e3 * rounding))
-          refuse(fmt::format("the linear system with I - A was solved to {:.1e} only: the solution may not be unique",
+          refuse(fmt::format("the linear system with I - A was solved to a relative residual of {:.1e} only: the solution "
+                             "may not be unique",
                              left / begin),
-                 "a regularised problem, or a step that contracts, has a bound");
+                 "regularise the problem, or use a step that contracts");
         break;
       }
       last = left;
@@ -337,10 +341,11 @@ class Certifier {
   // Kept for the next certificate of this solution.
   void note_inverse(double seen) { s_.seen_inverse = inverse_ = std::max(inverse_, seen); }
 
-  // ‖B‖ where rounding is not measured: rounding of entries of B that this direction does not see enters all the same.
+  // ‖B‖ where rounding is not measured: entries of B that do not matter in this direction are rounded, too, and their errors
+  // do matter.
   double rounding_scale() { return s_.method->superlinear ? scale_b_ : std::max(scale_b_, norm_b(s_)); }
 
-  // By how much the derivative differs between two points, at most.
+  // Upper estimate of the difference of the derivatives at two points.
   double difference(const Seen& a, const Seen& b) const {
     std::vector<double> state = a.state;
     Parameters theta = a.theta;
@@ -351,8 +356,8 @@ class Certifier {
 
   bool is_constant() const { return map_.affine && map_.constant_b; }
 
-  // What is left between the best point and the solution, by how the changes shrank on the way to it. Also fills in how far
-  // and how fast, and `on_the_way`: the change from x_k to the best point.
+  // The change of the derivative between the best point and the solution, extrapolated from how changes shrank on the way to
+  // it. `on_the_way` becomes the change from x_k to the best point.
   double remainder(const std::vector<Seen>& seen, double& on_the_way) {
     const std::span<const Refinement::Stage> stages = s_.refinement->stages();
     const std::size_t last = stages.size() - 1;
@@ -370,7 +375,7 @@ class Certifier {
     return remainder_safety * change * q / (1 - q);
   }
 
-  // How fast the derivative changes with x: seen on the way, or beside the best point where that was too short.
+  // How fast the derivative changes with x: observed on the way, or by a displacement where the way was too short.
   double rate_of_change(const std::vector<Seen>& seen) {
     const Refinement& way = *s_.refinement;
     const std::span<const Refinement::Stage> stages = way.stages();
@@ -393,8 +398,8 @@ class Certifier {
     return signs;
   }
 
-  // Where a step may have kinks its derivatives are looked at in random corners of the cube that could hold the solution,
-  // and in those opposite: the largest change.
+  // For steps that may have kinks: the largest change of the derivative in random corners of a cube that should contain the
+  // solution, and in the opposite corners.
   double change_in_corners(const Seen& here, double distance) {
     const double radius =
         corner_radius * std::max(distance, 1e-12 * s_.refinement->scale() / std::sqrt(static_cast<double>(n_)));
@@ -413,7 +418,7 @@ class Certifier {
     return largest;
   }
 
-  // `left`: what the linear solve left of the better derivative; `size`: ‖B‖ ‖u‖, what rounding is relative to.
+  // `left`: error of the better derivative from its linear solve; `size`: ‖B‖ ‖u‖, which rounding is relative to.
   Certificate& finish(double difference_to_better, double left, double size) {
     const Refinement& way = *s_.refinement;
     const Constants& known = s_.method->known;
@@ -432,7 +437,7 @@ class Certifier {
         c_.L_J = difference(seen[1], seen[0]) / way.stages()[1].moved;
       if (are_given) beyond = (known.L_J + inverse() * scale_b_ * known.L_A) * rest * size / std::max(scale_b_, 1e-300);
       const bool measured = s_.method->superlinear && c_.rounding > 0 && way.noise() <= 8 * epsilon * way.scale();
-      // Rounding of x does not show in what is wrong by far more.
+      // Rounding of x does not matter where the error is larger by far.
       const bool shows = difference_to_better <= 1e-6 * c_.value;
       if (!measured && shows) of_rounding = 2 * rate_of_change(seen) * inverse() * way.noise();
       if (!map_.smooth && !are_given) {
@@ -453,12 +458,13 @@ class Certifier {
     return conclude(can_tell ? difference_to_better : std::numeric_limits<double>::quiet_NaN());
   }
 
-  // A point that knows how wrong its derivative can be: what was returned differs from that by so much.
+  // For a point that knows the error of its own derivative: the difference to what was returned is added to that.
   Certificate& by_doubt(Point& knows, double difference_to_better) {
     const std::optional<Doubt> doubt = knows.doubt();
     if (!doubt) return refuse("nothing is known about the error of this derivative", "take Implicit{}");
     c_.distance = s_.run.last_step;
-    if (!doubt->reason.empty()) return refuse(doubt->reason, "take a smaller tolerance, or change what is degenerate");
+    if (!doubt->reason.empty())
+      return refuse(doubt->reason, "solve with a smaller tolerance, or change the data that make the program degenerate");
     c_.left_out = difference_safety * difference_to_better + doubt->left_out;
     c_.from_distance = doubt->from_distance;
     c_.rounding = doubt->rounding + program_rounding * c_.value;
@@ -469,7 +475,8 @@ class Certifier {
   Certificate& conclude(double estimate) {
     c_.bound = c_.left_out + c_.from_distance + c_.rounding;
     c_.estimate = estimate;
-    if (!std::isfinite(c_.bound)) return refuse("the derivative is not finite near the solution", "look at the step there");
+    if (!std::isfinite(c_.bound))
+      return refuse("the derivative is not finite near the solution", "check the step for NaN and infinities there");
     c_.basis = Certificate::Basis::observed;
     c_.relative = c_.value > 0 ? c_.bound / c_.value : c_.bound > 0 ? infinity : 0;
     using Term = Certificate::Term;
@@ -480,7 +487,7 @@ class Certifier {
     switch (c_.dominant) {
       case Term::left_out: c_.advice = s_.differentiator->advice(); break;
       case Term::distance: c_.advice = "solve with a smaller SolveOptions::tolerance"; break;
-      case Term::rounding: c_.advice = "nothing in double precision: rounding is what is left"; break;
+      case Term::rounding: c_.advice = "nothing in double precision: only rounding is left"; break;
     }
     return c_;
   }
@@ -492,14 +499,20 @@ class Certifier {
   double inverse_ = 1, scale_b_ = 0, reference_ = 0;
   std::function<Seen(Point&)> look_;
   Seen at_best_;                      // what look_ would return at the best point
-  std::mt19937_64 random_{20231123};  // for corners; nothing is claimed of it
+  std::mt19937_64 random_{20231123};  // for corners; the seed is fixed, no probability is claimed
 };
 
 template <class Certify> Certificate certified(SolutionState& s, const Certify& certify) {
   const DerivativeReport of_last = s.report;
   const int products = s.products();
-  Certifier certifier(s);
-  Certificate certificate = certify(certifier);
+  Certificate certificate;
+  try {
+    Certifier certifier(s);
+    certificate = certify(certifier);
+  } catch (const NoDerivativeError& none) {
+    certificate.reason = none.reason;
+    certificate.advice = "take Implicit{}, which needs no contraction";
+  }
   certificate.products += s.products() - products;
   s.report = of_last;
   return certificate;
@@ -514,9 +527,17 @@ Certificate certify_jvp(SolutionState& s, std::span<const Array> v) {
   return certified(s, [&](Certifier& certifier) { return certifier.jvp(v); });
 }
 
+std::string rounded_up(double x) {
+  std::string text = fmt::format("{:.1e}", x);
+  for (double more = x; std::isfinite(more) && std::stod(text) < x;) text = fmt::format("{:.1e}", more *= 1.02);
+  return text;
+}
+
 }  // namespace detail
 
 namespace {
+
+using detail::rounded_up;
 
 const char* to_text(Certificate::Basis basis) {
   switch (basis) {
@@ -543,13 +564,6 @@ const char* in_words(Certificate::Term term) {
   return "rounding";
 }
 std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{:.17g}", x) : "null"; }
-
-// Two digits, never below x.
-std::string rounded_up(double x) {
-  std::string text = fmt::format("{:.1e}", x);
-  for (double more = x; std::isfinite(more) && std::stod(text) < x;) text = fmt::format("{:.1e}", more *= 1.02);
-  return text;
-}
 
 }  // namespace
 

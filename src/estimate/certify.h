@@ -18,6 +18,9 @@ using Parameters = std::vector<std::vector<double>>;  // a vector for each param
 double rounding_of_vjp(SolutionState& s, ConstVector v, int& products);
 double rounding_of_jvp(SolutionState& s, std::span<const Array> v, ConstVector g, int& products);
 
+/// Two digits, never below x.
+std::string rounded_up(double x);
+
 double norm(const Parameters& p);
 void add_to(Parameters& to, const Parameters& what, double factor = 1);
 

@@ -60,8 +60,8 @@ class ImplicitDifferentiator final : public Differentiator {
   bool on_step(const SolutionState& s) const { return how_.on_step || !s.method->equation; }
   Point& point(SolutionState& s) const { return on_step(s) ? s.here() : s.equation(); }
 
-  // Where a superlinear method is only linear, the matrix of its equation is singular at the solution: at x_k, beside it,
-  // the system has an answer that means nothing. Seen along the last step, once for each solve.
+  // Where a superlinear method converges only linearly, the matrix of its equation is singular at the solution: the system
+  // at x_k can be solved, but its solution means nothing. Observed along the last step, once for each solve.
   bool is_degenerate(SolutionState& s) {
     constexpr double linear = 0.45;  // Newton's method at a double root contracts by ½
     if (degenerate_) return *degenerate_;

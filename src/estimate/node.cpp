@@ -22,8 +22,9 @@ std::vector<Array> arrays(std::span<const std::span<const double>> values, const
 bool same(const OneStep&, const OneStep&) { return true; }
 bool same(const KStep& a, const KStep& b) { return a.K == b.K; }
 bool same(const Implicit& a, const Implicit& b) {
-  return a.how == b.how && a.tolerance == b.tolerance && a.max_iterations == b.max_iterations && a.on_step == b.on_step &&
-         !a.preconditioner && !b.preconditioner;  // functions cannot be compared
+  return a.how == b.how && a.tolerance == b.tolerance && a.max_iterations == b.max_iterations &&
+         a.typical_x == b.typical_x && a.on_step == b.on_step && !a.preconditioner &&
+         !b.preconditioner;  // functions cannot be compared
 }
 bool same(const Unrolled& a, const Unrolled& b) { return a.mode == b.mode && a.memory == b.memory; }
 bool same(const Auto& a, const Auto& b) { return a.tolerance == b.tolerance; }

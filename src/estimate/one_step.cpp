@@ -113,7 +113,7 @@ class KStepDifferentiator final : public Differentiator {
     return kept + further_;
   }
 
-  // The i-th of them; none where the undamped step cannot be made: the sum ends behind it.
+  // The i-th of these steps; null where the undamped step cannot be made, and the sum ends there.
   Point* at(SolutionState& s, int i) {
     const int kept = s.run.trajectory.kept(), first = s.run.trajectory.steps() - kept;
     if (i == kept - 1) return &s.last();
@@ -126,14 +126,14 @@ class KStepDifferentiator final : public Differentiator {
     return p.apply(x, s.run.controls, next_) && all_finite(next_) ? &p : nullptr;
   }
 
-  // Growth over K steps may be a transient, of momentum say; growth for ever makes the sum meaningless.
+  // Growth over K steps may be a transient, as with momentum; lasting growth makes the sum meaningless.
   static void require_contraction(SolutionState& s) {
     if (s.method->superlinear || s.allow_unconverged || !is_solution(s.run.status)) return;
     const double rate = growth(s);
     if (rate < 1) return;
-    const std::string reason = fmt::format("the step, as it was made last, multiplies differences by {:.4g}", rate);
-    throw NoDerivativeError(fmt::format("[KStep] {}, so that derivatives of steps do not tend to that of the solution; "
-                                        "Implicit{{}} does not need it, or call even_if_unconverged() first",
+    const std::string reason = fmt::format("the last step multiplies differences by {:.4g}", rate);
+    throw NoDerivativeError(fmt::format("[KStep] {}, so that derivatives of steps do not converge to that of the "
+                                        "solution; Implicit{{}} needs no contraction, or call even_if_unconverged() first",
                                         reason),
                             reason, Status::diverged);
   }

@@ -9,12 +9,13 @@ namespace onestep::detail {
 namespace {
 
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
-// A step that is zero is as long as this, relative to x: x_k itself is rounded.
+// A step of zero counts as this long, relative to x: x_k itself is rounded.
 constexpr double zero_step = 4 * epsilon;
-// How exactly the linear systems are solved, and in how many products at most.
+// Relative residual to which the linear systems are solved, and the most products for each.
 constexpr double rough = 0.02;
 constexpr int most_products = 8;
-// Steps below this, relative to x, that do not shrink are rounding; longer ones are trouble.
+// Steps shorter than this, relative to x, that do not shrink are taken for rounding; longer ones mean that x_k is not near a
+// solution.
 constexpr double may_be_rounding = 1e-7;
 constexpr std::size_t usual_stages = 3, most_stages = 5;
 
@@ -38,8 +39,8 @@ Refinement::Refinement(SolutionState& s) : s_(s) {
   // Where the derivatives do not depend on x, nothing nearer is needed.
   const bool is_constant = s.method->step->affine && s.method->step->constant_b;
   while (!is_constant && best().step > noise_ && stages_.size() < most_stages) {
-    // A superlinear method is followed by one step: each costs a factorisation. Others go on while they find that they had
-    // farther to go than they thought.
+    // Of a superlinear method one further step is made: each costs a factorisation. Other methods go on as long as each
+    // Newton step is longer than the one before, that is, while the distance was underestimated.
     const std::size_t done = stages_.size();
     const bool goes_farther = done >= 2 && best().moved > stages_[done - 2].moved && stages_[done - 2].moved > 0;
     if (superlinear ? done >= 2 : done >= usual_stages && !goes_farther) break;
@@ -56,7 +57,8 @@ Refinement::Refinement(SolutionState& s) : s_(s) {
     if (step <= may_be_rounding * scale_)
       noise_ = std::max(noise_, step);
     else if (trouble_.empty())
-      trouble_ = fmt::format("x_k is not near a solution: a step of {:.1e} from it is not followed by a shorter one", step);
+      trouble_ =
+          fmt::format("x_k is not near a solution: its next step, of length {:.1e}, is not followed by a shorter one", step);
     return;
   }
 }
@@ -64,17 +66,18 @@ Refinement::Refinement(SolutionState& s) : s_(s) {
 double Refinement::distance() const {
   double moved = 0;
   for (const Stage& stage : stages_) moved += stage.moved;
-  constexpr double safety = 2;  // of what was not gone
+  constexpr double safety = 2;  // for the rest of the way
   return 1.1 * moved + safety * inverse_ * std::max(best().step, noise_);
 }
 
-// F(x) - x; without an x, at the point of the last apply.
+// F(x) - x; with an empty x, at x_k, where the point already is.
 bool Refinement::evaluate(Point& p, ConstVector x, std::vector<double>& step) {
   const ConstVector at = x.empty() ? ConstVector(s_.run.x) : x;
   bool made = x.empty() ? p.control(s_.run.controls, step) : p.apply(x, s_.run.controls, step);
   if (s_.method->step->iterates && made) {
     if (!std::isfinite(p.be_precise())) {
-      trouble_ = "how far the solution is was not found: the linear system of the step there was not solved exactly enough";
+      trouble_ =
+          "the distance to the solution is not known: the linear system of the next step was not solved accurately enough";
       return false;
     }
     made = p.control(s_.run.controls, step);

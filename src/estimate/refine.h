@@ -1,5 +1,4 @@
-// Points nearer to the solution than x_k, which the certificate compares with: what is wrong with a derivative at x_k shows
-// in how it differs from the one there.
+// Points nearer to the solution than x_k: the certificate compares the derivative that was returned with the one there.
 #pragma once
 
 #include "estimate/state.h"
@@ -22,14 +21,14 @@ class Refinement {
   /// x_k first; the last one is the best.
   std::span<const Stage> stages() const { return stages_; }
   const Stage& best() const { return stages_.back(); }
-  /// The shortest step that is not rounding.
+  /// Length below which a step is rounding.
   double noise() const { return noise_; }
   double scale() const { return scale_; }
   /// ‖(I - A)⁻¹‖ as the linear solves saw it.
   double inverse() const { return inverse_; }
-  /// Why there is no nearer point although x_k is not known to rounding; empty: nothing is wrong.
+  /// Why no nearer point was found although x_k is not accurate to rounding; empty when nothing is wrong.
   const std::string& trouble() const { return trouble_; }
-  /// How far x_k is from the solution: what was gone, and what is left.
+  /// Estimate of the distance from x_k to the solution: the way covered so far, and the rest.
   double distance() const;
   int products() const { return products_; }
 

@@ -1,4 +1,4 @@
-// Rounding in derivatives of superlinear steps, measured: solves with known answers, and an x beside x_k.
+// Rounding in derivatives of superlinear steps, measured by solves with known answers and by displacing x_k.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +23,7 @@ class Rounding {
            s.method->equation->no_jvp.empty();
   }
 
-  // What the solve of Hᵀu = v left of v, and what that is to θ; then -G_θᵀu and Hᵀu = v at another x.
+  // The residual of Hᵀu = v and its effect on the derivative by θ; then how -G_θᵀu and Hᵀu change when x is displaced.
   double vjp(ConstVector v) {
     const bool symmetric = s_.method->equation->symmetric;
     std::vector<double> u(n_), r(n_), product(n_);
@@ -49,7 +49,7 @@ class Rounding {
     return safety_of_solve() * (solve_error + rounding_of_x(std::max(epsilon, left)) * norm(moved));
   }
 
-  // The solve of H ẋ = b again, for a b that is known to have ẋ as its solution; then H ẋ = -G_θ v at another x.
+  // The error of a solve of H ẋ = b with b made from a known ẋ; then how H ẋ and G_θ v change when x is displaced.
   double jvp(std::span<const Array> v, ConstVector g) {
     std::vector<double> r(n_), next(n_);
     const auto of_a_sample = [&](ConstVector sample) {
@@ -83,8 +83,8 @@ class Rounding {
     ++products_;
   }
 
-  // Rounding is as if by chance: what it leaves of one right-hand side may be far smaller than of the next. The same one
-  // times a few numbers rounds differently; it comes last itself. Where each solve is an iteration, one has to do.
+  // Rounding errors of a single solve may be small by luck. The same right-hand side times a few factors rounds differently
+  // each time; the largest error counts, and the factor 1 comes last. Where each solve is an iteration, one has to suffice.
   template <class Error> double largest_sample(ConstVector of, const Error& error) {
     constexpr double factors[] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 11, 1};
     double largest = 0;
@@ -98,9 +98,9 @@ class Rounding {
     return largest;
   }
 
-  // What an iteration leaves of the solution of H z = q = G_θ v, by a second solve for the residual. (It leaves out of H z
-  // what it left out of z, so that a right-hand side made of a solution tells nothing.) q itself was rounded: what came out,
-  // f, lies where H⁻¹ is large, so that an error of q which does not cancel there becomes ‖f‖ Σ |fᵢ| ε|qᵢ| / fᵀHf.
+  // The error of an iterative solve of H z = q = G_θ v, by a second solve for the residual. (A right-hand side made from a
+  // known solution tells nothing: the iteration misses the same components of both.) q itself was rounded: the correction f
+  // lies where H⁻¹ is large, so that an error of q which does not cancel there becomes ‖f‖ Σ |fᵢ| ε|qᵢ| / fᵀHf.
   double left_by_iteration(std::span<const Array> v, std::vector<double>& f) {
     std::vector<double> q(n_), z(n_), product(n_);
     s_.equation().jvp_theta(v, q);
@@ -117,7 +117,7 @@ class Rounding {
     return length + (curvature > 0 ? length * against / curvature : 0);
   }
 
-  // What an error of x is to the derivative is seen at a point beside x_k, in a direction in which the inverse is large.
+  // The effect of an error of x on the derivative is observed by displacing x_k along a direction in which H⁻¹ is large.
   Point& displaced(ConstVector direction) {
     beside_ = s_.method->equation->point(true);
     beside_->bind(s_.theta);
@@ -128,7 +128,7 @@ class Rounding {
     products_ += 4;
     return *beside_;
   }
-  // The gradient is a sum of terms larger than what a product with the matrix adds up.
+  // The factor 8: the gradient sums larger terms than a product with the matrix does, and is rounded accordingly.
   static double rounding_of_x(double relative) { return 8 * relative / displacement; }
 
   SolutionState& s_;

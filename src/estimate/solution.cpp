@@ -158,7 +158,7 @@ template <class Work> void run_derivative(SolutionState& state, const char* what
   state.report.flops += inside * state.method->step->costs.product;
 }
 
-// A derivative that does not exist is not handed out as NaN, nor as what a linear solve reached that failed.
+// A derivative that does not exist is not returned as NaN, nor as the result of a linear solve that failed.
 void require_derivative(const SolutionState& state, const char* what, bool is_finite) {
   const DerivativeReport& report = state.report;
   const bool failed = report.status == Status::singular;  // a linear solve that was stopped early is a status
@@ -167,8 +167,8 @@ void require_derivative(const SolutionState& state, const char* what, bool is_fi
       !is_finite ? "the derivative is not finite: the linear system is singular"
                  : fmt::format("the linear system of the derivative is singular, or nearly so: relative residual {:.1e}",
                                report.residual);
-  throw NoDerivativeError(fmt::format("[{}] {}. The solution may not be unique there; even_if_unconverged() hands out what "
-                                      "there is",
+  throw NoDerivativeError(fmt::format("[{}] {}. The solution may not be unique there; even_if_unconverged() returns what "
+                                      "was computed",
                                       what, reason),
                           reason, is_finite ? report.status : Status::singular, report.residual);
 }
@@ -226,7 +226,7 @@ void fill_columns(SolutionState& state, std::size_t n, Matrices& matrices) {
 
 }  // namespace
 
-// That steps shrank on the way is proof enough; where the solve began at its solution there is none.
+// A few iterations that converged are evidence enough; a solve that began at its solution has none, so growth is measured.
 std::string detail::no_contraction(SolutionState& state) {
   if (!state.differentiator->needs_contraction() || state.method->superlinear || state.allow_unconverged || state.contracts)
     return "";
@@ -239,7 +239,7 @@ std::string detail::no_contraction(SolutionState& state) {
   if (rho >= 1 - rounding)
     return fmt::format(
         "the step does not contract at the solution (differences are multiplied by {:.10g}), so derivatives of steps do not "
-        "tend to that of the solution; Implicit{{}} does not need it",
+        "converge to that of the solution; Implicit{{}} needs no contraction",
         rho);
   state.contracts = true;
   return "";
@@ -424,7 +424,7 @@ const Solution& Prepared::solve(const Parts& theta) & { return solve(x0_, theta)
 const Solution& Prepared::solve(const Parts& x0, const Parts& theta) & {
   detail::check(options_);
   check_shapes(solution_.internals(), x0, theta);
-  // A copy of the last one is kept by somebody.
+  // The caller kept a copy of the last Solution, which must not change.
   if (solution_.is_shared())
     solution_ = detail::make_solution(solution_.internals().method, options_, solution_.internals().estimator);
   SolutionState& state = solution_.internals();

@@ -16,15 +16,15 @@ class Differentiator {
  public:
   virtual ~Differentiator() = default;
   virtual const char* name() const = 0;
-  /// Whether what it gives tends to the derivative of the solution only where steps contract.
+  /// Whether its result converges to the derivative of the solution only where steps contract.
   virtual bool needs_contraction() const { return true; }
-  /// Before a solve: what of its way is to be kept.
+  /// Called once, before the first solve: says which states of the trajectory to keep.
   virtual void prepare(SolutionState&) {}
-  /// A new solve has ended: forget what was kept of the last one.
+  /// Called before each solve: drops what was kept of the last one.
   virtual void forget() {}
   virtual void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) = 0;
   virtual void jvp(SolutionState& s, std::span<const Array> v, Vector out) = 0;
-  /// What leaves less out.
+  /// Advice for the certificate: what would leave less out.
   virtual const char* advice() const { return "Implicit{} leaves nothing out but what its tolerance allows"; }
   /// Several directions at once, for those that can share work among them.
   virtual void vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs);
@@ -37,7 +37,8 @@ std::unique_ptr<Differentiator> make(const Implicit&);
 std::unique_ptr<Differentiator> make(const Unrolled&);
 std::unique_ptr<Differentiator> make(const Auto&);
 
-/// What an estimator left of its linear solve for the last cotangent c: u with (I - A)ᵀu = c at x_k, up to a factor.
+/// The solution of the estimator's last linear solve, for the certificate to start from: u with (I - A)ᵀu = c at x_k, up to
+/// a factor.
 struct Held {
   std::vector<double> c, u;
   bool is_of(ConstVector other) const { return !c.empty() && std::ranges::equal(c, other); }
@@ -54,9 +55,9 @@ struct SolutionState {
   DerivativeReport report;
   bool solved = false;                     ///< a solve has ended
   bool allow_unconverged = false;          ///< of the Solution that asks for a derivative
-  bool contracts = false;                  ///< this solve's step was found to
+  bool contracts = false;                  ///< the step of this solve was found to contract
   std::vector<double> cotangent, tangent;  ///< memory for vjp_into and jvp_into
-  std::vector<double> power, next_power;   ///< and for finding out whether the step contracts
+  std::vector<double> power, next_power;   ///< and for growth()
   Held held;
   std::shared_ptr<Refinement> refinement;  ///< made when a certificate first asks for it
   double seen_inverse = 1;                 ///< ‖(I - A)⁻¹‖, as linear solves saw it
@@ -73,7 +74,7 @@ struct SolutionState {
   /// The step at x_k; and the equation there, where the method has one.
   Point& here();
   Point& equation();
-  /// A point of the step for going over other states.
+  /// The step at other states: apply it first.
   Point& walker();
 
   /// Factorisations made so far by the loop and by the points above.
@@ -101,22 +102,23 @@ Recipe::Ready ready(const Recipe& recipe, const Parts* x0, std::span<const Shape
 /// preconditioner it says only that there is one.
 std::string text_of(const Estimator& estimator);
 
-/// Throws Error unless the map has the derivative; names the estimators that do without it.
+/// Throws MisuseError unless the map has the derivative; names the estimators that do without it.
 void need_jvp(const Map& map, const char* estimator);
 void need_vjp(const Map& map, const char* estimator);
 
-/// The factor by which the step at x_k enlarges what it is applied to again and again, once transients have died out.
+/// Growth factor of the step at x_k for each application, once transients have died out: an estimate of the spectral radius
+/// of A.
 double growth(SolutionState& state);
 
-/// Derivatives of steps tend to those of the solution only where steps contract: why they do not, where that is seen and
-/// the estimator needs it; else empty.
+/// Why derivatives of steps do not converge to that of the solution: the step does not contract, and the estimator needs it
+/// to. Empty when nothing of the kind was detected.
 std::string no_contraction(SolutionState& state);
 
-/// ‖∂F/∂θ‖ in Frobenius' norm at x_k, about: from one random cotangent, once for each solve. What rounding of B is relative
-/// to, whatever the direction; 0 where there is no vjp.
+/// Estimate of the Frobenius norm of B = ∂F/∂θ at x_k, from one random cotangent, once for each solve. Rounding of B is
+/// relative to it, whatever the direction. 0 where there is no vjp.
 double norm_b(SolutionState& state);
 
-/// A linear system was solved to this, where it should have been to `tolerance`: the report says so.
+/// Records the relative residual of a linear solve in the report, and sets its status where that is above `tolerance`.
 void note_residual(DerivativeReport& report, double residual, double tolerance);
 
 /// Zeros for one cotangent of each parameter.

@@ -171,11 +171,12 @@ class UnrolledDifferentiator final : public Differentiator {
   static void give_up(SolutionState& s, int count) {
     note_further(s, count);
     if (s.allow_unconverged) return;
-    const std::string reason = fmt::format("{} further steps at the solution did not let the derivative converge", count);
-    throw NoDerivativeError(fmt::format("[Unrolled] {}: the step does not contract there; Implicit{{}} does not need it, or "
-                                        "call even_if_unconverged() first",
-                                        reason),
-                            reason, Status::diverged);
+    const std::string reason = fmt::format("the derivative did not converge within {} further steps at the solution", count);
+    throw NoDerivativeError(
+        fmt::format("[Unrolled] {}: the step does not contract there; Implicit{{}} needs no contraction, or "
+                    "call even_if_unconverged() first",
+                    reason),
+        reason, Status::diverged);
   }
 
   // Calls step(i, x_i) for all steps from the first; it leaves x_{i+1} in next_.

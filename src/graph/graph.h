@@ -124,11 +124,11 @@ Expr build(Op op, std::initializer_list<Expr> args, const Attr& attr = {}, const
 /// Like build, without rewriting: for those who know better what pays.
 Expr build_as_is(Op op, std::initializer_list<Expr> args, const Attr& attr = {}, const Shape& shape = {});
 
-/// Throws Error, naming `operation`, unless there is an array of the right shape for each input.
+/// Throws MisuseError, naming `operation`, unless there is an array of the right shape for each input.
 void check_inputs(const char* operation, std::span<const Input> inputs, std::span<const Array> given);
 
-/// Brings all into one graph: that of the inputs, if any. Throws Error, naming `operation`, when two have inputs of their
-/// own.
+/// Brings all into one graph: that of the inputs, if any. Throws MisuseError, naming `operation`, when two have inputs of
+/// their own.
 std::vector<Expr> unify(const char* operation, std::span<const Expr> args);
 std::vector<Id> ids_of(std::span<const Expr> expressions);
 

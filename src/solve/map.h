@@ -118,7 +118,7 @@ std::size_t flat_size(std::span<const Shape> parts);
 /// Entries of all parts, one behind the other.
 void flatten(std::span<const Array> parts, Vector flat);
 std::vector<Array> unflatten(ConstVector flat, std::span<const Shape> parts);
-/// Throws Error, naming `who` and `what`, unless the arrays have these shapes.
+/// Throws MisuseError, naming `who` and `what`, unless the arrays have these shapes.
 void check_shapes(const char* who, const char* what, std::span<const Array> given, std::span<const Shape> wanted);
 
 double norm(ConstVector v);

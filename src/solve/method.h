@@ -202,8 +202,8 @@ struct Recipe {
   std::shared_ptr<const Method> bound(const Entry& entry) const;
 };
 
-/// Calls a user's lambda with the parts of the flat state and the parameters. Throws Error, naming `who`, when their number
-/// is not what it takes.
+/// Calls a user's lambda with the parts of the flat state and the parameters. Throws MisuseError, naming `who`, when their
+/// number is not what it takes.
 std::vector<Expr> call_body(const char* who, const Body& body, const Expr& x, std::span<const Shape> parts,
                             std::span<const Expr> theta);
 /// The same for an objective: one number.
@@ -216,7 +216,7 @@ bool tell(const SolveOptions& options, const Iteration& iteration);
 /// Seconds, by a clock that never goes back.
 double now();
 
-/// Throws Error for options out of range.
+/// Throws MisuseError for options out of range.
 void check(const SolveOptions& options);
 
 /// The stopping tests, the callback, the log and the clock: the same for all loops.
@@ -253,12 +253,9 @@ class Monitor {
   struct NewtonStep {
     double step = 0, size = 0, stiffness = 0;
   };
-  enum class Verdict {
-    go_on,   ///< not at the solution, or not seen to be
-    last,    ///< the step leads to the solution
-    linear,  ///< it does, but Newton's method converges linearly there: the matrix is singular at the solution
-  };
-  Verdict judge(const NewtonStep& newton) const;
+  /// Whether it leads to the solution: it is short, and was seen to contract. (Newton's method may converge only linearly
+  /// there, where the matrix is singular at the solution.)
+  bool is_last(const NewtonStep& newton) const;
   /// Which share of it was then made.
   void took(const NewtonStep& newton, double length);
 

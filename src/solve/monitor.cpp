@@ -1,4 +1,4 @@
-// When a loop ends: the tests are relative to the scale of the problem, and say so when rounding is in the way.
+// When a loop ends: stopping tests relative to the scale of x, and detection of rounding, divergence and limits.
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
@@ -17,38 +17,38 @@ constexpr double epsilon = std::numeric_limits<double>::epsilon();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_seen = std::numeric_limits<double>::quiet_NaN();
 
-// A step below this is no step: its square is not a normal number. Iterations that converge to zero end here.
+// Steps shorter than this count as zero: their squares underflow. Iterations that converge to zero end here.
 constexpr double tiny = 0x1p-511;
-// Lengths of steps are known to this, relative to |x|.
+// Error of the length of a step, relative to |x|.
 constexpr double length_error = epsilon;
-// The distance to the solution that the rate of the last steps predicts may not be more than this, relative to |x|.
+// Largest distance to the solution, relative to |x|, that the rate of the last steps may predict at convergence.
 constexpr double near = 0.1;
-// A length that falls to less than this in one iteration says nothing about the rate.
+// A step shorter than this fraction of the one before says nothing about the rate of convergence.
 constexpr double abrupt = 0.05;
 
-// Of successive full Newton steps: a step is below the first where the convergence is superlinear, and between both where
-// it is linear, as at a singular matrix. So many in a row are enough to say so.
+// Ratio of the lengths of successive full Newton steps: below the first where convergence is superlinear, between the two
+// where it is linear, as at a singular matrix. That many linear steps in a row are enough to say so.
 constexpr double superlinear = 1.0 / 3, contracting = 0.9;
 constexpr int linear_steps = 3;
-// The residual must have fallen at least to this share, and the matrix not have become stiffer by more than that: otherwise
-// it changes too fast for its step to tell the distance to the solution.
+// A short Newton step tells the distance to the solution only where the matrix changes slowly: the residual must have fallen
+// to this fraction, and the curvature along the step must not have grown by more than this factor.
 constexpr double residual_left = 0.3, stiffer = 1e3;
-// Two Newton steps of so few units in the last place, the second not longer than the first, are at rounding.
+// Two successive Newton steps of at most so many units in the last place, the second not longer, have reached rounding.
 constexpr double last_places = 8, not_longer = 1.1;
 
-// Steps this small, relative to |x| and to √n, are rounding when they lead nowhere.
+// Steps shorter than this times √n |x| are rounding when they make no progress.
 constexpr double rounding = 64 * epsilon;
-// Steps that lead nowhere: so many in a row, none half as long as the shortest before, the way at most half its length.
+// No progress: so many steps in a row, none shorter than half the first, whose sum is at most this fraction of the path.
 constexpr int first_window = 8;
 constexpr double leads_nowhere = 0.5;
-// F is evaluated so many units in the last place beside x; a step of so many times the irregularity seen is rounding.
+// F is evaluated at x displaced by so many units in the last place; a step up to so many times the irregularity is rounding.
 constexpr double beside = 16, irregular = 16;
-// A longer step, relative to |x|, is not called rounding.
+// A step longer than this, relative to |x|, is never taken for rounding.
 constexpr double longest_rounding = 1e-3;
 
-// Grown by this much, and still growing, an iteration is not coming back.
+// An iteration that grew by this factor and still grows has diverged.
 constexpr double blow_up = 1e20;
-// What is not a number after growth by this much has overflowed.
+// A NaN after growth by this factor is an overflow.
 constexpr double overflow_after = 1e8;
 
 }  // namespace
@@ -127,7 +127,7 @@ void Monitor::observe(double step, double scale) {
   step_before_ = step;
 }
 
-// step · ρ/(1-ρ), with ρ from either of both; infinite where no contraction was seen.
+// step · ρ/(1-ρ), by the smaller of both estimates of ρ; infinite where no contraction was seen.
 double Monitor::distance_left(double step) const {
   const double ratio = std::max(ratio_, ratio_before_);
   const double by_ratio = contractions_ >= 2 ? step * ratio / (1 - ratio) : infinity;
@@ -147,19 +147,18 @@ bool Monitor::is_negligible(double step, double size) const {
   return step <= std::max(options_.tolerance, rounding * std::sqrt(static_cast<double>(run_.start.size()))) * scale(size);
 }
 
-Monitor::Verdict Monitor::judge(const NewtonStep& newton) const {
+bool Monitor::is_last(const NewtonStep& newton) const {
   const double within = scale(newton.size);
   const double before = was_full_ ? newton_before_.step : 0;
   const bool is_linear =
       linear_ >= linear_steps && newton.step > superlinear * before && newton.step <= contracting * before;
-  if (newton.step <= tiny) return is_linear ? Verdict::linear : Verdict::last;
-  if (!is_short(newton.step, newton.size) || newton.stiffness > stiffer * newton_before_.stiffness) return Verdict::go_on;
+  if (newton.step <= tiny) return true;
+  if (!is_short(newton.step, newton.size) || newton.stiffness > stiffer * newton_before_.stiffness) return false;
   const double residual = newton.step * newton.stiffness, residual_before = before * newton_before_.stiffness;
-  if (newton.step + epsilon * within <= superlinear * before && residual <= residual_left * residual_before)
-    return Verdict::last;
+  if (newton.step + epsilon * within <= superlinear * before && residual <= residual_left * residual_before) return true;
   const double last_place = last_places * epsilon * std::sqrt(static_cast<double>(run_.start.size())) * within;
-  if (before <= last_place && newton.step <= not_longer * before) return Verdict::last;
-  return is_linear ? Verdict::linear : Verdict::go_on;
+  if (before <= last_place && newton.step <= not_longer * before) return true;
+  return is_linear;
 }
 
 void Monitor::took(const NewtonStep& newton, double length) {
@@ -191,8 +190,8 @@ bool Monitor::is_rounding(double step) {
   return step <= irregular * norm(at);
 }
 
-// Whether the last steps lead nowhere because of rounding: they are not much longer than the last places of x, or the value
-// stands still, or F is seen to be as irregular as they are long.
+// Whether rounding keeps the last steps from making progress: they are about as short as the last places of x, or the value
+// does not change, or F is irregular on the scale of their lengths.
 bool Monitor::reached_rounding(double step, double scale, double value, double length) {
   const bool stands_still = std::fabs(value - value_before_) <= rounding * std::fabs(value);
   value_before_ = value;
@@ -228,7 +227,7 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   run_.last_step = step;
   if (options_.history) run_.statistics.history.push_back(step);
   if (!std::isfinite(step)) {
-    // An iteration that had been growing has overflowed; another has left the domain of a function.
+    // If the iterates had been growing this is an overflow, otherwise x has left the domain of a function.
     const bool grew = k > 1 && (std::isinf(step) || largest_ > overflow_after * std::max(first_size_, smallest_));
     end(grew ? Status::diverged : Status::not_finite, fmt::format("in iteration {}", k));
     return true;
@@ -236,7 +235,7 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   const double within = scale(size);
   size_before_ = size;
   largest_ = std::max(largest_, step);
-  // The clock is looked at only for those who want to know: it costs as much as a small iteration's arithmetic.
+  // The clock is read only for a log or a callback: it costs as much as the arithmetic of a small iteration.
   const bool tells = options_.log != nullptr || options_.callback;
   const bool stops = tells && tell(options_, {k, step, within, value, length, seconds()});
   if (converged == Converged::by_steps) {

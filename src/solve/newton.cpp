@@ -1,6 +1,6 @@
 // Newton's method for minimisers and for roots: full steps x - H⁻¹g wherever they are good enough, shorter ones by Armijo's
-// rule where they are not, and a shifted H where it is not positive definite. Of a root, minima of ‖G‖ that are no roots are
-// left by starting again.
+// rule where they are not, and a shifted H where it is not positive definite. newton_root leaves minima of ‖G‖ that are not
+// roots by restarting.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace onestep::detail {
 namespace {
 
-// A short step is taken in full even where rounding of the merit hides that it is good, but not more often than this: the
+// A short step is taken in full even where rounding of the merit function hides its decrease, but at most this often: the
 // next steps tell more about it than a line search does.
 constexpr int unsearched_allowed = 10;
-// Of a root: a line search that shortens its steps below this so many times in a row approaches a minimum of ‖G‖.
+// newton_root: a line search that shortens its steps below this so many times in a row approaches a minimum of ‖G‖.
 constexpr double shortened = 0x1p-10;
 constexpr int shortened_allowed = 8;
 // A new start lies beside the point that is left, alternately on both sides, farther out by this factor for each pair.
@@ -64,7 +64,7 @@ class NewtonLoop final : public Loop {
     run.statistics.factorisations = point_->factorisations() - factorisations;
   }
 
-  // The last step was made at x_{k-1}; where the loop ended for another reason, that has to be gone back to.
+  // The last step was made at x_{k-1}; where the loop ended with its point elsewhere, the step is evaluated there again.
   Point& last() override {
     if (!std::ranges::equal(point_->where(), run_->previous)) point_->apply(run_->previous, run_->controls, full_);
     return *point_;
@@ -94,16 +94,17 @@ class NewtonLoop final : public Loop {
       // dᵀHd / ‖d‖², or ‖Jd‖ / ‖d‖.
       const double along = is_minimiser() ? slope / full_step : std::sqrt(slope);
       const Monitor::NewtonStep newton{full_step, norm(full_), along / full_step};
-      if (const auto verdict = monitor.judge(newton); verdict != Monitor::Verdict::go_on) {
+      if (monitor.is_last(newton)) {
         run.trajectory.record(run.previous, controls_);
         std::ranges::copy(full_, run.x.begin());
         monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);
         if (controls_[1] > 0)
           monitor.end(Status::singular,
-                      fmt::format("at the solution the matrix needs {:.1e} on its diagonal", controls_[1]));
+                      fmt::format("at the solution the Hessian is positive definite only with {:.1e} added to its diagonal",
+                                  controls_[1]));
         return;
       }
-      // Most often the full step is good, and the next iteration needs all there is at its end.
+      // The full step is usually accepted, and the next iteration needs value, slope and step at its end.
       std::ranges::copy(full_, trial_.begin());
       const bool is_last = run.statistics.iterations + 1 >= options.max_iterations;
       Found found = Found::no_value;
@@ -146,7 +147,7 @@ class NewtonLoop final : public Loop {
 
   bool is_minimiser() const { return method_.hessian_scale.has_value(); }
 
-  // The line search found no length, or only ones that lead nowhere. False where the solve goes on from another point.
+  // The line search found no length, or only tiny ones. False where the solve goes on from another point.
   bool fails(Monitor& monitor, const Monitor::NewtonStep& newton) {
     Run& run = *run_;
     std::ranges::copy(run.previous, run.x.begin());
@@ -157,8 +158,8 @@ class NewtonLoop final : public Loop {
     return !starts_again(monitor, Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
   }
 
-  // Where ‖G‖ has a minimum that is no root, the matrix is singular and Newton's step points along what it takes to zero:
-  // far enough on either side of the minimum ‖G‖ may lead elsewhere. False, with the status set, where that is over.
+  // At a minimum of ‖G‖ that is not a root the Jacobian is singular and Newton's step points along its null space: farther
+  // out on either side ‖G‖ may decrease towards a root. False, with the status set, when the restarts are used up.
   bool starts_again(Monitor& monitor, Status status, const std::string& about) {
     Run& run = *run_;
     if (is_minimiser()) {
@@ -188,7 +189,7 @@ class NewtonLoop final : public Loop {
     }
     std::ranges::copy(left_, run.x.begin());
     std::ranges::copy(left_, run.previous.begin());
-    monitor.end(status, fmt::format("{}; {} other starts lead to no root either", about, count));
+    monitor.end(status, fmt::format("{}; {} restarts found no root either", about, count));
     return false;
   }
 
@@ -218,7 +219,7 @@ class NewtonLoop final : public Loop {
     return Found::no_step;
   }
 
-  // Few solves ever ask: the memory for a whole Hessian is taken when one does.
+  // Few solves need it: the memory for a whole Hessian is allocated when one does.
   double hessian_scale(ConstVector x) {
     if (!scale_) scale_.emplace(*method_.hessian_scale, method_.step->size(), method_.step->parameters);
     scale_->bind(theta_);
@@ -237,7 +238,7 @@ class NewtonLoop final : public Loop {
   std::span<const Array> theta_;  // during a solve
   Run* run_ = nullptr;
   std::vector<double> full_, direction_, trial_;
-  std::vector<double> left_, away_;  // where a root search started again first, and along what
+  std::vector<double> left_, away_;  // where newton_root restarted first, and the direction of its restarts
   int unsearched_ = 0, shortened_ = 0, limit_ = 0;
   std::array<double, 2> controls_{1, 0};
   double shift_ = 0;

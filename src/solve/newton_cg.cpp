@@ -351,7 +351,7 @@ class NewtonCgLoop final : public Loop {
       const double slope = dot(point_.gradient(), direction);
       const Monitor::NewtonStep newton{full_step, norm(trial_), slope / full_step / full_step};
       // Steps that are cut short converge linearly whatever the Hessian is.
-      if (monitor.judge(newton) != Monitor::Verdict::go_on) {
+      if (monitor.is_last(newton)) {
         run.trajectory.record(run.previous, {});
         std::ranges::copy(trial_, run.x.begin());
         monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);

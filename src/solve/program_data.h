@@ -11,7 +11,7 @@ namespace onestep::detail {
 /// Keeps what data() points to alive. Copies only what is not contiguous, or not a vector where one is needed.
 class ProgramData {
  public:
-  /// Throws Error when the shapes do not fit each other.
+  /// Throws MisuseError when the shapes do not fit each other.
   explicit ProgramData(const QuadraticProgram& program);
   const QpData& data() const { return data_; }
 

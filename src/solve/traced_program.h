@@ -18,10 +18,10 @@ struct Sizes {
 /// The user's lambda as one that returns the blocks, as they were given; and the program of such blocks.
 Body body_of(const ProgramBody& program);
 TracedProgram program_of(std::span<const Expr> given);
-/// Throws Error when nothing says how many variables there are.
+/// Throws MisuseError when nothing says how many variables there are.
 Sizes sizes_of(const TracedProgram& t);
 std::array<Shape, blocks> shapes_of(const Sizes& s);
-/// Every block in its full shape; what is not there as zeros, a number repeated. Throws Error when shapes do not fit.
+/// Every block in its full shape; what is not there as zeros, a number repeated. Throws MisuseError when shapes do not fit.
 std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s);
 
 /// The same solver as a loop of traced steps, which can be unrolled: predictor and corrector by one factorisation, without

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/blas.h"
+#include "onestep/error.h"
 
 extern "C" {
 [[gnu::weak]] void openblas_set_num_threads(int n);

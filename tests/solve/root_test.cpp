@@ -67,7 +67,7 @@ TEST(NewtonRoot, SaysThatThereIsNoRoot) {
     none([](Expr x, Expr t) { return sqrt(square(x) + t) + 1.0; }, start);
   }
   const Solution s = none([](Expr x, Expr t) { return square(x) + t; }, 1.0);
-  EXPECT_TRUE(says(s.message(), {"16 other starts"}));
+  EXPECT_TRUE(says(s.message(), {"16 restarts"}));
   none([](Expr x, Expr t) { return concat({sin(slice(x, 0, 1)) - 2.0 * t, sin(slice(x, 1, 2)) - 2.0 * t}); }, zeros({2}));
 }
 

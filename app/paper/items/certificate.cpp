@@ -79,10 +79,9 @@ struct Certified {
       return fmt::format("{:.2f} times the error in the median (quartiles {:.2f} to {:.2f})", q.median, q.low, q.high);
     };
     return fmt::format(
-        "{} of {} certificates have a bound. The bounds are observed: what is left out, the distance to the solution and "
-        "how fast the derivatives change are measured at the last iterates, with safety factors. {} of {} are at or above "
-        "the true error. Where that is above rounding the "
-        "bound is {}, the estimate {}.",
+        "{} of {} certificates have a bound. The bounds are observed: each derivative is compared with one computed by "
+        "GMRES at a point nearer to the solution, with safety factors. {} of {} are at or above the true error. Where that "
+        "is above rounding the bound is {}, the estimate {}.",
         count - refused, count, held, count - refused, over(bounds), over(estimates));
   }
 };
@@ -119,7 +118,7 @@ Certified against_K(const ItemOptions& options, const Watch& watch, Item& item) 
       certified.add(certificate, wrong, size);
       const double least = 1e-17;
       add_point(error, K, std::max(wrong / size, least));
-      add_point(estimate, K, std::max(certificate.estimate / size, least));
+      if (std::isfinite(certificate.estimate)) add_point(estimate, K, std::max(certificate.estimate / size, least));
       add_point(bound, K, certificate.bound / size);
     }
     panel.series = {error, estimate, bound};
@@ -191,7 +190,7 @@ void what_auto_takes(const ItemOptions& options, const Watch& watch, Item& item)
   table.id = "auto";
   table.title = "What Auto takes";
   table.columns = {
-      "ρ", "tolerance", "taken", "Neumann terms", "derivatives of the step", "multiply-adds over implicit", "true error"};
+      "ρ", "tolerance", "taken", "GMRES iterations", "derivatives of the step", "multiply-adds over implicit", "true error"};
   double worst = 0, dearest = 0;
   int count = 0;
   std::map<std::string, int> taken;
@@ -226,11 +225,10 @@ void what_auto_takes(const ItemOptions& options, const Watch& watch, Item& item)
     choices +=
         fmt::format("{}{} {}", choices.empty() ? "" : ", ", method, times == 1 ? "once" : fmt::format("{} times", times));
   table.caption = fmt::format(
-      "The same maps, n = {}, m = {}. Auto begins with one step and adds Neumann terms, the terms (∂F/∂x)ʲ ∂F/∂θ of the "
-      "series that implicit differentiation sums, until its bound meets the tolerance; where they would cost more than "
-      "implicit differentiation it takes that. Tolerance and error are relative to the norm of the derivative. Auto took "
-      "{}. "
-      "Its error was at most {:.2f} of the tolerance, its cost at most {:.2f} times that of implicit differentiation with "
+      "The same maps, n = {}, m = {}. Auto takes one step where that meets the tolerance, else it solves the linear "
+      "system of implicit differentiation by GMRES, from one step on, until its estimate of the error meets the tolerance. "
+      "Tolerance and error are relative to the norm of the derivative. Auto took {}. Its error was at most {:.2f} of the "
+      "tolerance, its cost at most {:.2f} times that of implicit differentiation with "
       "the matrix formed.",
       n, m, choices, worst, dearest);
   item.figures.push_back(

@@ -10,8 +10,8 @@
 
 namespace onestep::naive {
 
-/// The results of `f` for these inputs (any strides). Throws Error when their number or a shape does not fit. A matrix that
-/// cannot be factored gives NaN wherever it is used and sets `*failed`, which is cleared otherwise.
+/// The results of `f` for these inputs (any strides). Throws MisuseError when their number or a shape does not fit. A matrix
+/// that cannot be factored gives NaN wherever it is used and sets `*failed`, which is cleared otherwise.
 std::vector<Array> interpret(const Function& f, std::span<const Array> inputs, bool* failed = nullptr);
 
 }  // namespace onestep::naive
