@@ -22,9 +22,8 @@ std::vector<Array> arrays(std::span<const std::span<const double>> values, const
 bool same(const OneStep&, const OneStep&) { return true; }
 bool same(const KStep& a, const KStep& b) { return a.K == b.K; }
 bool same(const Implicit& a, const Implicit& b) {
-  return a.how == b.how && a.tolerance == b.tolerance && a.max_iterations == b.max_iterations &&
-         a.typical_x == b.typical_x && a.on_step == b.on_step && !a.preconditioner &&
-         !b.preconditioner;  // functions cannot be compared
+  return a.how == b.how && a.tolerance == b.tolerance && a.max_iterations == b.max_iterations && a.on_step == b.on_step &&
+         !a.preconditioner && !b.preconditioner;  // functions cannot be compared
 }
 bool same(const Unrolled& a, const Unrolled& b) { return a.mode == b.mode && a.memory == b.memory; }
 bool same(const Auto& a, const Auto& b) { return a.tolerance == b.tolerance; }
@@ -39,8 +38,8 @@ bool same(const Estimator& a, const Estimator& b) {
       a.kind(), b.kind());
 }
 bool same(const SolveOptions& a, const SolveOptions& b) {
-  return a.tolerance == b.tolerance && a.max_iterations == b.max_iterations && a.time_limit == b.time_limit && !a.callback &&
-         !b.callback && a.log == b.log && a.history == b.history;
+  return a.tolerance == b.tolerance && a.max_iterations == b.max_iterations && a.typical_x == b.typical_x &&
+         a.time_limit == b.time_limit && !a.callback && !b.callback && a.log == b.log && a.history == b.history;
 }
 bool same(const Parts& a, const Parts& b) {
   return std::ranges::equal(a, b, [](const Array& one, const Array& other) {

@@ -25,6 +25,8 @@ Refinement::Refinement(SolutionState& s) : s_(s) {
   scale_ = std::max(norm(s.run.x), norm(s.run.previous));
   noise_ = zero_step * scale_;
   const bool superlinear = s.method->superlinear;
+  // Where the derivatives do not depend on x, one stage tells how far the solution is.
+  const bool is_constant = s.method->step->affine && s.method->step->constant_b;
   Stage first;
   first.point = &s.here();
   first.x = s.run.x;
@@ -36,14 +38,12 @@ Refinement::Refinement(SolutionState& s) : s_(s) {
   }
   first.step = norm(step_);
   stages_.push_back(std::move(first));
-  // Where the derivatives do not depend on x, nothing nearer is needed.
-  const bool is_constant = s.method->step->affine && s.method->step->constant_b;
-  while (!is_constant && best().step > noise_ && stages_.size() < most_stages) {
+  while (best().step > noise_ && stages_.size() < most_stages) {
     // Of a superlinear method one further step is made: each costs a factorisation. Other methods go on as long as each
     // Newton step is longer than the one before, that is, while the distance was underestimated.
     const std::size_t done = stages_.size();
     const bool goes_farther = done >= 2 && best().moved > stages_[done - 2].moved && stages_[done - 2].moved > 0;
-    if (superlinear ? done >= 2 : done >= usual_stages && !goes_farther) break;
+    if (superlinear || is_constant ? done >= 2 : done >= usual_stages && !goes_farther) break;
     Stage& from = stages_.back();
     const double step = from.step;
     std::vector<double> x = from.x;

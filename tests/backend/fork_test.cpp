@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "backend/cpu/blas.h"
 #include "backend/cpu/pool.h"
@@ -20,6 +22,9 @@ int sum_in_parallel() {
 
 // The status a child ends with that runs this and then exits; -1 where it does not end within a minute.
 template <class Work> int status_of_child(const Work& work) {
+  // The address sanitizer's allocator, unlike glibc's, does not survive a fork while another thread is in it: threads that
+  // were just started must have come to rest.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);

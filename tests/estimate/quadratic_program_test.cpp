@@ -129,7 +129,7 @@ TEST(QuadraticProgram, DerivativesByAllDataAgreeWithDifferences) {
     for (std::int64_t i = 0; i < 6; ++i) other += c(i) * forward(i);
     EXPECT_NEAR(other, found, (by_steps(e) ? 1e-5 : 1e-8) * std::fabs(found));
     const Certificate certificate = s.certificate(c);
-    EXPECT_EQ(certificate.basis == Certificate::Basis::refused, by_steps(e)) << certificate.reason;
+    EXPECT_NE(certificate.basis, Certificate::Basis::refused) << certificate.reason;
   }
 }
 

@@ -168,7 +168,9 @@ TEST(NotContracting, DerivativesOfStepsAreGivenOnlyWhenTheyAreWanted) {
     EXPECT_TRUE(says(error_of([&] { s.vjp(ones({2})); }), {"[vjp]", "contract", "2", "Implicit", "even_if_unconverged"}));
     EXPECT_THROW(s.vjp(ones({2})), NoDerivativeError);
     EXPECT_TRUE(says(error_of([&] { s.jvp(ones({2})); }), {"[jvp]", "contract"}));
-    EXPECT_TRUE(test::near(s.even_if_unconverged().vjp(ones({2})), ones({2})));
+    // Two steps are two steps, although the solve made one: 1 + 2.
+    const bool two = std::holds_alternative<KStep>(e.kind());
+    EXPECT_TRUE(test::near(s.even_if_unconverged().vjp(ones({2})), full({2}, two ? 3.0 : 1.0)));
   }
   // A bound of 1.5 on a norm is no proof that the step does not contract.
   const Solver known = fixed_point([](Expr x, Expr t) { return 0.5 * x + t; }).knowing({.rho = 1.5});
