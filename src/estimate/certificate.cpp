@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 #include "estimate/certify.h"
@@ -37,8 +38,9 @@ constexpr double newton_rounding = 2e-13, program_rounding = 2e-12;
 // A solve to more than this tolerance may be so far from its solution that nothing seen at x_k tells about it.
 constexpr double loose = 1e-5, far = 0.1;
 constexpr int corner_pairs = 3;
-constexpr double corner_radius = 4;   // over the distance to the solution
-constexpr double visible_kink = 0.1;  // change in a corner, relative to the derivative, above which there is no bound
+constexpr double parameter_radius = 1e-13;  // relative to the largest entry
+constexpr double corner_radius = 4;         // over the distance to the solution
+constexpr double visible_kink = 0.1;        // change in a corner, relative to the derivative, above which there is no bound
 
 class Certifier {
  public:
@@ -66,6 +68,7 @@ class Certifier {
       for (std::size_t i = 0; i < n_; ++i) out[i] = w[i] - out[i];
     };
     std::vector<double> u(v.begin(), v.end()), r(n_);
+    if (!s_.method->superlinear) scale_b_ = norm_b(s_);  // what this direction sees of B may be far less
     begin_at_held(v, u, r, transposed);
     if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return c_;
     Parameters better = zero(), difference_there = zero();
@@ -415,6 +418,23 @@ class Certifier {
         largest = std::max(largest, difference(look_(other), here));
       }
     }
+    // And with parameters beside those given, by a few of their last places.
+    std::unique_ptr<Point> moved = map_.point(true);
+    for (const double side : {1.0, -1.0}) {
+      std::vector<Array> theta;
+      for (const Array& a : s_.theta) {
+        std::vector<double> entries(static_cast<std::size_t>(a.size()));
+        flatten({&a, 1}, entries);
+        double size = 0;
+        for (const double e : entries) size = std::max(size, std::fabs(e));
+        const double by = side * parameter_radius * (size == 0 ? 1 : size);
+        for (double& e : entries) e += by;
+        theta.emplace_back(a.shape(), std::move(entries));
+      }
+      moved->bind(theta);
+      if (!moved->apply(s_.refinement->best().x, s_.run.controls, y) || !all_finite(y)) return infinity;
+      largest = std::max(largest, difference(look_(*moved), here));
+    }
     return largest;
   }
 
@@ -427,7 +447,7 @@ class Certifier {
     if (known.rho >= 0) c_.rho = known.rho;
     const double rest = inverse() * std::max(way.best().step, way.noise());  // from the best point to the solution
     double on_the_way = 0, beyond = 0, of_rounding = 0;
-    if (!is_constant() && look_) {
+    if ((!is_constant() || !map_.smooth) && look_) {
       std::vector<Seen> seen;
       for (std::size_t i = 0; i + 1 < way.stages().size(); ++i) seen.push_back(look_(*way.stages()[i].point));
       seen.push_back(at_best_);
@@ -529,7 +549,10 @@ Certificate certify_jvp(SolutionState& s, std::span<const Array> v) {
 
 std::string rounded_up(double x) {
   std::string text = fmt::format("{:.1e}", x);
-  for (double more = x; std::isfinite(more) && std::stod(text) < x;) text = fmt::format("{:.1e}", more *= 1.02);
+  for (double more = x; std::isfinite(more) && std::strtod(text.c_str(), nullptr) < x;) {
+    more = std::max(1.02 * more, std::nextafter(more, std::numeric_limits<double>::infinity()));
+    text = fmt::format("{:.1e}", more);
+  }
   return text;
 }
 

@@ -85,6 +85,7 @@ class SolveNode final : public Foreign {
     const Lease lease = solved(arguments);
     if (!is_solution(lease.entry->solution->status())) return fill(result, std::numeric_limits<double>::quiet_NaN());
     lease.entry->solution->jvp_into(arrays(tangents, shapes_), result);
+    if (lease.entry->solution->report().status == Status::singular) fill(result, std::numeric_limits<double>::quiet_NaN());
   }
   void vjp(std::span<const std::span<const double>> arguments, std::span<const double> cotangent, std::size_t which,
            std::span<double> result) const override {
@@ -100,6 +101,8 @@ class SolveNode final : public Foreign {
         rest = rest.subspan(parts.back().size());
       }
       entry.solution->vjp_into(parts, std::vector<Vector>(entry.vjp.begin(), entry.vjp.end()));
+      if (entry.solution->report().status == Status::singular)  // there is no derivative
+        for (auto& part : entry.vjp) fill(part, std::numeric_limits<double>::quiet_NaN());
       entry.vjp_of.emplace(cotangent.begin(), cotangent.end());
     }
     std::ranges::copy(entry.vjp[which], result.begin());

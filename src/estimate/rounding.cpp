@@ -141,9 +141,9 @@ class Rounding {
 }  // namespace
 
 double norm(const Parameters& p) {
-  double sum = 0;
-  for (const auto& part : p) sum += dot(part, part);
-  return std::sqrt(sum);
+  double size = 0;
+  for (const auto& part : p) size = std::hypot(size, detail::norm(ConstVector(part)));
+  return size;
 }
 void add_to(Parameters& to, const Parameters& what, double factor) {
   for (std::size_t i = 0; i < to.size(); ++i) add(to[i], what[i], factor);

@@ -119,6 +119,25 @@ class TracedIpLoop final : public Loop {
     Monitor monitor(options, run);
     run_ = &run;
     if (!has_solution(theta, options, run)) return;
+    follow(theta, options, run, monitor);
+    if (is_solution(run.status) && !reached_the_same(options, run))
+      monitor.end(Status::line_search_failed,
+                  "the steps that are differentiated did not reach the solution; OneStep and Implicit need no steps");
+  }
+
+  // Unscaled steps, whose tolerances are absolute for small data: their end is compared with the native solution.
+  bool reached_the_same(const SolveOptions& options, const Run& run) const {
+    const double allowed = std::max(1e-4, 10 * options.tolerance);
+    double off = 0, size = 0;
+    for (std::int64_t j = 0; j < method_.sizes.n; ++j) {
+      const auto i = static_cast<std::size_t>(j);
+      off = std::max(off, std::fabs(run.x[i] - native_run_.x[i]));
+      size = std::max(size, std::fabs(native_run_.x[i]));
+    }
+    return off <= allowed * size;
+  }
+
+  void follow(std::span<const Array> theta, const SolveOptions& options, Run& run, Monitor& monitor) {
     point_->bind(theta);
     start(run);
     run.controls.assign({1, 0, 1, 1});

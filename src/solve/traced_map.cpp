@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "graph/rules.h"
 #include "onestep/diff.h"
@@ -185,7 +186,10 @@ void TracedMap::note_structure(bool with_vjp, bool with_jvp) {
                      results.begin() + static_cast<std::ptrdiff_t>(first + of_theta), [&](Id id) { return moves[id]; });
     affine = !moves[results[first + of_theta]];
   }
-  const Indexed<bool> on_the_way = graph.between({&x, 1}, {results.data(), 1});
+  // Kinks in x, and in the parameters: at either the solution has no derivative.
+  std::vector<Id> moving(1 + parameters.size());
+  std::iota(moving.begin(), moving.end(), x);
+  const Indexed<bool> on_the_way = graph.between(moving, {results.data(), 1});
   smooth = true;
   for (Id id = 0; id < graph.size(); ++id) smooth = smooth && !(on_the_way[id] && has_kink(graph.node(id).op));
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <random>
+#include <sstream>
 
 #include "onestep/onestep.h"
 #include "support/problems.h"
@@ -317,6 +318,40 @@ TEST(Certificate, RefusesAtAKink) {
   // Far from it there is a bound.
   const Solution away = solve(s, Array{1.0}, Array{1.0}, Implicit{});
   EXPECT_NE(away.certificate(Array{1.0}).basis, Certificate::Basis::refused) << away.certificate(Array{1.0});
+}
+
+// x = 2 + 2|θ| has no derivative at θ = 0.
+TEST(Certificate, RefusesAtAKinkInTheParameters) {
+  const Solver s = fixed_point([](Expr x, Expr t) { return 0.5 * x + abs(t) + 1.0; });
+  for (const Estimator& e : {Estimator(), Estimator(OneStep{}), Estimator(KStep{5}), Estimator(Implicit{})}) {
+    const Solution at = solve(s, 3.0, 0.0, e), beside = solve(s, 3.0, 0.1, e);
+    EXPECT_EQ(at.certificate(1.0).basis, Certificate::Basis::refused) << at.certificate(1.0);
+    EXPECT_EQ(beside.certificate(1.0).basis, Certificate::Basis::observed) << beside.certificate(1.0);
+  }
+}
+
+// A read-out that hardly sees what the parameter moves: the residual of u must be as small as that.
+TEST(Certificate, OfAWeaklyCoupledReadOutHolds) {
+  for (const double coupling : {1e-2, 1e-6, 1e-10}) {
+    const Solver s = fixed_point([&](Expr a, Expr b, Expr t) {
+      return std::vector<Expr>{0.0018 * a + coupling * b + 1.0, 0.8 * b + t};
+    });
+    const double exact = coupling / (1 - 0.0018) / 0.2;
+    const Parts c{Array(1.0), Array(0.0)};
+    for (const Estimator& e : {Estimator(OneStep{}), Estimator(KStep{2}), Estimator(Implicit{}), Estimator()}) {
+      const Solution solution = solve(s, Parts{Array(0.0), Array(0.0)}, 1.0, e);
+      EXPECT_GE(solution.certificate(c).bound, std::fabs(solution.vjp(c)[0].item() - exact)) << solution.certificate(c);
+    }
+  }
+}
+
+TEST(Certificate, PrintsBoundsOfAnySize) {
+  const Solution s = solve(fixed_point([](Expr x, Expr t) { return 0.5 * sin(x) + t; }), 1.0, 1.0, KStep{2});
+  for (const double size : {1.0, 1e-160, 1e-300}) {
+    std::ostringstream out;
+    out << s.certificate(size);
+    EXPECT_NE(out.str().find("error <="), std::string::npos) << out.str();
+  }
 }
 
 TEST(Certificate, OfKStepsImprovesWithK) {
