@@ -98,7 +98,10 @@ class KStepDifferentiator final : public Differentiator {
     if (further_ < 0) {
       further_ = 0;
       beyond_.clear();
-      const int missing = is_solution(s.run.status) ? K_ - kept : 0;
+      // Of a superlinear method more than a few add nothing.
+      constexpr int of_superlinear = 3;
+      const int wanted = s.method->superlinear ? std::min(K_, std::max(kept, of_superlinear)) : K_;
+      const int missing = is_solution(s.run.status) ? wanted - kept : 0;
       if (missing > 0) beyond_.insert(beyond_.end(), s.run.x.begin(), s.run.x.end());
       for (; further_ < missing; ++further_) {
         const std::size_t n = s.size(), begin = static_cast<std::size_t>(further_) * n;
