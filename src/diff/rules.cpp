@@ -78,22 +78,8 @@ Maybe special_forward(const Expr& y, const Site& s, Tangents t) {
     case Op::lu:
     case Op::ldlt:
       return t[0];  // a factor's is its matrix's
-    // Elementwise and linear operations do not come here; leaves do not move.
-    case Op::input:
-    case Op::constant:
-    case Op::scalar:
-    case Op::eye:
-    case Op::matmul:
-    case Op::outer:
-    case Op::transpose:
-    case Op::reshape:
-    case Op::diag:
-    case Op::diagonal:
-    case Op::sum:
-    case Op::broadcast:
-    case Op::concat:
-    case Op::slice:
-    case Op::pad:
+                    // Elementwise and linear operations do not come here; leaves do not move.
+#include "diff/cases_without_rule.inc"
 #include "graph/elementwise_cases.inc"
       break;
   }
@@ -118,22 +104,8 @@ Maybe special_backward(const Expr& y, const Site& s, std::size_t which, const Ex
     case Op::lu:
     case Op::ldlt:
       return c;  // a factor's is its matrix's
-    // Elementwise and linear operations do not come here; leaves do not move.
-    case Op::input:
-    case Op::constant:
-    case Op::scalar:
-    case Op::eye:
-    case Op::matmul:
-    case Op::outer:
-    case Op::transpose:
-    case Op::reshape:
-    case Op::diag:
-    case Op::diagonal:
-    case Op::sum:
-    case Op::broadcast:
-    case Op::concat:
-    case Op::slice:
-    case Op::pad:
+                 // Elementwise and linear operations do not come here; leaves do not move.
+#include "diff/cases_without_rule.inc"
 #include "graph/elementwise_cases.inc"
       break;
   }

@@ -11,18 +11,15 @@
 //
 // All of it is observed, on u and not on v: the error acts there.
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 
 #include "estimate/certify.h"
 #include "estimate/refine.h"
 
-namespace onestep {
-namespace detail {
+namespace onestep::detail {
 namespace {
 
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
@@ -119,7 +116,9 @@ class Certifier {
     std::vector<double> h = g, b(n_), r(n_);
     p.jvp_theta(v, b);
     ++c_.products;
-    if (detail::norm(b) == 0 && c_.value == 0) return finish(0, 0, 0);
+    double size_v = 0;
+    for (const Array& a : v) size_v = std::hypot(size_v, norm_of(a));
+    if (size_v == 0) return finish(0, 0, 0);
     const auto product = [&](ConstVector w, Vector out) {
       p.jvp_x(w, out);
       ++c_.products;
@@ -154,8 +153,6 @@ class Certifier {
       return seen;
     };
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
-    double size_v = 0;
-    for (const Array& a : v) size_v = std::hypot(size_v, norm_of(a));
     return finish(to_better, inverse() * detail::norm(r),
                   detail::norm(h) + (s_.method->superlinear ? 0 : norm_b(s_) * size_v));
   }
@@ -247,8 +244,7 @@ class Certifier {
              "solve with a smaller SolveOptions::tolerance");
       return false;
     }
-    const bool is_constant = map_.affine && map_.constant_b;
-    if (!is_constant && s_.options.tolerance > loose && way.distance() > far * way.scale()) {
+    if (!is_constant() && s_.options.tolerance > loose && way.distance() > far * way.scale()) {
       refuse(fmt::format("the solution is {:.1e} away from an x of size {:.1e}: too far to tell what changes on the way",
                          way.distance(), way.scale()),
              "solve with a smaller SolveOptions::tolerance");
@@ -547,74 +543,4 @@ Certificate certify_jvp(SolutionState& s, std::span<const Array> v) {
   return certified(s, [&](Certifier& certifier) { return certifier.jvp(v); });
 }
 
-std::string rounded_up(double x) {
-  std::string text = fmt::format("{:.1e}", x);
-  for (double more = x; std::isfinite(more) && std::strtod(text.c_str(), nullptr) < x;) {
-    more = std::max(1.02 * more, std::nextafter(more, std::numeric_limits<double>::infinity()));
-    text = fmt::format("{:.1e}", more);
-  }
-  return text;
-}
-
-}  // namespace detail
-
-namespace {
-
-using detail::rounded_up;
-
-const char* to_text(Certificate::Basis basis) {
-  switch (basis) {
-    case Certificate::Basis::proven: return "proven";
-    case Certificate::Basis::observed: return "observed";
-    case Certificate::Basis::refused: break;
-  }
-  return "refused";
-}
-const char* to_text(Certificate::Term term) {
-  switch (term) {
-    case Certificate::Term::left_out: return "left_out";
-    case Certificate::Term::distance: return "distance";
-    case Certificate::Term::rounding: break;
-  }
-  return "rounding";
-}
-const char* in_words(Certificate::Term term) {
-  switch (term) {
-    case Certificate::Term::left_out: return "what the estimator leaves out";
-    case Certificate::Term::distance: return "the distance to the solution";
-    case Certificate::Term::rounding: break;
-  }
-  return "rounding";
-}
-std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{:.17g}", x) : "null"; }
-
-}  // namespace
-
-std::ostream& operator<<(std::ostream& out, const Certificate& c) {
-  if (c.basis == Certificate::Basis::refused) {
-    fmt::print(out, "no bound: {}{}{}", c.reason, c.advice.empty() ? "" : "; ", c.advice);
-    return out;
-  }
-  fmt::print(out, "error <= {} ({}), {} of the derivative; mostly {}", rounded_up(c.bound), to_text(c.basis),
-             rounded_up(c.relative), in_words(c.dominant));
-  if (std::isfinite(c.estimate)) fmt::print(out, "; most likely {:.1e}", c.estimate);
-  return out;
-}
-
-std::string Certificate::json() const {
-  const auto quoted = [](const std::string& text) {
-    std::string escaped;
-    for (const char ch : text) {
-      if (ch == '"' || ch == '\\') escaped += '\\';
-      escaped += ch;
-    }
-    return escaped;
-  };
-  return fmt::format(
-      R"({{"basis": "{}", "bound": {}, "relative": {}, "estimate": {}, "value": {}, "dominant": "{}", "left_out": {}, "from_distance": {}, "rounding": {}, "rho": {}, "distance": {}, "L_J": {}, "norm_B": {}, "products": {}, "reason": "{}", "advice": "{}"}})",
-      to_text(basis), json_number(bound), json_number(relative), json_number(estimate), json_number(value),
-      to_text(dominant), json_number(left_out), json_number(from_distance), json_number(rounding), json_number(rho),
-      json_number(distance), json_number(L_J), json_number(norm_B), products, quoted(reason), quoted(advice));
-}
-
-}  // namespace onestep
+}  // namespace onestep::detail

@@ -209,7 +209,6 @@ TEST(PaperItems, CertificatesHoldAndAutoStaysWithinItsTolerance) {
   EXPECT_LE(data.at("auto").at("worst"), 1);
   EXPECT_LE(data.at("auto").at("dearest"), 2);
   EXPECT_EQ(data.at("auto").at("newton"), "one step");
-  EXPECT_GE(data.at("auto").at("taken").size(), 1U);
 }
 
 TEST(PaperItems, AreTheSameForTheSameSeed) {

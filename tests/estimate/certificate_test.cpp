@@ -326,7 +326,9 @@ TEST(Certificate, RefusesAtAKinkInTheParameters) {
   for (const Estimator& e : {Estimator(), Estimator(OneStep{}), Estimator(KStep{5}), Estimator(Implicit{})}) {
     const Solution at = solve(s, 3.0, 0.0, e), beside = solve(s, 3.0, 0.1, e);
     EXPECT_EQ(at.certificate(1.0).basis, Certificate::Basis::refused) << at.certificate(1.0);
+    EXPECT_EQ(at.certificate_jvp(1.0).basis, Certificate::Basis::refused) << at.certificate_jvp(1.0);
     EXPECT_EQ(beside.certificate(1.0).basis, Certificate::Basis::observed) << beside.certificate(1.0);
+    EXPECT_EQ(beside.certificate_jvp(1.0).basis, Certificate::Basis::observed) << beside.certificate_jvp(1.0);
   }
 }
 
