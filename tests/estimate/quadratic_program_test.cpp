@@ -303,6 +303,15 @@ TEST(QuadraticProgram, NestsInAFixedPoint) {
   EXPECT_LT(distance(s.vjp(v), plain.vjp(v)), 1e-7);
 }
 
+// The doubt about ∂(x₀ + x₁)/∂θ, which is written to `out`.
+std::optional<detail::Doubt> doubt_of(const Solution& s, std::vector<double>& out) {
+  detail::Point& here = s.internals().here();
+  const std::vector<double> c{1, 1, 0, 0};
+  const std::vector<detail::Vector> outs{out};
+  here.vjp_theta(c, outs);
+  return here.doubt();
+}
+
 // Projection of c = (1 ± margin, ½) on the unit box: dx/dc = (0, 1) or (1, 1), however small the margin, and none at 0.
 TEST(QuadraticProgram, AnActiveSetIsDecidedByItsOwnOptimum) {
   const Solver box = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c, .lo = 0.0, .hi = 1.0}; });
@@ -313,11 +322,8 @@ TEST(QuadraticProgram, AnActiveSetIsDecidedByItsOwnOptimum) {
       const Array g = s.vjp(Array{1.0, 1.0});
       EXPECT_NEAR(g(0), sign > 0 ? 0 : 1, 1e-13) << margin << ' ' << sign;
       EXPECT_NEAR(g(1), 1, 1e-13) << margin << ' ' << sign;
-      detail::Point& here = s.internals().here();
-      std::vector<double> c{1, 1, 0, 0}, out(2);
-      const std::vector<detail::Vector> outs{out};
-      here.vjp_theta(c, outs);
-      const auto doubt = here.doubt();
+      std::vector<double> out(2);
+      const auto doubt = doubt_of(s, out);
       ASSERT_TRUE(doubt);
       EXPECT_EQ(doubt->reason, "") << margin;
       const double error = std::hypot(out[0] - (sign > 0 ? 0 : 1), out[1] - 1);
@@ -326,11 +332,8 @@ TEST(QuadraticProgram, AnActiveSetIsDecidedByItsOwnOptimum) {
     }
   }
   const Solution s = solve(box, Array{1.0, 0.5}, Implicit{});
-  detail::Point& here = s.internals().here();
-  std::vector<double> c{1, 1, 0, 0}, out(2);
-  const std::vector<detail::Vector> outs{out};
-  here.vjp_theta(c, outs);
-  const auto doubt = here.doubt();
+  std::vector<double> out(2);
+  const auto doubt = doubt_of(s, out);
   ASSERT_TRUE(doubt);
   EXPECT_EQ(doubt->left_out, std::numeric_limits<double>::infinity());
   EXPECT_NE(doubt->reason.find("strict complementarity fails at variable 0"), std::string::npos) << doubt->reason;
