@@ -41,7 +41,7 @@ constexpr double visible_kink = 0.1;        // change in a corner, relative to t
 
 class Certifier {
  public:
-  explicit Certifier(SolutionState& s) : s_(s), map_(*s.method->step), n_(s.size()) {}
+  explicit Certifier(SolutionState& s) : s_(s), map_(s.method->best_step()), n_(s.size()) {}
 
   Certificate vjp(ConstVector v) {
     if (!can(map_.no_vjp, "vjp")) return c_;
@@ -196,6 +196,16 @@ class Certifier {
     }
     if (std::string why = no_contraction(s_); !why.empty()) {
       refuse(std::move(why), "take Implicit{}");
+      return false;
+    }
+    if (!s_.method->inside_left_out.empty()) {
+      refuse(s_.method->inside_left_out + ": what that leaves out is not known here",
+             "give that solver Implicit{} or Auto{}, by Solver::with");
+      return false;
+    }
+    if (s_.method->precise && s_.loop->reference() != nullptr) {
+      refuse("the data of the program contain a solve, the error of which is not known here",
+             "solve outside, and give the program the result as a parameter");
       return false;
     }
     if (!missing.empty()) {
@@ -361,8 +371,11 @@ class Certifier {
     const std::span<const Refinement::Stage> stages = s_.refinement->stages();
     const std::size_t last = stages.size() - 1;
     on_the_way = 0;
+    if (s_.method->precise)
+      on_the_way = difference(look_(s_.here()), seen[last]);  // solves inside are at a distance, too
+    else if (last > 0)
+      on_the_way = difference(seen[0], seen[last]);
     if (last == 0) return 0;
-    on_the_way = difference(seen[0], seen[last]);
     const double change = difference(seen[last], seen[last - 1]);
     double before = 0;
     if (last >= 2)
@@ -386,9 +399,16 @@ class Certifier {
     std::vector<double> x = way.best().x, y(n_);
     const std::vector<double> signs = random_signs();
     add(x, signs, length / std::sqrt(static_cast<double>(n_)));
-    Point& beside = s_.walker();
+    Point& beside = walker();
     if (!beside.apply(x, s_.run.controls, y) || !all_finite(y)) return 0;
     return difference(look_(beside), seen.back()) / length;
+  }
+
+  Point& walker() {
+    if (!s_.method->precise) return s_.walker();
+    if (!walker_) walker_ = map_.point(true);
+    walker_->bind(s_.theta);
+    return *walker_;
   }
 
   std::vector<double> random_signs() {
@@ -409,7 +429,7 @@ class Certifier {
       for (const double side : {1.0, -1.0}) {
         corner = s_.refinement->best().x;
         add(corner, signs, side * radius);
-        Point& other = s_.walker();
+        Point& other = walker();
         if (!other.apply(corner, s_.run.controls, y) || !all_finite(y)) return infinity;
         largest = std::max(largest, difference(look_(other), here));
       }
@@ -502,7 +522,10 @@ class Certifier {
     c_.reason = "compared with a derivative computed nearer to the solution";
     switch (c_.dominant) {
       case Term::left_out: c_.advice = s_.differentiator->advice(); break;
-      case Term::distance: c_.advice = "solve with a smaller SolveOptions::tolerance"; break;
+      case Term::distance:
+        c_.advice = s_.method->precise ? "solve with a smaller SolveOptions::tolerance, here or in the solves inside"
+                                       : "solve with a smaller SolveOptions::tolerance";
+        break;
       case Term::rounding: c_.advice = "nothing in double precision: only rounding is left"; break;
     }
     return c_;
@@ -514,6 +537,7 @@ class Certifier {
   Certificate c_;
   double inverse_ = 1, scale_b_ = 0, reference_ = 0;
   std::function<Seen(Point&)> look_;
+  std::unique_ptr<Point> walker_;     // of a step with solves inside
   Seen at_best_;                      // what look_ would return at the best point
   std::mt19937_64 random_{20231123};  // for corners; the seed is fixed, no probability is claimed
 };

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "estimate/state.h"
+#include "solve/model.h"
 #include "solve/traced_map.h"
 
 namespace onestep::detail {
@@ -49,15 +50,17 @@ bool same(const Parts& a, const Parts& b) {
 }
 
 /// A solve with the data its lambda had when the node was made.
-class SolveNode final : public Foreign {
+class SolveNode final : public SolveInside {
  public:
+  /// `by_steps`: its derivative is that of steps behind it.
   SolveNode(std::shared_ptr<const Method> method, SolveOptions options, Parts x0, std::vector<Shape> theta,
-            Estimator estimator)
+            Estimator estimator, bool by_steps)
       : method_(std::move(method)),
         options_(std::move(options)),
         x0_(std::move(x0)),
         shapes_(std::move(theta)),
-        estimator_(std::move(estimator)) {}
+        estimator_(std::move(estimator)),
+        by_steps_(by_steps) {}
 
   std::string name() const override { return "solve"; }
   Shape shape(std::span<const Shape>) const override {
@@ -67,6 +70,23 @@ class SolveNode final : public Foreign {
   }
   bool has_jvp() const override { return true; }
   bool has_vjp() const override { return true; }
+  std::shared_ptr<const Foreign> precise() const override {
+    constexpr double to_rounding = 1e-15;
+    constexpr int as_many_times = 10;
+    SolveOptions options = options_;
+    options.tolerance = std::min(options.tolerance, to_rounding);
+    options.max_iterations =
+        static_cast<int>(std::min<std::int64_t>(std::int64_t{as_many_times} * options.max_iterations, 1 << 30));
+    options.callback = nullptr;
+    options.log = nullptr;
+    return std::make_shared<const SolveNode>(method_->precise ? method_->precise.shared() : method_, std::move(options), x0_,
+                                             shapes_, Implicit{.tolerance = to_rounding}, by_steps_);
+  }
+  std::string left_out() const override {
+    if (by_steps_ && !method_->superlinear)
+      return "a solve inside is differentiated by its last steps, which converge linearly";
+    return method_->inside_left_out;
+  }
   bool is_for(const std::shared_ptr<const Method>& method, const SolveOptions& options, const Parts& x0,
               const Estimator& estimator) const {
     return method_ == method && same(options_, options) && same(estimator_, estimator) && same(x0_, x0);
@@ -161,6 +181,7 @@ class SolveNode final : public Foreign {
   Parts x0_;
   std::vector<Shape> shapes_;
   Estimator estimator_;
+  bool by_steps_;
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<Entry>> entries_;
 };
@@ -168,7 +189,7 @@ class SolveNode final : public Foreign {
 // The node of an earlier trace where nothing has changed since: a function traced again then has the same graph, and its
 // plan serves again.
 std::shared_ptr<const Foreign> node_for(const Recipe& recipe, const Recipe::Ready& ready, const Parts& x0,
-                                        const std::vector<Shape>& theta, const Estimator& estimator) {
+                                        const std::vector<Shape>& theta, const Estimator& estimator, bool by_steps) {
   const std::lock_guard lock(recipe.cache->mutex);
   std::vector<std::weak_ptr<const Foreign>>& nodes = recipe.cache->nodes;
   std::erase_if(nodes, [](const auto& node) { return node.expired(); });
@@ -177,7 +198,7 @@ std::shared_ptr<const Foreign> node_for(const Recipe& recipe, const Recipe::Read
       if (const auto node = std::dynamic_pointer_cast<const SolveNode>(kept.lock());
           node && node->is_for(ready.method, recipe.options, x0, estimator))
         return node;
-  auto made = std::make_shared<const SolveNode>(ready.method, recipe.options, x0, theta, estimator);
+  auto made = std::make_shared<const SolveNode>(ready.method, recipe.options, x0, theta, estimator, by_steps);
   nodes.insert(nodes.begin(), made);
   if (nodes.size() > Recipe::Cache::most_entries) nodes.pop_back();
   return made;
@@ -198,7 +219,7 @@ Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
   for (const Array& a : ready.start)
     if (state.size() < ready.method->shown) state.push_back(a.shape());
   const Parts x0(std::vector<Array>(ready.start.begin(), ready.start.begin() + static_cast<std::ptrdiff_t>(state.size())));
-  std::shared_ptr<const Foreign> node = node_for(recipe, ready, x0, shapes, estimator);
+  std::shared_ptr<const Foreign> node = node_for(recipe, ready, x0, shapes, estimator, by_steps);
   if (!by_steps) {
     const Expr x = call(std::move(node), theta);
     return state.size() == 1 ? reshape(x, state[0]) : x;

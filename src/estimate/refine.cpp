@@ -21,17 +21,17 @@ constexpr std::size_t usual_stages = 3, most_stages = 5;
 
 }  // namespace
 
-Refinement::Refinement(SolutionState& s) : s_(s) {
+Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
   scale_ = std::max(norm(s.run.x), norm(s.run.previous));
   noise_ = zero_step * scale_;
   const bool superlinear = s.method->superlinear;
   // Where the derivatives do not depend on x, one stage tells how far the solution is.
-  const bool is_constant = s.method->step->affine && s.method->step->constant_b;
+  const bool is_constant = map_.affine && map_.constant_b;
   Stage first;
-  first.point = &s.here();
   first.x = s.run.x;
   step_.resize(first.x.size());
-  if (!evaluate(*first.point, {}, step_)) {
+  first.point = s.method->precise ? &new_point() : &s.here();
+  if (!evaluate(*first.point, s.method->precise ? ConstVector(first.x) : ConstVector(), step_)) {
     if (trouble_.empty()) trouble_ = "the step from x_k is not finite";
     stages_.push_back(std::move(first));
     return;
@@ -47,7 +47,7 @@ Refinement::Refinement(SolutionState& s) : s_(s) {
     Stage& from = stages_.back();
     const double step = from.step;
     std::vector<double> x = from.x;
-    const bool plain = superlinear || !s.method->step->no_jvp.empty();
+    const bool plain = superlinear || !map_.no_jvp.empty();
     add(x, plain ? step_ : newton_step(from, most_products));
     std::vector<double> one_step_on = from.x;
     add(one_step_on, step_);
@@ -74,7 +74,7 @@ double Refinement::distance() const {
 bool Refinement::evaluate(Point& p, ConstVector x, std::vector<double>& step) {
   const ConstVector at = x.empty() ? ConstVector(s_.run.x) : x;
   bool made = x.empty() ? p.control(s_.run.controls, step) : p.apply(x, s_.run.controls, step);
-  if (s_.method->step->iterates && made) {
+  if (map_.iterates && made) {
     if (!std::isfinite(p.be_precise())) {
       trouble_ =
           "the distance to the solution is not known: the linear system of the next step was not solved accurately enough";
@@ -86,20 +86,24 @@ bool Refinement::evaluate(Point& p, ConstVector x, std::vector<double>& step) {
   return made && all_finite(step);
 }
 
+Point& Refinement::new_point() {
+  points_.push_back(map_.point(true));
+  points_.back()->bind(s_.theta);
+  return *points_.back();
+}
+
 bool Refinement::advance(std::vector<double> x, double most_step) {
-  auto point = s_.method->step->point(true);
-  point->bind(s_.theta);
   std::vector<double> step(x.size());
-  if (!all_finite(x) || !evaluate(*point, x, step)) return false;
+  Point& point = new_point();
+  if (!all_finite(x) || !evaluate(point, x, step)) return false;
   Stage next;
   next.step = norm(step);
   if (!(next.step <= std::max(most_step, noise_)) || !(next.step < best().step)) return false;
   std::vector<double> moved = x;
   add(moved, best().x, -1);
   next.moved = norm(moved);
-  next.point = point.get();
+  next.point = &point;
   next.x = std::move(x);
-  points_.push_back(std::move(point));
   stages_.push_back(std::move(next));
   step_ = std::move(step);
   return true;

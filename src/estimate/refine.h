@@ -33,11 +33,13 @@ class Refinement {
   int products() const { return products_; }
 
  private:
+  Point& new_point();
   bool advance(std::vector<double> x, double most_step);
   bool evaluate(Point& p, ConstVector x, std::vector<double>& step);
   std::vector<double> newton_step(Stage& from, int most);
 
   SolutionState& s_;
+  const Map& map_;  // the step, with solves inside it made precisely
   std::vector<Stage> stages_;
   std::vector<std::unique_ptr<Point>> points_;
   std::vector<double> step_;  // F(x) - x at the best point

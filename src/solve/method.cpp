@@ -54,23 +54,6 @@ std::vector<Expr> call_start(const Body& start, std::span<const Expr> theta) {
 }
 }  // namespace
 
-const Map* LazyMap::get() const {
-  if (!state_) return nullptr;
-  std::call_once(state_->once, [&] {
-    state_->map = state_->make();
-    state_->make = nullptr;
-  });
-  return state_->map.get();
-}
-
-LazyMap LazyMap::with_data(const std::vector<Array>& data) const {
-  if (!state_) return {};
-  return LazyMap(std::function<std::shared_ptr<const Map>()>([from = *this, data] {
-    std::shared_ptr<const Map> map = from->with_data(data);
-    return map ? map : from.state_->map;
-  }));
-}
-
 void Method::bind(const std::vector<Array>& data) {
   if (const std::shared_ptr<const Map> other = step->with_data(data)) step = other;
   if (!users_equation) equation = equation.with_data(data);
@@ -179,14 +162,19 @@ std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state
     return entry.latest = bound(entry);
   }
 
-  const auto problem_of = [&](const std::optional<Function>& traced) {
+  const auto problem_of = [&](const std::optional<Function>& traced, Inside inside = Inside::as_it_is) {
     Problem problem{{}, {}, state, parameters};
-    if (traced) problem.lambda = with_data_as_arguments(*traced);
+    if (traced) problem.lambda = with_data_as_arguments(*traced, inside);
     if (traced) problem.data = copy_of(data_of(*traced));
     return problem;
   };
   const std::shared_ptr<Method> made = make(problem_of(traces.lambda));
   made->known = merged(known, made->known);
+  if (traces.lambda && has_solves(*traces.lambda)) {
+    made->inside_left_out = left_out_inside(*traces.lambda);
+    made->precise = Lazy<Method>(
+        [from = make, p = problem_of(traces.lambda, Inside::precise)]() -> std::shared_ptr<const Method> { return from(p); });
+  }
   made->users_equation = equation.call || foreign_equation;
   if (foreign_equation)
     made->equation = std::make_shared<const ForeignMap>("equation", *foreign_equation, made->step->state, parameters);
@@ -218,6 +206,7 @@ std::shared_ptr<const Method> Recipe::bound(const Entry& entry) const {
   const Traces& t = entry.traces;
   const std::shared_ptr<Method> method =
       entry.first->with_data(t.lambda ? copy_of(data_of(*t.lambda)) : std::vector<Array>{});
+  if (t.lambda) method->precise = entry.first->precise.with_data(copy_of(data_of(*t.lambda)));
   if (t.equation) method->equation = entry.first->equation.with_data(copy_of(data_of(*t.equation)));
   if (t.start) method->start = entry.first->start.with_data(copy_of(data_of(*t.start)));
   return method;

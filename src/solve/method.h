@@ -78,31 +78,42 @@ class Loop {
   virtual int products() const { return 0; }
 };
 
-/// A map that is made when it is first used, by whichever thread uses it first. Reads like a pointer to the map.
-class LazyMap {
+/// A map or a method that is made when it is first used, by whichever thread uses it first. Reads like a pointer to it.
+template <class T> class Lazy {
  public:
-  LazyMap() = default;
-  template <std::derived_from<Map> T> LazyMap(std::shared_ptr<T> map) : state_(std::make_shared<State>()) {
-    state_->make = [map = std::move(map)] { return map; };
+  using Make = std::function<std::shared_ptr<const T>()>;
+  Lazy() = default;
+  template <std::derived_from<T> U> Lazy(std::shared_ptr<U> made) : state_(std::make_shared<State>()) {
+    state_->make = [made = std::move(made)] { return made; };
   }
-  explicit LazyMap(std::function<std::shared_ptr<const Map>()> make) : state_(std::make_shared<State>()) {
-    state_->make = std::move(make);
-  }
+  explicit Lazy(Make make) : state_(std::make_shared<State>()) { state_->make = std::move(make); }
   explicit operator bool() const { return state_ != nullptr; }
-  const Map* get() const;
-  const Map& operator*() const { return *get(); }
-  const Map* operator->() const { return get(); }
-  /// See Map::with_data.
-  LazyMap with_data(const std::vector<Array>& data) const;
+  std::shared_ptr<const T> shared() const {
+    if (!state_) return nullptr;
+    std::call_once(state_->once, [&] { state_->made = std::exchange(state_->make, nullptr)(); });
+    return state_->made;
+  }
+  const T* get() const { return shared().get(); }
+  const T& operator*() const { return *get(); }
+  const T* operator->() const { return get(); }
+  /// The same of other data of the lambda, where it has any (Map::with_data, Method::with_data).
+  Lazy with_data(const std::vector<Array>& data) const {
+    if (!state_) return {};
+    return Lazy(Make([from = *this, data] {
+      std::shared_ptr<const T> other = from->with_data(data);
+      return other ? other : from.shared();
+    }));
+  }
 
  private:
   struct State {
     std::once_flag once;
-    std::function<std::shared_ptr<const Map>()> make;
-    std::shared_ptr<const Map> map;
+    Make make;
+    std::shared_ptr<const T> made;
   };
   std::shared_ptr<State> state_;
 };
+using LazyMap = Lazy<Map>;
 
 /// A solver prepared for the shapes of its state and parameters, and for the data of its lambdas. Plans are made when they
 /// are first used.
@@ -120,8 +131,13 @@ class Method {
   bool superlinear = false;         ///< ∂F/∂x is zero at the solution, unless that is degenerate
   std::string not_unrolled;         ///< why its iterates cannot be differentiated one by one; empty: they can
   bool starts_itself = false;       ///< takes no start
+  Lazy<Method> precise;             ///< the same with the solves inside its lambda made precisely; none: there are none
+  std::string inside_left_out;      ///< what `precise` does not see of the solves inside; empty: nothing
   std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< parts of the state that are the user's, first
   Constants known;
+
+  /// The step to compare with: where it contains solves, precisely made.
+  const Map& best_step() const { return precise ? *precise->step : *step; }
 
  protected:
   /// For with_data: the step and the solver's own equation of a copy.

@@ -24,14 +24,43 @@ bool has_views(const Function& traced) {
   return !std::ranges::all_of(data_of(traced), [](const Array& a) { return a.owns_entries(); });
 }
 
-Body with_data_as_arguments(const Function& traced) {
+namespace {
+// Of each call of a solve in the function.
+template <class Visit> void visit_solves(const Function& traced, const Visit& visit) {
+  const Graph& graph = *traced.graph();
+  for (const Id id : graph.needed(ids_of(traced.outputs()))) {
+    if (graph.node(id).op != Op::call) continue;
+    if (const auto* solve = dynamic_cast<const SolveInside*>(graph.foreign(graph.node(id).attr.i).get())) visit(*solve);
+  }
+}
+}  // namespace
+
+bool has_solves(const Function& traced) {
+  bool has = false;
+  visit_solves(traced, [&](const SolveInside&) { has = true; });
+  return has;
+}
+
+std::string left_out_inside(const Function& traced) {
+  std::string first;
+  visit_solves(traced, [&](const SolveInside& solve) {
+    if (first.empty()) first = solve.left_out();
+  });
+  return first;
+}
+
+Body with_data_as_arguments(const Function& traced, Inside inside) {
   std::vector<Input> inputs(traced.inputs().begin(), traced.inputs().end());
   const std::size_t arguments = inputs.size();
   for (const Array& a : data_of(traced)) inputs.emplace_back("data", a.shape());
-  const auto as_it_is = [](const Site& site, Id) { return site.make(); };
+  const auto make_node = [&](const Site& site, Id id) {
+    if (inside == Inside::as_it_is || site.op != Op::call) return site.make();
+    const auto* solve = dynamic_cast<const SolveInside*>(traced.graph()->foreign(traced.graph()->node(id).attr.i).get());
+    return solve != nullptr ? call(solve->precise(), site.args) : site.make();
+  };
   Function lifted(inputs, [&](std::span<const Expr> in) {
     if (in.empty()) return std::vector<Expr>(traced.outputs().begin(), traced.outputs().end());
-    return in.front().graph()->import(*traced.graph(), ids_of(traced.outputs()), in.first(arguments), as_it_is,
+    return in.front().graph()->import(*traced.graph(), ids_of(traced.outputs()), in.first(arguments), make_node,
                                       in.subspan(arguments));
   });
   const std::size_t all = inputs.size();

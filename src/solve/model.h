@@ -15,7 +15,21 @@ bool same_graph(const Function& a, const Function& b);
 bool same_data(const Function& a, const Function& b);
 /// Whether some of the data belong to the caller (Array::view).
 bool has_views(const Function& traced);
+
+/// A solve inside a traced function.
+class SolveInside : public Foreign {
+ public:
+  /// The same to rounding, differentiated implicitly.
+  virtual std::shared_ptr<const Foreign> precise() const = 0;
+  /// What its derivative leaves out although it is solved precisely, in words; empty: nothing.
+  virtual std::string left_out() const = 0;
+};
+bool has_solves(const Function& traced);
+/// See SolveInside; of the first that leaves something out.
+std::string left_out_inside(const Function& traced);
+
+enum class Inside { as_it_is, precise };  ///< how solves inside are made
 /// The same function of its arguments, then its data.
-Body with_data_as_arguments(const Function& traced);
+Body with_data_as_arguments(const Function& traced, Inside inside = Inside::as_it_is);
 
 }  // namespace onestep::detail

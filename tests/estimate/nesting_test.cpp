@@ -180,6 +180,63 @@ TEST(Nested, ASolveInsideAFixedPoint) {
   }
 }
 
+// An outer solve to 1e-13 whose inner one is loose, or differentiated roughly: the error is the inner one's, and the
+// certificate has to see it.
+TEST(Nested, TheCertificateKnowsOfLooseSolvesInside) {
+  const auto expect_true_bound = [](const Solution& s, double expected, double at_least) {
+    for (const bool forward : {false, true}) {
+      const Certificate c = forward ? s.certificate_jvp(Array(1.0)) : s.certificate(Array(1.0));
+      const double error = std::fabs((forward ? s.jvp(Array(1.0)) : s.vjp(Array(1.0)))[0].item() - expected);
+      ASSERT_EQ(c.basis, Certificate::Basis::observed) << c.reason;
+      EXPECT_LE(error, c.bound) << c;
+      EXPECT_LE(c.bound, 3 * error + 1e-11) << c;
+      EXPECT_GE(error, at_least);
+    }
+  };
+  // x = y(x), y = 0.6y + 0.1 sin y + 0.2x + t.
+  double x = 0;
+  for (int k = 0; k < 1000; ++k) x = x - (0.2 * x - 0.1 * std::sin(x) - 0.8) / (0.2 - 0.1 * std::cos(x));
+  const double expected = 1 / (0.2 - 0.1 * std::cos(x));
+  for (const double tolerance : {1e-2, 1e-5, 1e-12}) {
+    const Solver inner =
+        fixed_point([](Expr y, Expr a) { return 0.6 * y + 0.1 * sin(y) + a; }, {.tolerance = tolerance}).from(Array(0.0));
+    const Solver outer =
+        fixed_point([&](Expr z, Expr t) { return inner(0.2 * z + t); }, {.tolerance = 1e-13, .max_iterations = 10000});
+    expect_true_bound(solve(outer, Array(4.0), Array(0.8), Implicit{}), expected, 1e-3 * std::min(tolerance, 1e-9));
+    const Solution rough =
+        solve(fixed_point([in = inner.with(Implicit{.how = Implicit::matrix_free, .tolerance = 0.05})](
+                              Expr z, Expr t) { return in(0.2 * z + t); },
+                          {.tolerance = 1e-13, .max_iterations = 10000}),
+              Array(4.0), Array(0.8), Implicit{});
+    const Certificate c = rough.certificate(Array(1.0));
+    EXPECT_LE(std::fabs(rough.vjp(Array(1.0))[0].item() - expected), c.bound) << c;
+    const Solution by_steps =
+        solve(fixed_point([in = inner.with(OneStep{})](Expr z, Expr t) { return in(0.2 * z + t); },
+                          {.tolerance = 1e-13, .max_iterations = 10000}),
+              Array(4.0), Array(0.8), Implicit{});
+    EXPECT_EQ(by_steps.certificate(Array(1.0)).basis, Certificate::Basis::refused);
+    EXPECT_TRUE(says(by_steps.certificate(Array(1.0)).reason, {"solve inside"}));
+  }
+}
+
+TEST(Nested, TheCertificateKnowsOfLooseSolvesTwoLevelsDown) {
+  // z = y(0.2z + t), y = w(0.3y + a), w + w³ = b: all of it is z + z³ = 0.3z + 0.2z + t.
+  const Solver deepest = newton_root([](Expr w, Expr b) { return w + w * w * w - b; }, {.tolerance = 1e-3}).from(Array(0.5));
+  const Solver inner =
+      fixed_point([&](Expr y, Expr a) { return deepest(0.3 * y + a); }, {.tolerance = 1e-3}).from(Array(0.3));
+  const Solver outer = fixed_point([&](Expr z, Expr t) { return inner(0.2 * z + t); }, {.tolerance = 1e-12});
+  const Solution s = solve(outer, Array(0.0), Array(0.8), Implicit{});
+  ASSERT_TRUE(is_solution(s.status())) << s.message();
+  double z = 1;
+  for (int k = 0; k < 100; ++k) z -= (0.5 * z + z * z * z - 0.8) / (0.5 + 3 * z * z);
+  const double error = std::fabs(s.vjp(Array(1.0))[0].item() - 1 / (0.5 + 3 * z * z));
+  const Certificate c = s.certificate(Array(1.0));
+  ASSERT_EQ(c.basis, Certificate::Basis::observed) << c.reason;
+  EXPECT_GE(error, 1e-8);
+  EXPECT_LE(error, c.bound);
+  EXPECT_LE(c.bound, 5 * error);
+}
+
 TEST(Nested, AStartThatDependsOnTheParameters) {
   const Solver fit = cubic().from([](Expr t) { return 0.5 * t; });
   for (const Estimator& e : std::vector<Estimator>{OneStep{}, Implicit{}, Unrolled{}}) {
