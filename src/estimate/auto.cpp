@@ -33,6 +33,7 @@ class AutoDifferentiator final : public Differentiator {
   const char* advice() const override { return "a smaller Auto::tolerance leaves less out"; }
   bool needs_contraction() const override { return false; }
   void prepare(SolutionState& s) override { implicit_->prepare(s); }
+  bool solve_by_factor(bool transposed, Vector r) override { return implicit_->solve_by_factor(transposed, r); }
   void forget() override {
     implicit_->forget();
     rounding_.reset();
@@ -141,6 +142,7 @@ class AutoDifferentiator final : public Differentiator {
         s.report.terms += gmres_.run(system, target, most_products - s.report.products);
         gmres_.solution(system, z_);
         inverse = std::max(inverse, gmres_.inverse());
+        s.note_inverse(inverse);
         add(u, z_);
         s.report.method = "implicit";
       }

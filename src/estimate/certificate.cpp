@@ -15,8 +15,10 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "estimate/certify.h"
+#include "estimate/corners.h"
 #include "estimate/refine.h"
 
 namespace onestep::detail {
@@ -28,16 +30,16 @@ constexpr double difference_safety = 1.5;  // factor on the difference to the be
 constexpr double inverse_safety = 2;       // factor on ‖(I - A)⁻¹‖, which GMRES underestimates
 constexpr double remainder_safety = 4;     // factor on what is extrapolated
 constexpr double slowest = 0.9;            // largest ratio with which changes are extrapolated
-constexpr int most_products = 2000;
+constexpr int most_products = 2000;  // of the linear solve to 1e-3
+constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
 // No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
 // now and then, and the condition of the linear systems is not measured.
 constexpr double newton_rounding = 2e-13, program_rounding = 2e-12;
 // A solve to more than this tolerance may be so far from its solution that nothing seen at x_k tells about it.
 constexpr double loose = 1e-5, far = 0.1;
-constexpr int corner_pairs = 3;
-constexpr double parameter_radius = 1e-13;  // relative to the largest entry
-constexpr double corner_radius = 4;         // over the distance to the solution
-constexpr double visible_kink = 0.1;        // change in a corner, relative to the derivative, above which there is no bound
+// Corners where kinks are looked for: over the distance to the solution; and at least, relative to x.
+constexpr double corner_radius = 4, smallest_cube = 1e-12;
+constexpr double visible_kink = 0.1;  // change in a corner, relative to the derivative, above which there is no bound
 
 class Certifier {
  public:
@@ -45,9 +47,7 @@ class Certifier {
 
   Certificate vjp(ConstVector v) {
     if (!can(map_.no_vjp, "vjp")) return c_;
-    Parameters g = zero();
-    s_.report = {};
-    s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
+    const Parameters g = returned_vjp(v);
     c_.value = norm(g);
     if (!is_there() || !refine()) return c_;
     if (Point* const knows = s_.loop->reference()) {
@@ -65,8 +65,8 @@ class Certifier {
       for (std::size_t i = 0; i < n_; ++i) out[i] = w[i] - out[i];
     };
     std::vector<double> u(v.begin(), v.end()), r(n_);
-    if (!s_.method->superlinear) scale_b_ = norm_b(s_);  // what this direction sees of B may be far less
-    begin_at_held(v, u, r, transposed);
+    if (!s_.method->superlinear) scale_b_ = size_of_b();  // what this direction sees of B may be far less
+    const bool is_held = begin_at_held(v, u, r, transposed) || s_.method->superlinear;
     if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return c_;
     Parameters better = zero(), difference_there = zero();
     const auto compare = [&] {
@@ -77,13 +77,13 @@ class Certifier {
       add_to(difference_there, g, -1);
       return norm(difference_there);
     };
-    const double to_better = solve(transposed, v, u, r, compare);
+    const double to_better = solve(true, transposed, v, u, r, is_held, compare);
     if (!c_.reason.empty()) return c_;
     note_inverse(detail::norm(u) / size);
     const double left = detail::norm(r);
-    if (inverse() * scale_b_ * left > 0.05 * to_better) {
+    if (left > 0 && inverse() * scale_b_ * left > 0.05 * to_better) {  // B may enlarge the residual more than u
       vjp_theta(p, r, difference_there);
-      scale_b_ = std::max(scale_b_, ratio(norm(difference_there), left));
+      scale_b_ = std::max(scale_b_, norm(difference_there) / left);
     }
     at_best_ = {std::vector<double>(n_), better};
     for (std::size_t i = 0; i < n_; ++i) at_best_.state[i] = r[i] - v[i] + u[i];  // Aᵀu
@@ -100,9 +100,7 @@ class Certifier {
 
   Certificate jvp(std::span<const Array> v) {
     if (!can(map_.no_jvp, "jvp")) return c_;
-    std::vector<double> g(n_);
-    s_.report = {};
-    s_.differentiator->jvp(s_, v, g);
+    const std::vector<double> g = returned_jvp(v);
     c_.value = shown_norm(g);
     if (!is_there() || !refine()) return c_;
     if (Point* const knows = s_.loop->reference()) {
@@ -116,8 +114,7 @@ class Certifier {
     std::vector<double> h = g, b(n_), r(n_);
     p.jvp_theta(v, b);
     ++c_.products;
-    double size_v = 0;
-    for (const Array& a : v) size_v = std::hypot(size_v, norm_of(a));
+    const double size_v = detail::norm(flat_tangent(v));
     if (size_v == 0) return finish(0, 0, 0);
     const auto product = [&](ConstVector w, Vector out) {
       p.jvp_x(w, out);
@@ -138,7 +135,8 @@ class Certifier {
       return shown_norm(z);
     };
     scale_b_ = 1;
-    const double to_better = solve(product, b, h, r, compare);
+    const bool is_held = detail::norm(r) <= 1e-3 * detail::norm(b);
+    const double to_better = solve(false, product, b, h, r, is_held, compare);
     if (!c_.reason.empty()) return c_;
     note_inverse(ratio(detail::norm(h), detail::norm(b)));
     at_best_.state = h;  // A h + B v = h - (M h - b)
@@ -154,7 +152,7 @@ class Certifier {
     };
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
     return finish(to_better, inverse() * detail::norm(r),
-                  detail::norm(h) + (s_.method->superlinear ? 0 : norm_b(s_) * size_v));
+                  detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v));
   }
 
  private:
@@ -164,10 +162,23 @@ class Certifier {
     Parameters theta;
   };
 
-  static double norm_of(const Array& a) {
-    std::vector<double> flat(static_cast<std::size_t>(a.size()));
-    flatten({&a, 1}, flat);
-    return detail::norm(flat);
+  // What the user was given, computed again where that was in another direction.
+  Parameters returned_vjp(ConstVector v) {
+    s_.report = s_.returned.of_vjp;
+    if (!v.empty() && std::ranges::equal(s_.returned.cotangent, v)) return s_.returned.vjp;
+    Parameters g = zero();
+    s_.report = {};
+    s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
+    return g;
+  }
+  std::vector<double> returned_jvp(std::span<const Array> v) {
+    const std::vector<double> flat = flat_tangent(v);
+    s_.report = s_.returned.of_jvp;
+    if (!flat.empty() && flat == s_.returned.tangent) return s_.returned.jvp;
+    std::vector<double> g(n_);
+    s_.report = {};
+    s_.differentiator->jvp(s_, v, g);
+    return g;
   }
   static double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
   double shown_norm(ConstVector x) const { return detail::norm(x.first(s_.shown_size())); }
@@ -275,8 +286,9 @@ class Certifier {
   }
 
   // Starts at u = v, or at the solution of the estimator's linear solve, scaled to the smallest residual r = v - (I - A)ᵀu.
+  // Whether it was that.
   template <class Product>
-  void begin_at_held(ConstVector v, std::vector<double>& u, std::vector<double>& r, const Product& M) {
+  bool begin_at_held(ConstVector v, std::vector<double>& u, std::vector<double>& r, const Product& M) {
     if (!s_.method->superlinear && s_.held.is_of(v)) {
       u = s_.held.u;
       M(u, r);
@@ -286,11 +298,12 @@ class Certifier {
         u[i] *= factor;
         r[i] = v[i] - factor * r[i];
       }
-      if (detail::norm(r) < 0.5 * detail::norm(v)) return;
+      if (detail::norm(r) < 0.5 * detail::norm(v)) return true;
       std::ranges::copy(v, u.begin());
     }
     M(u, r);
     for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - r[i];
+    return false;
   }
 
   bool is_superlinear(double rate) {
@@ -304,55 +317,74 @@ class Certifier {
     return false;
   }
 
-  // M x = b from an x with residual r, as exactly as it takes to tell the difference that `compare` returns for x.
+  // M x = b from an x with residual r: to 1e-3, unless x is of a linear solve already, then until what is left changes the
+  // derivative by a fraction of the difference that `compare` returns for x, or the products are spent. The product that
+  // gives r and what `compare` computes are one vjp.
   template <class Product, class Compare>
-  double solve(const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r, const Compare& compare) {
-    constexpr double first = 1e-3, enough = 0.2;
+  double solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
+               bool is_held, const Compare& compare) {
+    constexpr double first = 1e-3, enough = 0.5;
     LinearSystem system;
     system.product = M;
+    std::vector<double> scratch(n_);
+    const bool has_factor = !s_.method->superlinear && s_.differentiator->solve_by_factor(transposed, scratch);
+    if (has_factor) system.precondition = [&](Vector w) { s_.differentiator->solve_by_factor(transposed, w); };
+    const double size = detail::norm(b), rounding = 1e-15 * (size + detail::norm(x));
+    double left = detail::norm(r), difference = is_held || left <= rounding ? compare() : 0;
+    bool is_rough = !is_held;
+    int spare = most_beyond - c_.products - products_to_come();
+    int most = most_products;
+    Gmres gmres;
     std::vector<double> base, z(n_);
-    const double begin = detail::norm(r), rounding = 1e-15 * (detail::norm(b) + detail::norm(x));
-    const int before = c_.products;
-    double target = first * begin, difference = begin > rounding ? 0 : compare();
-    for (double last = begin; last > rounding;) {
-      Gmres gmres;
-      gmres.begin(r);
-      base = x;
-      bool goes_on = true;
-      while (goes_on) {
-        gmres.run(system, target, most_products - (c_.products - before));
-        note_inverse(gmres.inverse());
-        gmres.solution(system, z);
-        x = base;
-        add(x, z);
-        difference = compare();
-        const double tail = inverse() * scale_b_ * gmres.residual();
-        target = gmres.residual() * std::clamp(0.5 * enough * ratio(difference, tail), 1e-4, 0.3);
-        goes_on = tail > enough * difference && gmres.residual() > rounding;
-        if (gmres.exhausted() || c_.products - before >= most_products) break;
+    for (bool goes_on = false; left > rounding;) {
+      const double tail = inverse() * scale_b_ * left;
+      if (!is_rough && tail <= enough * difference) break;
+      if (!is_rough && spare < 2) break;
+      const double target = is_rough ? first * size : left * std::clamp(0.5 * enough * ratio(difference, tail), 1e-4, 0.3);
+      if (!goes_on) {
+        gmres.begin(r);
+        base = x;
       }
-      M(x, r);  // computed, not updated along the way
+      const int made = gmres.run(system, target, is_rough ? most : spare - 1);
+      if (!has_factor) note_inverse(gmres.inverse());
+      gmres.solution(system, z);
+      x = base;
+      add(x, z);
+      M(x, r);
       for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
-      const double left = detail::norm(r);
-      if (!goes_on || !(left < 0.5 * last)) {
-        if (!s_.method->superlinear && !(left <= 0.1 * begin || left <= 1e3 * rounding))
-          refuse(fmt::format("the linear system with I - A was solved to a relative residual of {:.1e} only: the solution "
-                             "may not be unique",
-                             left / begin),
-                 "regularise the problem, or use a step that contracts");
-        break;
-      }
-      last = left;
+      const double before = std::exchange(left, detail::norm(r));
+      difference = compare();
+      most -= made + 1;
+      if (!is_rough) spare -= made + 1;
+      is_rough = is_rough && left > first * size && most > 0;
+      goes_on = !gmres.exhausted() && left <= 2 * gmres.residual();
+      if (!goes_on && !(left < 0.5 * before)) break;
     }
+    if (!s_.method->superlinear && !(left <= 0.1 * size || left <= 1e3 * rounding))
+      refuse(fmt::format("the linear system with I - A was solved to a relative residual of {:.1e} only: the solution may "
+                         "not be unique",
+                         left / size),
+             "regularise the problem, or use a step that contracts");
     return difference;
+  }
+
+  // With B and the residual, at x_k and on the way, and beside x where that is too short: see finish().
+  int products_to_come() const {
+    if (is_constant()) return 1;
+    return 1 + static_cast<int>(s_.refinement->stages().size() - 1) + (has_way() ? 0 : 1);
   }
 
   // Kept for the next certificate of this solution.
   void note_inverse(double seen) { s_.seen_inverse = inverse_ = std::max(inverse_, seen); }
 
+  double size_of_b() {
+    if (!s_.size_of_b) ++c_.products;
+    return norm_b(s_);
+  }
+
   // ‖B‖ where rounding is not measured: entries of B that do not matter in this direction are rounded, too, and their errors
   // do matter.
-  double rounding_scale() { return s_.method->superlinear ? scale_b_ : std::max(scale_b_, norm_b(s_)); }
+  double rounding_scale() { return s_.method->superlinear ? scale_b_ : std::max(scale_b_, size_of_b()); }
 
   // Upper estimate of the difference of the derivatives at two points.
   double difference(const Seen& a, const Seen& b) const {
@@ -384,21 +416,35 @@ class Certifier {
       before = difference(seen[0], look_(s_.last()));
     const double of_steps = ratio(stages[last].step, stages[last - 1].step);
     const double q = std::clamp(before > 0 ? std::max(change / before, of_steps) : of_steps, 0.0, slowest);
-    return remainder_safety * change * q / (1 - q);
+    const double geometric = remainder_safety * change * q / (1 - q);
+    // Where the best point is hardly nearer, the way that is left counts.
+    const double by_length = ratio(change, stages[last].moved) * way_left();
+    return std::max(geometric, by_length);
+  }
+
+  // From the best point to the solution.
+  double way_left() const {
+    const Refinement& way = *s_.refinement;
+    return inverse() * std::max(way.best().step, way.noise());
+  }
+
+  bool has_way() const {
+    constexpr double long_enough = 1e-8;
+    const Refinement& way = *s_.refinement;
+    return way.stages().size() > 1 && way.stages()[1].moved > long_enough * way.scale();
   }
 
   // How fast the derivative changes with x: observed on the way, or by a displacement where the way was too short.
   double rate_of_change(const std::vector<Seen>& seen) {
     const Refinement& way = *s_.refinement;
     const std::span<const Refinement::Stage> stages = way.stages();
-    constexpr double long_enough = 1e-8, displacement = 1e-6;
-    if (stages.size() > 1 && stages[1].moved > long_enough * way.scale())
-      return difference(seen[1], seen[0]) / stages[1].moved;
+    constexpr double displacement = 1e-6;
+    if (has_way()) return difference(seen[1], seen[0]) / stages[1].moved;
     const double length = displacement * way.scale();
     if (length == 0) return 0;
     std::vector<double> x = way.best().x, y(n_);
-    const std::vector<double> signs = random_signs();
-    add(x, signs, length / std::sqrt(static_cast<double>(n_)));
+    std::mt19937_64 random(20231123);
+    for (double& e : x) e += ((random() & 1U) != 0 ? length : -length) / std::sqrt(static_cast<double>(n_));
     Point& beside = walker();
     if (!beside.apply(x, s_.run.controls, y) || !all_finite(y)) return 0;
     return difference(look_(beside), seen.back()) / length;
@@ -411,47 +457,15 @@ class Certifier {
     return *walker_;
   }
 
-  std::vector<double> random_signs() {
-    std::vector<double> signs(n_);
-    for (double& e : signs) e = (random_() & 1U) != 0 ? 1 : -1;
-    return signs;
-  }
-
-  // For steps that may have kinks: the largest change of the derivative in random corners of a cube that should contain the
-  // solution, and in the opposite corners.
+  // For steps that may have kinks: the largest change of the derivative in corners of a cube that should contain the
+  // solution.
   double change_in_corners(const Seen& here, double distance) {
-    const double radius =
-        corner_radius * std::max(distance, 1e-12 * s_.refinement->scale() / std::sqrt(static_cast<double>(n_)));
+    const double floor = smallest_cube * s_.refinement->scale() / std::sqrt(static_cast<double>(n_));
     double largest = 0;
-    std::vector<double> corner(n_), y(n_);
-    for (int pair = 0; pair < corner_pairs; ++pair) {
-      const std::vector<double> signs = random_signs();
-      for (const double side : {1.0, -1.0}) {
-        corner = s_.refinement->best().x;
-        add(corner, signs, side * radius);
-        Point& other = walker();
-        if (!other.apply(corner, s_.run.controls, y) || !all_finite(y)) return infinity;
-        largest = std::max(largest, difference(look_(other), here));
-      }
-    }
-    // And with parameters beside those given, by a few of their last places.
-    std::unique_ptr<Point> moved = map_.point(true);
-    for (const double side : {1.0, -1.0}) {
-      std::vector<Array> theta;
-      for (const Array& a : s_.theta) {
-        std::vector<double> entries(static_cast<std::size_t>(a.size()));
-        flatten({&a, 1}, entries);
-        double size = 0;
-        for (const double e : entries) size = std::max(size, std::fabs(e));
-        const double by = side * parameter_radius * (size == 0 ? 1 : size);
-        for (double& e : entries) e += by;
-        theta.emplace_back(a.shape(), std::move(entries));
-      }
-      moved->bind(theta);
-      if (!moved->apply(s_.refinement->best().x, s_.run.controls, y) || !all_finite(y)) return infinity;
-      largest = std::max(largest, difference(look_(*moved), here));
-    }
-    return largest;
+    Corners corners(s_, map_, s_.refinement->best().x);
+    const bool finite = corners.visit(corner_radius * std::max(distance, floor),
+                                      [&](Point& at) { largest = std::max(largest, difference(look_(at), here)); });
+    return finite ? largest : infinity;
   }
 
   // `left`: error of the better derivative from its linear solve; `size`: ‖B‖ ‖u‖, which rounding is relative to.
@@ -461,7 +475,7 @@ class Certifier {
     c_.distance = way.distance();
     c_.norm_B = known.norm_B >= 0 ? known.norm_B : scale_b_;
     if (known.rho >= 0) c_.rho = known.rho;
-    const double rest = inverse() * std::max(way.best().step, way.noise());  // from the best point to the solution
+    const double rest = way_left();
     double on_the_way = 0, beyond = 0, of_rounding = 0;
     if ((!is_constant() || !map_.smooth) && look_) {
       std::vector<Seen> seen;
@@ -537,9 +551,8 @@ class Certifier {
   Certificate c_;
   double inverse_ = 1, scale_b_ = 0, reference_ = 0;
   std::function<Seen(Point&)> look_;
-  std::unique_ptr<Point> walker_;     // of a step with solves inside
-  Seen at_best_;                      // what look_ would return at the best point
-  std::mt19937_64 random_{20231123};  // for corners; the seed is fixed, no probability is claimed
+  std::unique_ptr<Point> walker_;  // of a step with solves inside
+  Seen at_best_;                   // what look_ would return at the best point
 };
 
 template <class Certify> Certificate certified(SolutionState& s, const Certify& certify) {

@@ -26,6 +26,13 @@ class ImplicitDifferentiator final : public Differentiator {
     degenerate_.reset();
   }
 
+  bool solve_by_factor(bool transposed, Vector r) override {
+    if (!dense_ready_ || !factor_of_step_) return false;
+    solve_dense(transposed, r, right_);
+    std::ranges::copy(right_, r.begin());
+    return true;
+  }
+
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
     const Map& map = on_step(s) ? *s.method->step : *s.method->equation;
     need_vjp(map, "Implicit");
@@ -97,7 +104,7 @@ class ImplicitDifferentiator final : public Differentiator {
     const bool has_factor = !on_step(s) && s.method->step->preconditions;
     const bool dense = how_.how == Implicit::dense ||
                        (how_.how == Implicit::automatic && !has_factor && !how_.preconditioner && b.size() <= dense_up_to);
-    if (dense) return solve_dense(s, transposed, b, x);
+    if (dense) return make_and_solve_dense(s, transposed, b, x);
     LinearSystem system;
     system.product = [&](ConstVector v, Vector out) { product(s, transposed, v, out); };
     system.symmetric = (on_step(s) ? *s.method->step : *s.method->equation).symmetric;
@@ -111,6 +118,7 @@ class ImplicitDifferentiator final : public Differentiator {
     s.report.status = result.status;
     s.report.residual = result.residual;
     s.report.products += result.products;
+    if (on_step(s) && !how_.preconditioner) s.note_inverse(result.inverse);
     s.report.flops +=
         result.products * (product_cost(s, transposed) + (has_factor ? s.method->step->costs.precondition : 0));
   }
@@ -120,7 +128,7 @@ class ImplicitDifferentiator final : public Differentiator {
   }
 
   // n products make the matrix; it is factored once for all directions.
-  void solve_dense(SolutionState& s, bool transposed, ConstVector b, Vector x) {
+  void make_and_solve_dense(SolutionState& s, bool transposed, ConstVector b, Vector x) {
     const std::size_t n = b.size();
     const auto rows = static_cast<std::int64_t>(n);
     if (!plan_) {
@@ -148,10 +156,9 @@ class ImplicitDifferentiator final : public Differentiator {
       const auto size = static_cast<double>(n);
       s.report.flops += size * product_cost(s, by_rows) + size * size * size / 3;
     }
-    const Array inputs[] = {Array::view(MatrixView{matrix_.data(), rows, rows, rows, 1}), Array::view(b), Array::view(b)};
-    const Vector outputs[] = {transposed ? Vector() : x, transposed ? x : Vector()};
-    if (n > 0) plan_->run(*workspace_, inputs, outputs, dense_ready_ ? 3 : 1, transposed ? 4 : 3);
+    solve_dense(transposed, b, x);
     dense_ready_ = true;
+    factor_of_step_ = on_step(s);
     // What came out, checked with the operator itself.
     residual_.resize(n);
     product(s, transposed, x, residual_);
@@ -162,12 +169,21 @@ class ImplicitDifferentiator final : public Differentiator {
     if (workspace_->failed()) s.report.status = Status::singular;
   }
 
+  // By the factor, which the first one makes.
+  void solve_dense(bool transposed, ConstVector b, std::span<double> x) {
+    const auto rows = static_cast<std::int64_t>(b.size());
+    const Array inputs[] = {Array::view(MatrixView{matrix_.data(), rows, rows, rows, 1}), Array::view(b), Array::view(b)};
+    right_.resize(b.size());
+    const Vector outputs[] = {transposed ? Vector() : x, transposed ? x : Vector()};
+    if (rows > 0) plan_->run(*workspace_, inputs, outputs, dense_ready_ ? 3 : 1, transposed ? 4 : 3);
+  }
+
   Implicit how_;
-  std::vector<double> u_, matrix_, residual_;
+  std::vector<double> u_, matrix_, residual_, right_;
   LinearSolver linear_;
   std::optional<Plan> plan_;
   std::optional<Workspace> workspace_;
-  bool dense_ready_ = false;
+  bool dense_ready_ = false, factor_of_step_ = false;
   std::optional<bool> degenerate_;
 };
 

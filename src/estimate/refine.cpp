@@ -11,13 +11,14 @@ namespace {
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
 // A step of zero counts as this long, relative to x: x_k itself is rounded.
 constexpr double zero_step = 4 * epsilon;
-// Relative residual to which the linear systems are solved, and the most products for each.
+// Relative residual to which the linear systems are solved, and the most products for all of them.
 constexpr double rough = 0.02;
-constexpr int most_products = 8;
+constexpr int most_products = 4;
 // Steps shorter than this, relative to x, that do not shrink are taken for rounding; longer ones mean that x_k is not near a
 // solution.
 constexpr double may_be_rounding = 1e-7;
 constexpr std::size_t usual_stages = 3, most_stages = 5;
+constexpr double much_nearer = 0.05;
 
 }  // namespace
 
@@ -43,12 +44,15 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
     // Newton step is longer than the one before, that is, while the distance was underestimated.
     const std::size_t done = stages_.size();
     const bool goes_farther = done >= 2 && best().moved > stages_[done - 2].moved && stages_[done - 2].moved > 0;
-    if (superlinear || is_constant ? done >= 2 : done >= usual_stages && !goes_farther) break;
+    // One is enough where the derivatives are smooth and it led much nearer.
+    const bool is_near = done >= 2 && map_.smooth && best().step <= much_nearer * stages_[done - 2].step;
+    const bool is_last = superlinear || is_constant || is_near;
+    if (done >= 2 && (is_last || ((done >= usual_stages || products_ >= most_products) && !goes_farther))) break;
     Stage& from = stages_.back();
     const double step = from.step;
     std::vector<double> x = from.x;
     const bool plain = superlinear || !map_.no_jvp.empty();
-    add(x, plain ? step_ : newton_step(from, most_products));
+    add(x, plain ? step_ : newton_step(from, std::max(1, most_products - products_)));
     std::vector<double> one_step_on = from.x;
     add(one_step_on, step_);
     if (advance(std::move(x), plain ? step : 0.5 * step)) continue;

@@ -332,6 +332,9 @@ Parts Solution::vjp(const Parts& c) const {
   const std::vector<Input>& parameters = s.method->step->parameters;
   std::vector<std::vector<double>> memory = memory_for(parameters);
   run_vjp(s, flat, std::vector<Vector>(memory.begin(), memory.end()));
+  s.returned.cotangent = flat;
+  s.returned.vjp = memory;
+  s.returned.of_vjp = s.report;
   std::vector<Array> result;
   for (std::size_t i = 0; i < memory.size(); ++i) result.emplace_back(parameters[i].shape, std::move(memory[i]));
   return result;
@@ -340,7 +343,11 @@ Parts Solution::vjp(const Parts& c) const {
 Parts Solution::jvp(const Parts& v) const {
   SolutionState& s = to_differentiate("jvp");
   std::vector<double> out(s.size());
-  run_jvp(s, checked_tangents("jvp", s, v), out);
+  const std::vector<Array> tangents = checked_tangents("jvp", s, v);
+  run_jvp(s, tangents, out);
+  s.returned.tangent = detail::flat_tangent(tangents);
+  s.returned.jvp = out;
+  s.returned.of_jvp = s.report;
   return detail::unflatten(out, s.parts());
 }
 

@@ -35,6 +35,14 @@ std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters
   return memory;
 }
 
+std::vector<double> flat_tangent(std::span<const Array> v) {
+  std::size_t size = 0;
+  for (const Array& a : v) size += static_cast<std::size_t>(a.size());
+  std::vector<double> flat(size);
+  flatten(v, flat);
+  return flat;
+}
+
 void Differentiator::vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs) {
   for (std::size_t d = 0; d < cs.size(); ++d) vjp(s, cs[d], outs[d]);
 }
@@ -97,6 +105,7 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
   seen_inverse = 1;
   size_of_b.reset();
   held.c.clear();
+  returned = {};
   run.start.resize(method->step->size());
   run.x.resize(run.start.size());
   run.previous.resize(run.start.size());

@@ -26,6 +26,8 @@ class Differentiator {
   virtual void jvp(SolutionState& s, std::span<const Array> v, Vector out) = 0;
   /// Advice for the certificate: what would leave less out.
   virtual const char* advice() const { return "Implicit{} leaves nothing out but what its tolerance allows"; }
+  /// r = (I - A)⁻¹ r at x_k, or with the transpose, where a factor is at hand. False where none is.
+  virtual bool solve_by_factor(bool /*transposed*/, Vector /*r*/) { return false; }
   /// Several directions at once, for those that can share work among them.
   virtual void vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs);
   virtual void jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs);
@@ -44,6 +46,14 @@ struct Held {
   bool is_of(ConstVector other) const { return !c.empty() && std::ranges::equal(c, other); }
 };
 
+/// The derivative that was asked for last, for its certificate.
+struct Returned {
+  std::vector<double> cotangent, tangent;  ///< flat; empty where none was
+  std::vector<std::vector<double>> vjp;
+  std::vector<double> jvp;
+  DerivativeReport of_vjp, of_jvp;
+};
+
 struct SolutionState {
   std::shared_ptr<const Method> method;
   std::unique_ptr<Loop> loop;
@@ -59,10 +69,12 @@ struct SolutionState {
   std::vector<double> cotangent, tangent;  ///< memory for vjp_into and jvp_into
   std::vector<double> power, next_power;   ///< and for growth()
   Held held;
+  Returned returned;
   std::shared_ptr<Refinement> refinement;  ///< made when a certificate first asks for it
   double seen_inverse = 1;                 ///< ‖(I - A)⁻¹‖, as linear solves saw it
   std::optional<double> size_of_b;         ///< see norm_b
 
+  void note_inverse(double seen) { seen_inverse = std::max(seen_inverse, seen); }
   std::size_t size() const { return run.x.size(); }
   /// The parts the user knows, and their entries, which are the first of the state.
   std::span<const Shape> parts() const;
@@ -120,6 +132,9 @@ double norm_b(SolutionState& state);
 
 /// Records the relative residual of a linear solve in the report, and sets its status where that is above `tolerance`.
 void note_residual(DerivativeReport& report, double residual, double tolerance);
+
+/// Entries of all tangents, one behind the other.
+std::vector<double> flat_tangent(std::span<const Array> v);
 
 /// Zeros for one cotangent of each parameter.
 std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters);

@@ -77,6 +77,14 @@ class ForwardPoint {
   virtual void step(ConstVector x, ConstVector controls, ConstVector dx, Vector y, Vector dy) = 0;
 };
 
+/// Where the operations of a map that have kinks switch from one branch to the other. One for each thread.
+class Switches {
+ public:
+  virtual ~Switches() = default;
+  /// An entry for each place: zero at the kink.
+  virtual std::vector<double> at(ConstVector x, std::span<const Array> theta, ConstVector controls) = 0;
+};
+
 /// Multiply-adds of one call of each kind.
 struct Costs {
   double apply = 0, jvp_x = 0, vjp_x = 0, jvp_theta = 0, vjp_theta = 0, precondition = 0;
@@ -89,6 +97,9 @@ class Map {
   virtual std::unique_ptr<Point> point(bool derivatives) const = 0;
   /// None where nothing is gained over apply, jvp_x and jvp_theta of a point.
   virtual std::unique_ptr<ForwardPoint> forward() const { return nullptr; }
+
+  /// None where kinks cannot be told from outside.
+  virtual std::unique_ptr<Switches> switches() const { return nullptr; }
 
   /// The same map of other data (the arrays a traced lambda closed over), with the plans of this one; none where a map has
   /// no data.

@@ -34,12 +34,14 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
   std::unique_ptr<Point> point(bool derivatives) const override;
   std::string not_finite_constant() const override;
   std::unique_ptr<ForwardPoint> forward() const override;
+  std::unique_ptr<Switches> switches() const override;
   std::shared_ptr<const Map> with_data(const std::vector<Array>& data) const override { return with(data); }
   std::shared_ptr<const TracedMap> with(const std::vector<Array>& data) const;
 
  private:
   friend class TracedPoint;
   friend class TracedForwardPoint;
+  friend class TracedSwitches;
   /// A plan that is made when it is first asked for, by whichever thread asks first.
   struct LazyPlan {
     std::once_flag once;
@@ -52,7 +54,8 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
     bool symmetric_factor = true;
     std::optional<Function> step;    ///< x, θ, data, controls and two right-hand sides to next, extras and solves
     std::optional<Function> family;  ///< the same, and its derivatives
-    LazyPlan value_plan, family_plan, forward_plan;
+    LazyPlan value_plan, family_plan, forward_plan, switches_plan;
+    std::size_t switch_count = 0;  ///< once that plan is made
   };
   std::vector<Input> step_inputs() const;
   std::vector<int> step_levels() const;

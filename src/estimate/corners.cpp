@@ -1,0 +1,66 @@
+#include "estimate/corners.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace onestep::detail {
+namespace {
+
+constexpr int pairs = 3;
+constexpr double parameter_radius = 1e-13;  // relative to the largest entry
+// An operation is far from its kink where what decides it changes by less than this, relative, between x and a corner.
+constexpr double far_from_kink = 0.5;
+
+std::vector<Array> moved(std::span<const Array> theta, double side) {
+  std::vector<Array> result;
+  for (const Array& a : theta) {
+    std::vector<double> entries(static_cast<std::size_t>(a.size()));
+    flatten({&a, 1}, entries);
+    double size = 0;
+    for (const double e : entries) size = std::max(size, std::fabs(e));
+    const double by = side * parameter_radius * (size == 0 ? 1 : size);
+    for (double& e : entries) e += by;
+    result.emplace_back(a.shape(), std::move(entries));
+  }
+  return result;
+}
+
+}  // namespace
+
+Corners::Corners(SolutionState& s, const Map& map, ConstVector x)
+    : s_(s), map_(map), x_(x), switches_(map.switches()), y_(x.size()) {
+  if (switches_) here_ = switches_->at(x, s.theta, s.run.controls);
+}
+
+bool Corners::visit(double half_width, const std::function<void(Point&)>& look) {
+  std::vector<double> corner(x_.size()), signs(x_.size());
+  for (int pair = 0; pair < pairs; ++pair) {
+    for (double& e : signs) e = (random_() & 1U) != 0 ? 1 : -1;
+    for (const double side : {1.0, -1.0}) {
+      std::ranges::copy(x_, corner.begin());
+      add(corner, signs, side * half_width);
+      if (!visit_corner(corner, s_.theta, look)) return false;
+    }
+  }
+  return std::ranges::all_of(std::array{1.0, -1.0},
+                             [&](double side) { return visit_corner(x_, moved(s_.theta, side), look); });
+}
+
+bool Corners::visit_corner(ConstVector x, std::span<const Array> theta, const std::function<void(Point&)>& look) {
+  if (switches_ && !may_switch(x, theta)) return true;
+  if (!point_) point_ = map_.point(true);
+  point_->bind(theta);
+  if (!point_->apply(x, s_.run.controls, y_) || !all_finite(y_)) return false;
+  look(*point_);
+  return true;
+}
+
+bool Corners::may_switch(ConstVector x, std::span<const Array> theta) {
+  const std::vector<double> there = switches_->at(x, theta, s_.run.controls);
+  for (std::size_t i = 0; i < here_.size(); ++i)
+    if (there[i] != here_[i] && !(std::fabs(there[i] - here_[i]) <= far_from_kink * std::fabs(here_[i]))) return true;
+  return false;
+}
+
+}  // namespace onestep::detail

@@ -1,0 +1,32 @@
+// Kinks between x_k and the solution, or in the parameters: looked for in corners of a small cube.
+#pragma once
+
+#include <random>
+
+#include "estimate/state.h"
+
+namespace onestep::detail {
+
+/// Random corners of a cube around x and the opposite ones, and parameters beside those given by a few of their last places.
+class Corners {
+ public:
+  /// `map`: the step. It and x are looked at, not copied.
+  Corners(SolutionState& s, const Map& map, ConstVector x);
+  /// Calls `look` with the step in each corner of a cube of this half width, unless all operations of the step that have
+  /// kinks are known to be far from them there. False where the step is not finite in a corner.
+  bool visit(double half_width, const std::function<void(Point&)>& look);
+
+ private:
+  bool visit_corner(ConstVector x, std::span<const Array> theta, const std::function<void(Point&)>& look);
+  bool may_switch(ConstVector x, std::span<const Array> theta);
+
+  SolutionState& s_;
+  const Map& map_;
+  ConstVector x_;
+  std::unique_ptr<Point> point_;
+  std::unique_ptr<Switches> switches_;
+  std::vector<double> here_, y_;
+  std::mt19937_64 random_{20231123};  // the seed is fixed, no probability is claimed
+};
+
+}  // namespace onestep::detail
