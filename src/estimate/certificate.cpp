@@ -30,6 +30,8 @@ constexpr double difference_safety = 1.5;  // factor on the difference to the be
 constexpr double inverse_safety = 2;       // factor on ‖(I - A)⁻¹‖, which GMRES underestimates
 constexpr double remainder_safety = 4;     // factor on what is extrapolated
 constexpr double slowest = 0.9;            // largest ratio with which changes are extrapolated
+// What the linear solve leaves may change the derivative by this fraction of what was found; a larger one counts for more.
+constexpr double enough = 0.5, tail_safety = 4;
 constexpr int most_products = 2000;  // of the linear solve to 1e-3
 constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
 // No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
@@ -95,7 +97,7 @@ class Certifier {
       return seen;
     };
     if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, c_.products);
-    return finish(to_better, inverse() * scale_b_ * left, rounding_scale() * detail::norm(u));
+    return finish(to_better, tail(left, to_better), rounding_scale() * detail::norm(u));
   }
 
   Certificate jvp(std::span<const Array> v) {
@@ -151,7 +153,7 @@ class Certifier {
       return seen;
     };
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
-    return finish(to_better, inverse() * detail::norm(r),
+    return finish(to_better, tail(detail::norm(r), to_better),
                   detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v));
   }
 
@@ -323,11 +325,12 @@ class Certifier {
   template <class Product, class Compare>
   double solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
                bool is_held, const Compare& compare) {
-    constexpr double first = 1e-3, enough = 0.5;
+    constexpr double first = 1e-3;
     LinearSystem system;
     system.product = M;
     std::vector<double> scratch(n_);
     const bool has_factor = !s_.method->superlinear && s_.differentiator->solve_by_factor(transposed, scratch);
+    if (has_factor) note_inverse(inverse_by_factor());
     if (has_factor) system.precondition = [&](Vector w) { s_.differentiator->solve_by_factor(transposed, w); };
     const double size = detail::norm(b), rounding = 1e-15 * (size + detail::norm(x));
     double left = detail::norm(r), difference = is_held || left <= rounding ? compare() : 0;
@@ -337,10 +340,9 @@ class Certifier {
     Gmres gmres;
     std::vector<double> base, z(n_);
     for (bool goes_on = false; left > rounding;) {
-      const double tail = inverse() * scale_b_ * left;
-      if (!is_rough && tail <= enough * difference) break;
-      if (!is_rough && spare < 2) break;
-      const double target = is_rough ? first * size : left * std::clamp(0.5 * enough * ratio(difference, tail), 1e-4, 0.3);
+      const double effect = inverse() * scale_b_ * left;
+      if (!is_rough && (effect <= enough * difference || spare < 2)) break;
+      const double target = is_rough ? first * size : left * std::clamp(0.5 * enough * ratio(difference, effect), 1e-4, 0.3);
       if (!goes_on) {
         gmres.begin(r);
         base = x;
@@ -368,10 +370,34 @@ class Certifier {
     return difference;
   }
 
-  // With B and the residual, at x_k and on the way, and beside x where that is too short: see finish().
+  // The error that a residual as large as this leaves. Where the products did not suffice to make it small, what they told
+  // about ‖(I - A)⁻¹‖ is not worth much.
+  double tail(double left, double difference) const {
+    const double effect = inverse() * scale_b_ * left;
+    return effect <= enough * difference ? effect : tail_safety * effect;
+  }
+
+  // With B and the residual; at x_k, on the way, and beside x: see finish().
   int products_to_come() const {
-    if (is_constant()) return 1;
-    return 1 + static_cast<int>(s_.refinement->stages().size() - 1) + (has_way() ? 0 : 1);
+    return is_constant() ? 1 : 2 + static_cast<int>(s_.refinement->stages().size() - 1);
+  }
+
+  // By power iteration with the factor.
+  double inverse_by_factor() {
+    constexpr int iterations = 4;
+    if (has_inverse_by_factor_) return 0;
+    has_inverse_by_factor_ = true;
+    std::vector<double> y(n_);
+    for (std::size_t i = 0; i < n_; ++i) y[i] = std::sin(static_cast<double>(i) + 1);
+    double largest = 0;
+    for (int k = 0; k < 2 * iterations; ++k) {
+      const double size = detail::norm(y);
+      if (!(size > 0)) break;
+      for (double& e : y) e /= size;
+      s_.differentiator->solve_by_factor(k % 2 == 1, y);
+      largest = std::max(largest, detail::norm(y));
+    }
+    return largest;
   }
 
   // Kept for the next certificate of this solution.
@@ -416,10 +442,7 @@ class Certifier {
       before = difference(seen[0], look_(s_.last()));
     const double of_steps = ratio(stages[last].step, stages[last - 1].step);
     const double q = std::clamp(before > 0 ? std::max(change / before, of_steps) : of_steps, 0.0, slowest);
-    const double geometric = remainder_safety * change * q / (1 - q);
-    // Where the best point is hardly nearer, the way that is left counts.
-    const double by_length = ratio(change, stages[last].moved) * way_left();
-    return std::max(geometric, by_length);
+    return remainder_safety * change * q / (1 - q);
   }
 
   // From the best point to the solution.
@@ -428,26 +451,19 @@ class Certifier {
     return inverse() * std::max(way.best().step, way.noise());
   }
 
-  bool has_way() const {
-    constexpr double long_enough = 1e-8;
-    const Refinement& way = *s_.refinement;
-    return way.stages().size() > 1 && way.stages()[1].moved > long_enough * way.scale();
-  }
-
-  // How fast the derivative changes with x: observed on the way, or by a displacement where the way was too short.
-  double rate_of_change(const std::vector<Seen>& seen) {
-    const Refinement& way = *s_.refinement;
-    const std::span<const Refinement::Stage> stages = way.stages();
+  // How fast the derivative changes with x, in any direction: the way to x⁺ may have been one in which it hardly does. From
+  // a displacement in a random direction, in which each coordinate has a share of 1/√n.
+  double rate_of_change(const Seen& here) {
     constexpr double displacement = 1e-6;
-    if (has_way()) return difference(seen[1], seen[0]) / stages[1].moved;
+    const Refinement& way = *s_.refinement;
     const double length = displacement * way.scale();
     if (length == 0) return 0;
     std::vector<double> x = way.best().x, y(n_);
     std::mt19937_64 random(20231123);
-    for (double& e : x) e += ((random() & 1U) != 0 ? length : -length) / std::sqrt(static_cast<double>(n_));
+    for (double& e : x) e += (random() & 1U) != 0 ? length : -length;
     Point& beside = walker();
     if (!beside.apply(x, s_.run.controls, y) || !all_finite(y)) return 0;
-    return difference(look_(beside), seen.back()) / length;
+    return difference(look_(beside), here) / length;
   }
 
   Point& walker() {
@@ -489,7 +505,12 @@ class Certifier {
       const bool measured = s_.method->superlinear && c_.rounding > 0 && way.noise() <= 8 * epsilon * way.scale();
       // Rounding of x does not matter where the error is larger by far.
       const bool shows = difference_to_better <= 1e-6 * c_.value;
-      if (!measured && shows) of_rounding = 2 * rate_of_change(seen) * inverse() * way.noise();
+      const bool is_exact = s_.method->superlinear || way.best().step <= way.noise();
+      if (is_exact ? !measured && shows : !are_given) {
+        const double rate = rate_of_change(seen.back());
+        of_rounding = 2 * rate * inverse() * way.noise() / std::sqrt(static_cast<double>(n_));
+        if (!is_exact) beyond = std::max(beyond, rate * rest);
+      }
       if (!map_.smooth && !are_given) {
         const double corners = change_in_corners(seen.back(), rest);
         if (!(corners <= visible_kink * std::max(reference_, c_.value)))
@@ -550,6 +571,7 @@ class Certifier {
   std::size_t n_;
   Certificate c_;
   double inverse_ = 1, scale_b_ = 0, reference_ = 0;
+  bool has_inverse_by_factor_ = false;
   std::function<Seen(Point&)> look_;
   std::unique_ptr<Point> walker_;  // of a step with solves inside
   Seen at_best_;                   // what look_ would return at the best point

@@ -115,6 +115,8 @@ bool Refinement::advance(std::vector<double> x, double most_step) {
 
 // (I - A)⁻¹ (F(x) - x), roughly.
 std::vector<double> Refinement::newton_step(Stage& from, int most) {
+  std::vector<double> delta = step_;
+  if (s_.differentiator->solve_by_factor(false, delta) && all_finite(delta)) return delta;
   LinearSystem system;
   system.product = [&](ConstVector v, Vector out) {
     from.point->jvp_x(v, out);
@@ -122,7 +124,6 @@ std::vector<double> Refinement::newton_step(Stage& from, int most) {
   };
   gmres_.begin(step_);
   products_ += gmres_.run(system, rough * from.step, most);
-  std::vector<double> delta(step_.size());
   gmres_.solution(system, delta);
   inverse_ = std::max(inverse_, gmres_.inverse());
   return delta;
