@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <utility>
 
 #include "estimate/certify.h"
@@ -335,7 +334,8 @@ class Certifier {
     const double size = detail::norm(b), rounding = 1e-15 * (size + detail::norm(x));
     double left = detail::norm(r), difference = is_held || left <= rounding ? compare() : 0;
     bool is_rough = !is_held;
-    int spare = most_beyond - c_.products - products_to_come();
+    constexpr int of_superlinear = 2;  // A is almost zero: one product leaves its square
+    int spare = s_.method->superlinear ? of_superlinear : most_beyond - c_.products - products_to_come();
     int most = most_products;
     Gmres gmres;
     std::vector<double> base, z(n_);
@@ -374,7 +374,7 @@ class Certifier {
   // about ‖(I - A)⁻¹‖ is not worth much.
   double tail(double left, double difference) const {
     const double effect = inverse() * scale_b_ * left;
-    return effect <= enough * difference ? effect : tail_safety * effect;
+    return effect <= enough * difference || s_.method->superlinear ? effect : tail_safety * effect;
   }
 
   // With B and the residual; at x_k, on the way, and beside x: see finish().
@@ -459,8 +459,7 @@ class Certifier {
     const double length = displacement * way.scale();
     if (length == 0) return 0;
     std::vector<double> x = way.best().x, y(n_);
-    std::mt19937_64 random(20231123);
-    for (double& e : x) e += (random() & 1U) != 0 ? length : -length;
+    for (std::size_t i = 0; i < n_; ++i) x[i] += random_sign(i) * length;
     Point& beside = walker();
     if (!beside.apply(x, s_.run.controls, y) || !all_finite(y)) return 0;
     return difference(look_(beside), here) / length;

@@ -18,6 +18,9 @@ using Parameters = std::vector<std::vector<double>>;  // a vector for each param
 double rounding_of_vjp(SolutionState& s, ConstVector v, int& products);
 double rounding_of_jvp(SolutionState& s, std::span<const Array> v, ConstVector g, int& products);
 
+/// 1 or -1, the same in every run: no probability is claimed. Others for other seeds.
+double random_sign(std::size_t i, std::uint64_t seed = 20231123);
+
 /// Two digits, never below x.
 std::string rounded_up(double x);
 

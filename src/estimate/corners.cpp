@@ -4,10 +4,13 @@
 #include <array>
 #include <cmath>
 
+#include "estimate/certify.h"
+
 namespace onestep::detail {
 namespace {
 
 constexpr int pairs = 3;
+constexpr std::uint64_t seed_of_signs = 1;
 constexpr double parameter_radius = 1e-13;  // relative to the largest entry
 // An operation is far from its kink where what decides it changes by less than this, relative, between x and a corner.
 constexpr double far_from_kink = 0.5;
@@ -36,7 +39,7 @@ Corners::Corners(SolutionState& s, const Map& map, ConstVector x)
 bool Corners::visit(double half_width, const std::function<void(Point&)>& look) {
   std::vector<double> corner(x_.size()), signs(x_.size());
   for (int pair = 0; pair < pairs; ++pair) {
-    for (double& e : signs) e = (random_() & 1U) != 0 ? 1 : -1;
+    for (std::size_t i = 0; i < signs.size(); ++i) signs[i] = random_sign(i, seed_of_signs + static_cast<std::uint64_t>(pair));
     for (const double side : {1.0, -1.0}) {
       std::ranges::copy(x_, corner.begin());
       add(corner, signs, side * half_width);

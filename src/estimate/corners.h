@@ -1,8 +1,6 @@
 // Kinks between x_k and the solution, or in the parameters: looked for in corners of a small cube.
 #pragma once
 
-#include <random>
-
 #include "estimate/state.h"
 
 namespace onestep::detail {
@@ -26,7 +24,6 @@ class Corners {
   std::unique_ptr<Point> point_;
   std::unique_ptr<Switches> switches_;
   std::vector<double> here_, y_;
-  std::mt19937_64 random_{20231123};  // the seed is fixed, no probability is claimed
 };
 
 }  // namespace onestep::detail

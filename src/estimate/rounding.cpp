@@ -11,11 +11,13 @@ constexpr double epsilon = std::numeric_limits<double>::epsilon();
 constexpr double safety = 4;
 constexpr double displacement = 1e-5;  // relative to x
 
-double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
-
+// With H = ∂G/∂x, the derivative is -H⁻¹G_θ v or -G_θᵀH⁻ᵀv. Rounding enters by the linear system, the residual of which is
+// seen, and by x_k, the error of which is seen from how much G(x + δ) - G(x) - Hδ differs from zero. Any single one may be
+// small by luck, so that the sizes of the terms that are summed count, too, and signs are those that matter most.
 class Rounding {
  public:
-  Rounding(SolutionState& s, int& products) : s_(s), n_(s.size()), products_(products), at_(s.here()) {}
+  Rounding(SolutionState& s, int& products)
+      : s_(s), n_(s.size()), symmetric_(s.method->equation->symmetric), products_(products), at_(s.here()) {}
 
   static bool is_measured(const SolutionState& s) {
     const Map& step = *s.method->step;
@@ -23,119 +25,147 @@ class Rounding {
            s.method->equation->no_jvp.empty();
   }
 
-  // The residual of Hᵀu = v and its effect on the derivative by θ; then how -G_θᵀu and Hᵀu change when x is displaced.
   double vjp(ConstVector v) {
-    const bool symmetric = s_.method->equation->symmetric;
-    std::vector<double> u(n_), r(n_), product(n_);
+    std::vector<double> u(v.begin(), v.end()), image(n_), r(n_), other(n_);
     Parameters rest = memory_for(s_.method->step->parameters), moved = rest;
-    double left = 0;
-    const double solve_error = largest_sample(v, [&](ConstVector sample) {
-      std::ranges::copy(sample, u.begin());
-      at_.precondition(true, u);
-      symmetric ? s_.equation().jvp_x(u, product) : s_.equation().vjp_x(u, product);
-      for (std::size_t i = 0; i < n_; ++i) r[i] = sample[i] - product[i];
-      left = std::max(left, ratio(detail::norm(r), detail::norm(sample)));
-      vjp_theta(at_, r, rest);
-      return norm(rest);
-    });
-    Point& beside = displaced(u);
+    precondition(true, u);
+    product(s_.equation(), true, u, image);
+    for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - image[i];
+    at_least_rounded(true, u, u, r);
+    // And how -G_θᵀu and Hᵀu change with x.
+    Point& beside = displaced(error_of_x(u));
     vjp_theta(beside, u, moved);
     vjp_theta(s_.equation(), u, rest);
     add_to(moved, rest, -1);
-    symmetric ? beside.jvp_x(u, r) : beside.vjp_x(u, r);
-    add(r, product, -1);
+    product(beside, true, u, other);
+    add(other, image, -1);
+    add(r, other, x_over_displacement_);
     vjp_theta(at_, r, rest);
-    add_to(moved, rest);
-    return safety_of_solve() * (solve_error + rounding_of_x(std::max(epsilon, left)) * norm(moved));
+    return safety_of_solve() * (norm(rest) + x_over_displacement_ * norm(moved));
   }
 
-  // The error of a solve of H ẋ = b with b made from a known ẋ; then how H ẋ and G_θ v change when x is displaced.
   double jvp(std::span<const Array> v, ConstVector g) {
-    std::vector<double> r(n_), next(n_);
-    const auto of_a_sample = [&](ConstVector sample) {
-      s_.equation().jvp_x(sample, r);
-      at_.precondition(false, r);
-      add(r, sample, -1);
-      return detail::norm(r);
-    };
-    const double solve_error = s_.method->step->iterates ? left_by_iteration(v, r) : largest_sample(g, of_a_sample);
-    std::ranges::copy(g, r.begin());
-    at_.precondition(false, r);
-    Point& beside = displaced(r);
-    beside.jvp_x(g, r);
-    s_.equation().jvp_x(g, next);
-    add(r, next, -1);
+    std::vector<double> b(n_), image(n_), r(n_), next(n_);
+    double solve_error = 0;
+    s_.equation().jvp_theta(v, b);  // H g = -b
+    product(s_.equation(), false, g, image);
+    if (s_.method->step->iterates) {
+      solve_error = left_by_iteration(b, r);
+    } else {
+      for (std::size_t i = 0; i < n_; ++i) r[i] = -b[i] - image[i];
+      at_least_rounded(false, g, g, r);
+      precondition(false, r);
+      solve_error = detail::norm(r);
+    }
+    // And how H g and G_θ v change with x.
+    Point& beside = displaced(error_of_x(r));
+    product(beside, false, g, r);
+    add(r, image, -1);
     beside.jvp_theta(v, next);
     add(r, next);
-    s_.equation().jvp_theta(v, next);
-    add(r, next, -1);
-    at_.precondition(false, r);
-    const double relative = std::max(epsilon, ratio(solve_error, detail::norm(g)));
-    return safety_of_solve() * (solve_error + rounding_of_x(relative) * detail::norm(r));
+    add(r, b, -1);
+    precondition(false, r);
+    products_ += 2;
+    return safety_of_solve() * (solve_error + x_over_displacement_ * detail::norm(r));
   }
 
  private:
-  // An iteration is sampled once only.
+  // An iteration is stopped where its residual is small: what it leaves may be larger elsewhere.
   double safety_of_solve() const { return s_.method->step->iterates ? 4 * safety : safety; }
 
+  void precondition(bool transposed, Vector r) {
+    at_.precondition(transposed, r);
+    ++products_;
+  }
+  void product(Point& equation, bool transposed, ConstVector w, Vector out) {
+    transposed && !symmetric_ ? equation.vjp_x(w, out) : equation.jvp_x(w, out);
+    ++products_;
+  }
   void vjp_theta(Point& p, ConstVector c, Parameters& out) {
     p.vjp_theta(c, std::vector<Vector>(out.begin(), out.end()));
     ++products_;
   }
 
-  // Rounding errors of a single solve may be small by luck. The same right-hand side times a few factors rounds differently
-  // each time; the largest error counts, and the factor 1 comes last. Where each solve is an iteration, one has to suffice.
-  template <class Error> double largest_sample(ConstVector of, const Error& error) {
-    constexpr double factors[] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 11, 1};
-    double largest = 0;
-    std::vector<double> sample(of.size());
-    for (const double factor : factors) {
-      if (factor != 1 && s_.method->step->iterates) continue;
-      std::ranges::transform(of, sample.begin(), [&](double e) { return factor * e; });
-      largest = std::max(largest, error(sample) / factor);
-      ++products_;
+  // Makes each entry of r, an error of H w or Hᵀw, as large as the sum in there is rounded: with other signs of w the same
+  // terms are summed, of which then fewer cancel. Its signs become those of a vector that lies where H⁻¹ is large: errors
+  // of that kind are the ones that are enlarged.
+  void at_least_rounded(bool transposed, ConstVector w, ConstVector enlarged, std::vector<double>& r) {
+    std::vector<double> other(w.begin(), w.end()), sizes(n_);
+    for (std::size_t i = 0; i < n_; ++i) other[i] *= random_sign(i);
+    turn_largest(other, w);
+    product(s_.equation(), transposed, other, sizes);
+    for (std::size_t i = 0; i < n_; ++i)
+      r[i] = std::copysign(std::max(std::fabs(r[i]), epsilon * std::fabs(sizes[i])), enlarged[i]);
+  }
+  // Of the two largest entries one changes its sign, the other does not: by luck the signs were all the same.
+  static void turn_largest(std::vector<double>& other, ConstVector w) {
+    std::size_t first = 0, second = 0;
+    for (std::size_t i = 1; i < w.size(); ++i) {
+      if (std::fabs(w[i]) > std::fabs(w[first])) {
+        second = first;
+        first = i;
+      } else if (second == first || std::fabs(w[i]) > std::fabs(w[second])) {
+        second = i;
+      }
     }
-    return largest;
+    if (first == second) return;
+    other[first] = -w[first];
+    other[second] = w[second];
   }
 
-  // The error of an iterative solve of H z = q = G_θ v, by a second solve for the residual. (A right-hand side made from a
-  // known solution tells nothing: the iteration misses the same components of both.) q itself was rounded: the correction f
-  // lies where H⁻¹ is large, so that an error of q which does not cancel there becomes ‖f‖ Σ |fᵢ| ε|qᵢ| / fᵀHf.
-  double left_by_iteration(std::span<const Array> v, std::vector<double>& f) {
-    std::vector<double> q(n_), z(n_), product(n_);
-    s_.equation().jvp_theta(v, q);
-    z = q;
-    at_.precondition(false, z);
-    s_.equation().jvp_x(z, product);
-    for (std::size_t i = 0; i < n_; ++i) f[i] = q[i] * (1 + (i % 2 == 0 ? epsilon : -epsilon)) - product[i];
-    at_.precondition(false, f);
-    s_.equation().jvp_x(f, product);
-    products_ += 3;
-    const double length = detail::norm(f), curvature = dot(f, product);
+  // The error of an iterative solve of H z = q, by a second solve for the residual. (A right-hand side made from a known
+  // solution tells nothing: the iteration misses the same components of both.) q itself was rounded: the correction f lies
+  // where H⁻¹ is large, so that an error of q which does not cancel there becomes ‖f‖ Σ |fᵢ| ε|qᵢ| / fᵀHf.
+  double left_by_iteration(ConstVector q, std::vector<double>& f) {
+    std::vector<double> z(q.begin(), q.end()), image(n_);
+    precondition(false, z);
+    product(s_.equation(), false, z, image);
+    for (std::size_t i = 0; i < n_; ++i) f[i] = q[i] * (1 + (i % 2 == 0 ? epsilon : -epsilon)) - image[i];
+    precondition(false, f);
+    product(s_.equation(), false, f, image);
+    const double length = detail::norm(f), curvature = dot(f, image);
     double against = 0;
     for (std::size_t i = 0; i < n_; ++i) against += std::fabs(f[i]) * epsilon * std::fabs(q[i]);
     return length + (curvature > 0 ? length * against / curvature : 0);
   }
 
-  // The effect of an error of x on the derivative is observed by displacing x_k along a direction in which H⁻¹ is large.
+  // H⁻¹ times the rounding error of G, seen at a point beside x_k.
+  std::vector<double> error_of_x(ConstVector enlarged) {
+    constexpr double nearby = 1e-9;
+    const double size = detail::norm(s_.run.x), by = nearby * size / std::sqrt(static_cast<double>(n_));
+    std::vector<double> x = s_.run.x, here(n_), e(n_), image(n_);
+    for (std::size_t i = 0; i < n_; ++i) x[i] += random_sign(i, 11) * by;
+    beside_ = &s_.beside();
+    s_.equation().control({}, here);
+    beside_->apply(x, {}, e);
+    add(x, s_.run.x, -1);
+    product(s_.equation(), false, x, image);
+    add(e, here, -1);
+    add(e, image, -1);
+    at_least_rounded(false, s_.run.x, enlarged, e);
+    precondition(false, e);
+    x_error_ = std::max(detail::norm(e), 8 * epsilon * size);
+    return e;
+  }
+
+  // The effect of that on the derivative is observed by a larger displacement.
   Point& displaced(ConstVector direction) {
-    beside_ = s_.method->equation->point(true);
-    beside_->bind(s_.theta);
     std::vector<double> x = s_.run.x, y(n_);
-    const double size = detail::norm(direction);
-    if (size > 0) add(x, direction, displacement * detail::norm(s_.run.x) / size);
+    const double size = detail::norm(direction), length = displacement * detail::norm(s_.run.x);
+    if (size > 0 && std::isfinite(size)) add(x, direction, length / size);
+    x_over_displacement_ = length > 0 ? x_error_ / length : 0;
     beside_->apply(x, {}, y);
-    products_ += 4;
+    products_ += 2;
     return *beside_;
   }
-  // The factor 8: the gradient sums larger terms than a product with the matrix does, and is rounded accordingly.
-  static double rounding_of_x(double relative) { return 8 * relative / displacement; }
 
   SolutionState& s_;
   std::size_t n_;
+  bool symmetric_;
   int& products_;
   Point& at_;
-  std::unique_ptr<Point> beside_;
+  Point* beside_ = nullptr;
+  double x_error_ = 0, x_over_displacement_ = 0;
 };
 
 }  // namespace
@@ -147,6 +177,13 @@ double norm(const Parameters& p) {
 }
 void add_to(Parameters& to, const Parameters& what, double factor) {
   for (std::size_t i = 0; i < to.size(); ++i) add(to[i], what[i], factor);
+}
+
+double random_sign(std::size_t i, std::uint64_t seed) {
+  std::uint64_t z = (i + seed) * 0x9E3779B97F4A7C15U;  // SplitMix64
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBU;
+  return ((z >> 40U) & 1U) != 0 ? 1 : -1;
 }
 
 double rounding_of_vjp(SolutionState& s, ConstVector v, int& products) {

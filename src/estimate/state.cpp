@@ -99,7 +99,7 @@ std::span<const Shape> SolutionState::parts() const {
 void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
   solved = false;
   theta.assign(its_theta.begin(), its_theta.end());
-  last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = contracts = false;
+  last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = beside_ready_ = contracts = false;
   differentiator->forget();
   refinement.reset();
   seen_inverse = 1;
@@ -173,6 +173,13 @@ Point& SolutionState::walker() {
   if (!walker_ready_) walker_->bind(theta);
   walker_ready_ = true;
   return *walker_;
+}
+
+Point& SolutionState::beside() {
+  if (!beside_) beside_ = method->equation->point(true);
+  if (!beside_ready_) beside_->bind(theta);
+  beside_ready_ = true;
+  return *beside_;
 }
 
 int SolutionState::factorisations() const {

@@ -86,8 +86,9 @@ struct SolutionState {
   /// The step at x_k; and the equation there, where the method has one.
   Point& here();
   Point& equation();
-  /// The step at other states: apply it first.
+  /// The step at other states, and the method's equation: apply it first.
   Point& walker();
+  Point& beside();
 
   /// Factorisations made so far by the loop and by the points above.
   int factorisations() const;
@@ -98,8 +99,9 @@ struct SolutionState {
   void add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out);
 
  private:
-  std::unique_ptr<Point> start_, here_, equation_, walker_;
-  bool last_ready_ = false, here_ready_ = false, equation_ready_ = false, walker_ready_ = false;
+  std::unique_ptr<Point> start_, here_, equation_, walker_, beside_;
+  bool last_ready_ = false, here_ready_ = false, equation_ready_ = false, walker_ready_ = false,
+       beside_ready_ = false;
   std::vector<double> scratch_;
   std::vector<std::vector<double>> parts_;
   std::vector<Vector> part_spans_;
