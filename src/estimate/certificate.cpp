@@ -374,7 +374,7 @@ class Certifier {
   // about ‖(I - A)⁻¹‖ is not worth much.
   double tail(double left, double difference) const {
     const double effect = inverse() * scale_b_ * left;
-    return effect <= enough * difference || s_.method->superlinear ? effect : tail_safety * effect;
+    return effect <= enough * difference ? effect : tail_safety * effect;
   }
 
   // With B and the residual; at x_k, on the way, and beside x: see finish().

@@ -91,9 +91,10 @@ bool Refinement::evaluate(Point& p, ConstVector x, std::vector<double>& step) {
 }
 
 Point& Refinement::new_point() {
-  points_.push_back(map_.point(true));
-  points_.back()->bind(s_.theta);
-  return *points_.back();
+  if (used_ == s_.of_refinement.size()) s_.of_refinement.push_back(map_.point(true));
+  Point& point = *s_.of_refinement[used_++];
+  point.bind(s_.theta);
+  return point;
 }
 
 bool Refinement::advance(std::vector<double> x, double most_step) {

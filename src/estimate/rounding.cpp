@@ -1,6 +1,7 @@
 // Rounding in derivatives of superlinear steps, measured by solves with known answers and by displacing x_k.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "estimate/certify.h"
 
@@ -8,7 +9,7 @@ namespace onestep::detail {
 namespace {
 
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
-constexpr double safety = 4;
+constexpr double safety = 2.5;
 constexpr double displacement = 1e-5;  // relative to x
 
 // With H = ∂G/∂x, the derivative is -H⁻¹G_θ v or -G_θᵀH⁻ᵀv. Rounding enters by the linear system, the residual of which is
@@ -71,7 +72,7 @@ class Rounding {
 
  private:
   // An iteration is stopped where its residual is small: what it leaves may be larger elsewhere.
-  double safety_of_solve() const { return s_.method->step->iterates ? 4 * safety : safety; }
+  double safety_of_solve() const { return s_.method->step->iterates ? 8 * safety : safety; }
 
   void precondition(bool transposed, Vector r) {
     at_.precondition(transposed, r);
@@ -91,26 +92,39 @@ class Rounding {
   // of that kind are the ones that are enlarged.
   void at_least_rounded(bool transposed, ConstVector w, ConstVector enlarged, std::vector<double>& r) {
     std::vector<double> other(w.begin(), w.end()), sizes(n_);
-    for (std::size_t i = 0; i < n_; ++i) other[i] *= random_sign(i);
-    turn_largest(other, w);
+    change_signs(other);
     product(s_.equation(), transposed, other, sizes);
-    for (std::size_t i = 0; i < n_; ++i)
-      r[i] = std::copysign(std::max(std::fabs(r[i]), epsilon * std::fabs(sizes[i])), enlarged[i]);
+    enlarge(sizes, enlarged, r);
   }
-  // Of the two largest entries one changes its sign, the other does not: by luck the signs were all the same.
-  static void turn_largest(std::vector<double>& other, ConstVector w) {
+  static void enlarge(ConstVector sizes, ConstVector like, std::vector<double>& r) {
+    for (std::size_t i = 0; i < r.size(); ++i)
+      r[i] = std::copysign(std::max(std::fabs(r[i]), epsilon * std::fabs(sizes[i])), like[i]);
+  }
+  // Also an error of G by the sums over θ, which is the same at every x.
+  void at_least_rounded_theta(ConstVector enlarged, std::vector<double>& r) {
+    std::vector<Array> other;
+    for (const Array& a : s_.theta) {
+      std::vector<double> entries(static_cast<std::size_t>(a.size()));
+      flatten({&a, 1}, entries);
+      change_signs(entries);
+      for (double& e : entries) e = std::isfinite(e) ? e : 0;
+      other.emplace_back(a.shape(), std::move(entries));
+    }
+    std::vector<double> sizes(n_);
+    s_.equation().jvp_theta(other, sizes);
+    ++products_;
+    enlarge(sizes, enlarged, r);
+  }
+  // At random; and of the two largest entries one does, the other does not: by luck the signs might all be the same.
+  static void change_signs(std::vector<double>& w) {
     std::size_t first = 0, second = 0;
     for (std::size_t i = 1; i < w.size(); ++i) {
-      if (std::fabs(w[i]) > std::fabs(w[first])) {
-        second = first;
-        first = i;
-      } else if (second == first || std::fabs(w[i]) > std::fabs(w[second])) {
+      if (std::fabs(w[i]) > std::fabs(w[first]))
+        second = std::exchange(first, i);
+      else if (second == first || std::fabs(w[i]) > std::fabs(w[second]))
         second = i;
-      }
     }
-    if (first == second) return;
-    other[first] = -w[first];
-    other[second] = w[second];
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] *= i == first ? -1 : i == second ? 1 : random_sign(i);
   }
 
   // The error of an iterative solve of H z = q, by a second solve for the residual. (A right-hand side made from a known
@@ -143,6 +157,7 @@ class Rounding {
     add(e, here, -1);
     add(e, image, -1);
     at_least_rounded(false, s_.run.x, enlarged, e);
+    at_least_rounded_theta(enlarged, e);
     precondition(false, e);
     x_error_ = std::max(detail::norm(e), 8 * epsilon * size);
     return e;

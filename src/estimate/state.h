@@ -71,6 +71,7 @@ struct SolutionState {
   Held held;
   Returned returned;
   std::shared_ptr<Refinement> refinement;  ///< made when a certificate first asks for it
+  std::vector<std::unique_ptr<Point>> of_refinement;  ///< its points, which serve every solve
   double seen_inverse = 1;                 ///< ‖(I - A)⁻¹‖, as linear solves saw it
   std::optional<double> size_of_b;         ///< see norm_b
 
