@@ -152,6 +152,11 @@ class Objective::Problem {
   }
   void pull(const std::vector<std::vector<double>>& of) {
     const std::vector<std::span<const double>> c(of.begin(), of.begin() + static_cast<std::ptrdiff_t>(parts_.size()));
+    // Where g has no derivative by x there is no hypergradient.
+    if (!std::ranges::all_of(c, [](const auto& part) { return all_finite(part); })) {
+      for (auto& part : pulled_) fill(part, std::numeric_limits<double>::quiet_NaN());
+      return;
+    }
     solution().vjp_into(c, std::vector<Vector>(pulled_.begin(), pulled_.end()));
     for (std::size_t p = 0; p < pulled_.size(); ++p) add(pulled_[p], of[parts_.size() + p]);
   }

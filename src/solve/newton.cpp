@@ -23,6 +23,10 @@ constexpr int shortened_allowed = 8;
 // A new start lies beside the point that is left, alternately on both sides, farther out by this factor for each pair.
 constexpr int restarts_allowed = 16;
 constexpr double farther = 2.25;
+// ‖G‖ falls by ((m - 1)/m)^m with each step towards a root of multiplicity m: by more than this.
+constexpr double falls = 0.38;
+// Beside a root, so many units in the last place of x away, G points to opposite sides, or is far larger than at it.
+constexpr double beside = 16, far_smaller = 0.1;
 
 class NewtonMethod final : public Method {
  public:
@@ -31,11 +35,13 @@ class NewtonMethod final : public Method {
     auto copy = std::make_shared<NewtonMethod>(*this);
     copy->bind(data);
     copy->merit->bind(data);
+    copy->residual = residual.with_data(data);
     if (copy->hessian_scale) copy->hessian_scale->bind(data);
     return copy;
   }
 
   std::optional<TrialFunction> merit;          // f, or ‖G‖²/2
+  LazyMap residual;                            // ∇f or G, whatever equation the user gave
   std::optional<TrialFunction> hessian_scale;  // the largest entry of H; none for roots, which are not shifted
 };
 
@@ -61,6 +67,8 @@ class NewtonLoop final : public Loop {
     run_ = &run;
     monitor.evaluate_with([this](ConstVector x, Vector next) { return point_->apply(x, run_->controls, next); });
     iterate(monitor, options);
+    if (run.status == Status::rounding_reached && !is_root(run.x, 0))
+      monitor.end(Status::line_search_failed, "the steps make no progress, and the residual is not zero");
     run.statistics.factorisations = point_->factorisations() - factorisations;
   }
 
@@ -94,7 +102,7 @@ class NewtonLoop final : public Loop {
       // dᵀHd / ‖d‖², or ‖Jd‖ / ‖d‖.
       const double along = is_minimiser() ? slope / full_step : std::sqrt(slope);
       const Monitor::NewtonStep newton{full_step, norm(full_), along / full_step};
-      if (monitor.is_last(newton)) {
+      if (monitor.is_last(newton) && is_root(full_, std::sqrt(slope))) {
         run.trajectory.record(run.previous, controls_);
         std::ranges::copy(full_, run.x.begin());
         monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);
@@ -120,7 +128,8 @@ class NewtonLoop final : public Loop {
       bool full_is_good = armijo.enough(length, reached);
       if (!full_is_good && found == Found::step && monitor.is_negligible(full_step, newton.size)) {
         full_is_good = ++unsearched_ <= unsearched_allowed;
-        if (!full_is_good && monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
+        if (!full_is_good && monitor.is_rounding(full_step) && is_root(run.x, 0))
+          return monitor.end_at_rounding(full_step, newton.size);
       }
       const bool found_length = full_is_good || armijo.shorten(length, reached, [&](double shorter) {
         for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
@@ -147,11 +156,37 @@ class NewtonLoop final : public Loop {
 
   bool is_minimiser() const { return method_.hessian_scale.has_value(); }
 
+  // Whether x is a root as far as rounding allows, and not a point from where Newton's step is short beside |x| alone: at a
+  // minimum of ‖G‖, where the Jacobian is singular, such steps are as irregular as if they were rounding. `before` is the
+  // residual before the step to x; 0: not known.
+  bool is_root(ConstVector x, double before) {
+    if (is_minimiser()) return true;
+    const double residual = std::sqrt(2 * merit(x));
+    if (residual == 0 || residual <= falls * before) return true;
+    if (!equation_) equation_ = method_.residual->point(false);
+    equation_->bind(theta_);
+    const std::size_t n = x.size();
+    std::vector<double> at(n), above(n), below(n);
+    const double size = norm(x) / std::sqrt(static_cast<double>(n));
+    const auto evaluate_beside = [&](double side, Vector value) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const double sign = (i * 2654435761U >> 7U) % 2 == 0 ? side : -side;
+        at[i] = x[i] + sign * beside * std::numeric_limits<double>::epsilon() * std::max(std::fabs(x[i]), size);
+      }
+      equation_->apply(at, {}, value);
+    };
+    evaluate_beside(1, above);
+    evaluate_beside(-1, below);
+    if (dot(above, below) <= 0) return true;
+    for (std::size_t i = 0; i < n; ++i) at[i] = 0.5 * above[i] - 0.5 * below[i];
+    return residual <= far_smaller * norm(at);
+  }
+
   // The line search found no length, or only tiny ones. False where the solve goes on from another point.
   bool fails(Monitor& monitor, const Monitor::NewtonStep& newton) {
     Run& run = *run_;
     std::ranges::copy(run.previous, run.x.begin());
-    if (monitor.is_rounding(newton.step)) {
+    if (monitor.is_rounding(newton.step) && is_root(run.x, 0)) {
       monitor.end_at_rounding(newton.step, newton.size);
       return true;
     }
@@ -232,7 +267,7 @@ class NewtonLoop final : public Loop {
   }
 
   const NewtonMethod& method_;
-  std::unique_ptr<Point> point_;
+  std::unique_ptr<Point> point_, equation_;
   Trial merit_;
   std::optional<Trial> scale_;
   std::span<const Array> theta_;  // during a solve
@@ -270,8 +305,8 @@ Solver make(const char* name, NewtonKind (*kind_of)(const Body& lambda), const B
   recipe.options = options;
   recipe.superlinear = true;
   recipe.steps_in_node = 2;
-  recipe.undamped = [kind = kind_of(lambda)](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
-    return kind.step(state, x, theta, 1.0, 0.0).next;
+  recipe.undamped = [name, kind_of, lambda](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return kind_of(traced_alone(name, lambda, state, theta)).step(state, x, theta, 1.0, 0.0).next;
   };
   recipe.make = [kind_of](const Problem& problem) {
     const NewtonKind kind = kind_of(problem.lambda);
@@ -297,6 +332,7 @@ Solver make(const char* name, NewtonKind (*kind_of)(const Body& lambda), const B
           },
           is_minimiser);
     });
+    method->residual = method->equation;
     method->merit.emplace(trial(kind.merit));
     if (is_minimiser) method->hessian_scale.emplace(trial(kind.scale));
     method->superlinear = true;

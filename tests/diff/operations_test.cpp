@@ -319,14 +319,14 @@ TEST(Choice, TiesOfMaximumAndMinimumGoToTheFirstArgument) {
 
 TEST(Choice, TiesOfMaxShareEqually) {
   const Array x{{1.0, 3.0, 3.0}, {2.0, 2.0, 2.0}};
-  const Array rows = derivatives(x, [](const Expr& e) { return max(e, 1); })[1];
+  const Array rows = derivatives(x, [](const Expr& e) { return max(e, Axis{1}); })[1];
   EXPECT_TRUE(near(rows, Array{{0.0, 0.5, 0.5}, {1.0 / 3, 1.0 / 3, 1.0 / 3}}));
-  EXPECT_TRUE(near(derivatives(x, [](const Expr& e) { return max(e, 1); })[0], Array{1.0, 1.0}));
+  EXPECT_TRUE(near(derivatives(x, [](const Expr& e) { return max(e, Axis{1}); })[0], Array{1.0, 1.0}));
   EXPECT_TRUE(near(derivatives(x, [](const Expr& e) { return max(e); })[1], Array{{0.0, 0.5, 0.5}, {0.0, 0.0, 0.0}}));
 }
 
 TEST(Choice, TheLargestOfNothingDoesNotMove) {
-  const Arrays d = derivatives(zeros({2, 0}), [](const Expr& x) { return max(x, 1); });
+  const Arrays d = derivatives(zeros({2, 0}), [](const Expr& x) { return max(x, Axis{1}); });
   EXPECT_TRUE(near(d[0], zeros({2})));
   EXPECT_TRUE(near(d[1], zeros({2, 0})));
 }
