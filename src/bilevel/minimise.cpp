@@ -99,7 +99,7 @@ class Minimiser {
         tighten();
         return status_ || ends();
       }
-      if (!is_exactly_zero()) return end(Status::converged);
+      if (state_.iteration > 0 && !is_exactly_zero()) return end(Status::converged);
       look_around();
       return status_ || ends();
     }
@@ -109,17 +109,19 @@ class Minimiser {
   }
 
   bool is_exactly_zero() const {
-    return std::ranges::all_of(moved_.free_gradient(state_.u, state_.gradient), [](double g) { return g == 0; });
+    return std::ranges::all_of(state_.gradient, [](double g) { return g == 0; });
   }
 
-  // A hypergradient of exactly zero is that of a kink, where it is one of many, or of a point of symmetry, which may be a
-  // maximum: rarely that of a minimum. What it is beside the point, on both sides, tells.
+  // A hypergradient of zero at the start, or of exactly zero, may be that of a kink, where it is one of many, or of a
+  // maximum. What it is beside the point, on both sides, tells. Parameters that are held at bounds stay there.
   void look_around() {
     constexpr double nearest = 0x1p-26, farthest = 0.5, apart = 64;
     constexpr double shrinks = 8;  // a smooth g has a derivative `apart` times as large `apart` times as far away
     std::vector<double> towards(moved_.size());
     for (std::size_t i = 0; i < towards.size(); ++i)
-      towards[i] = std::sin(static_cast<double>(i) + 1) * std::max(1.0, std::fabs(state_.u[i]));
+      if (!moved_.is_held(i, state_.u, state_.gradient))
+        towards[i] = std::sin(static_cast<double>(i) + 1) * std::max(1.0, std::fabs(state_.u[i]));
+    if (norm(towards) == 0) return void(end(Status::converged));
     bool has_kink = false;
     for (const double side : {1.0, -1.0}) {
       const Beside near = beside(towards, side * nearest), far = beside(towards, side * apart * nearest);
@@ -128,7 +130,8 @@ class Minimiser {
       has_kink = has_kink || (near.critical > options_.tolerance && near.slope > far.slope / shrinks);
     }
     if (has_kink)
-      end(Status::line_search_failed, "g has a kink here and rises on all sides that were looked at: no hypergradient is zero");
+      end(Status::line_search_failed,
+          "g has a kink here and rises on all sides that were looked at: no hypergradient is zero");
     else
       end(Status::converged);
   }

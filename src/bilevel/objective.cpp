@@ -113,6 +113,8 @@ class Objective::Problem {
   std::pair<double, std::string> bound(const Parts& theta) {
     std::vector<Array> c;
     for (std::size_t i = 0; i < parts_.size(); ++i) c.emplace_back(parts_[i], derivatives_[i]);
+    if (!std::ranges::all_of(derivatives_, [](const auto& part) { return all_finite(part); }))
+      return {std::numeric_limits<double>::infinity(), "g has no finite derivative there"};
     const Certificate certificate = solution().certificate(c);
     if (certificate.basis == Certificate::Basis::refused) return {certificate.bound, certificate.reason};
     constexpr double safety = 4, epsilon = std::numeric_limits<double>::epsilon(), moved_by = 1e-6;

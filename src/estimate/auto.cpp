@@ -169,8 +169,8 @@ class AutoDifferentiator final : public Differentiator {
     }
   }
 
-  // Where θ does not move the step, the system has no right-hand side to tell whether its solution, zero, is the only one: one
-  // that has a part of every eigenvector does.
+  // Where θ does not move the step, the system has no right-hand side to tell whether its solution, zero, is the only one:
+  // one that has a part of every eigenvector does.
   template <class Product> bool is_unique(SolutionState& s, const Product& M) {
     LinearSystem system;
     system.product = M;

@@ -31,7 +31,8 @@ int exponent_for(double largest) {
 void check_finite(const char* who, const std::string& what, ConstVector entries) {
   if (std::isfinite(largest_of(entries))) return;
   const auto at = std::ranges::find_if_not(entries, [](double e) { return std::isfinite(e); });
-  throw MisuseError(fmt::format("[{}] entry {} of {} is {}; a direction has to be finite", who, at - entries.begin(), what, *at));
+  throw MisuseError(
+      fmt::format("[{}] entry {} of {} is {}; a direction has to be finite", who, at - entries.begin(), what, *at));
 }
 void check_finite(const char* who, const std::string& what, const Array& entries) {
   const Array dense = entries.contiguous();

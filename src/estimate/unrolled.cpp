@@ -46,10 +46,10 @@ class UnrolledDifferentiator final : public Differentiator {
       const auto most = static_cast<int>(std::min<std::size_t>(snapshots_, static_cast<std::size_t>(way.steps())));
       constexpr std::int64_t endless = 1'000'000'000;
       if (const std::int64_t again = least_recomputation(way.steps(), most); again > endless)
-        throw MisuseError(
-            fmt::format("[Unrolled] memory = {}: with {} of {} states kept, {} steps would have to be made again; allow more "
-                        "memory, or take Implicit{{}}",
-                        how_.memory, most, way.steps(), again));
+        throw MisuseError(fmt::format(
+            "[Unrolled] memory = {}: with {} of {} states kept, {} steps would have to be made again; allow more "
+            "memory, or take Implicit{{}}",
+            how_.memory, most, way.steps(), again));
       way.release();
       std::ranges::copy(s.run.start, way.state(0).begin());
       reverse(s, 0, way.steps(), most, 0, outs);

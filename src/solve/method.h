@@ -211,8 +211,9 @@ std::vector<Expr> call_body(const char* who, const Body& body, const Expr& x, st
 Expr call_objective(const char* who, const Body& body, const Expr& x, std::span<const Shape> parts,
                     std::span<const Expr> theta);
 
-/// The lambda as a function of its own, traced here. Inside another function its arguments are slices and reshapes of a state,
-/// which rewriting may remove from what is computed: a lambda that differentiates by its arguments would find nothing.
+/// The lambda as a function of its own, traced here. Inside another function its arguments are slices and reshapes of a
+/// state, which rewriting may remove from what is computed: a lambda that differentiates by its arguments would find
+/// nothing.
 Body traced_alone(const char* who, const Body& body, std::span<const Shape> parts, std::span<const Expr> theta);
 
 /// Writes an iteration to the log and calls the callback. True when it wants to stop.
@@ -289,6 +290,7 @@ class Monitor {
   // Ratios of the lengths of successive steps, how they creep towards 1, and how many iterations the length takes to halve:
   // the last three times.
   double step_before_ = 0, ratio_ = 0, ratio_before_ = 0, creep_ = 0, creep_before_ = 0;
+  bool sees_creep_ = false;  // or rounding hides it
   int contractions_ = 0, since_halving_ = 0;
   double halved_from_ = 0;
   std::array<double, 3> halving_times_{};

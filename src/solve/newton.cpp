@@ -23,8 +23,8 @@ constexpr int shortened_allowed = 8;
 // A new start lies beside the point that is left, alternately on both sides, farther out by this factor for each pair.
 constexpr int restarts_allowed = 16;
 constexpr double farther = 2.25;
-// ‖G‖ falls by ((m - 1)/m)^m with each step towards a root of multiplicity m: by more than this.
-constexpr double falls = 0.38;
+// ‖G‖ falls by ((m - 1)/m)^m < 1/e with each step towards a root of multiplicity m: by this at least with two of them.
+constexpr double falls = 0.14;
 // Beside a root, so many units in the last place of x away, G points to opposite sides, or is far larger than at it.
 constexpr double beside = 16, far_smaller = 0.1;
 
@@ -66,8 +66,9 @@ class NewtonLoop final : public Loop {
     run.previous = run.start;
     run_ = &run;
     monitor.evaluate_with([this](ConstVector x, Vector next) { return point_->apply(x, run_->controls, next); });
+    is_checked_ = false;
     iterate(monitor, options);
-    if (run.status == Status::rounding_reached && !is_root(run.x, 0))
+    if (is_solution(run.status) && !is_checked_ && !is_root(run.x, 0))
       monitor.end(Status::line_search_failed, "the steps make no progress, and the residual is not zero");
     run.statistics.factorisations = point_->factorisations() - factorisations;
   }
@@ -84,6 +85,7 @@ class NewtonLoop final : public Loop {
   void iterate(Monitor& monitor, const SolveOptions& options) {
     Run& run = *run_;
     unsearched_ = shortened_ = 0;
+    residual_before_ = 0;
     limit_ = options.max_iterations;
     switch (evaluate(run.x)) {
       case Found::no_value: return monitor.end(Status::not_finite, "the objective has no finite value at the start");
@@ -102,7 +104,7 @@ class NewtonLoop final : public Loop {
       // dᵀHd / ‖d‖², or ‖Jd‖ / ‖d‖.
       const double along = is_minimiser() ? slope / full_step : std::sqrt(slope);
       const Monitor::NewtonStep newton{full_step, norm(full_), along / full_step};
-      if (monitor.is_last(newton) && is_root(full_, std::sqrt(slope))) {
+      if (monitor.is_last(newton) && is_root(full_, std::max(residual_before_, std::sqrt(slope)))) {
         run.trajectory.record(run.previous, controls_);
         std::ranges::copy(full_, run.x.begin());
         monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);
@@ -144,6 +146,7 @@ class NewtonLoop final : public Loop {
       run.trajectory.record(run.previous, controls_);
       std::ranges::copy(trial_, run.x.begin());
       monitor.took(newton, length);
+      residual_before_ = std::sqrt(slope);
       if (monitor.record_and_check(length * full_step, norm(run.x), reached, length, Monitor::Converged::no)) return;
       if (!full_is_good || monitor.has_left_point()) found = evaluate(run.x);
       if (found == Found::no_step) {
@@ -158,15 +161,19 @@ class NewtonLoop final : public Loop {
 
   // Whether x is a root as far as rounding allows, and not a point from where Newton's step is short beside |x| alone: at a
   // minimum of ‖G‖, where the Jacobian is singular, such steps are as irregular as if they were rounding. `before` is the
-  // residual before the step to x; 0: not known.
+  // larger residual before the last two steps to x; 0: not known.
   bool is_root(ConstVector x, double before) {
     if (is_minimiser()) return true;
     const double residual = std::sqrt(2 * merit(x));
-    if (residual == 0 || residual <= falls * before) return true;
+    is_checked_ = residual == 0 || residual <= falls * before || is_zero_beside(x, residual);
+    return is_checked_;
+  }
+  bool is_zero_beside(ConstVector x, double residual) {
     if (!equation_) equation_ = method_.residual->point(false);
     equation_->bind(theta_);
     const std::size_t n = x.size();
-    std::vector<double> at(n), above(n), below(n);
+    std::vector<double>&at = beside_[0], &above = beside_[1], &below = beside_[2];
+    for (std::vector<double>& v : beside_) v.resize(n);
     const double size = norm(x) / std::sqrt(static_cast<double>(n));
     const auto evaluate_beside = [&](double side, Vector value) {
       for (std::size_t i = 0; i < n; ++i) {
@@ -214,6 +221,7 @@ class NewtonLoop final : public Loop {
       for (double& e : away_) e *= (distance > 0 ? distance : 1) / size;
     }
     shortened_ = unsearched_ = 0;
+    residual_before_ = 0;
     while (count < restarts_allowed && run.statistics.iterations < limit_) {
       const double side = (count % 2 == 0 ? 1 : -1) * std::pow(farther, count / 2);
       ++count;
@@ -273,8 +281,11 @@ class NewtonLoop final : public Loop {
   std::span<const Array> theta_;  // during a solve
   Run* run_ = nullptr;
   std::vector<double> full_, direction_, trial_;
-  std::vector<double> left_, away_;  // where newton_root restarted first, and the direction of its restarts
+  std::array<std::vector<double>, 3> beside_;  // memory for is_root
+  std::vector<double> left_, away_;            // where newton_root restarted first, and the direction of its restarts
   int unsearched_ = 0, shortened_ = 0, limit_ = 0;
+  double residual_before_ = 0;  // of a root, before the last step
+  bool is_checked_ = false;     // the last point is_root was asked about is one
   std::array<double, 2> controls_{1, 0};
   double shift_ = 0;
 };

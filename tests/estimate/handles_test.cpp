@@ -150,14 +150,14 @@ TEST(MovedFrom, ASolutionSaysSo) {
   std::vector<double> memory(2);
   const std::vector<std::span<const double>> from{memory};
   const std::vector<std::span<double>> to{memory};
-  expect_moved_from("[Solution]", {[&] { s.x(); }, [&] { s.state(); }, [&] { s.status(); }, [&] { s.message(); },
-                                   [&] { s.statistics(); }, [&] { s.report(); }, [&] { s.proof(); }, [&] { s.vjp(c); },
-                                   [&] { s.jvp(c); }, [&] { s.jacobian(); }, [&] { s.vjp_into(from, to); },
-                                   [&] {
-                                     s.jvp_into({&c, 1}, memory);
-                                   },
-                                   [&] { s.certificate(c); }, [&] { s.certificate_jvp(c); },
-                                   [&] { s.even_if_unconverged().vjp(c); }});
+  expect_moved_from("[Solution]",
+                    {[&] { s.x(); }, [&] { s.state(); }, [&] { s.status(); }, [&] { s.message(); }, [&] { s.statistics(); },
+                     [&] { s.report(); }, [&] { s.proof(); }, [&] { s.vjp(c); }, [&] { s.jvp(c); }, [&] { s.jacobian(); },
+                     [&] { s.vjp_into(from, to); },
+                     [&] {
+                       s.jvp_into({&c, 1}, memory);
+                     },
+                     [&] { s.certificate(c); }, [&] { s.certificate_jvp(c); }, [&] { s.even_if_unconverged().vjp(c); }});
   EXPECT_NO_THROW(kept.x());
   s = kept;
   EXPECT_NO_THROW(s.x());
@@ -166,20 +166,15 @@ TEST(MovedFrom, ASolutionSaysSo) {
 TEST(MovedFrom, ASolverAndAPreparedSaySo) {
   Solver solver = target();
   const Solver kept = std::move(solver);
-  expect_moved_from("[Solver]", {[&] { solver.from(zeros(2)); }, [&] { solver.from([](Expr t) { return t; }); },
-                                 [&] { solver.with(SolveOptions{}); }, [&] { solver.with(Implicit{}); },
-                                 [&] { solver.knowing({}); }, [&] { solver.equation([](Expr x, Expr t) { return x - t; }); },
-                                 [&] {
-                                   solver.equation(ForeignStep{.apply = [](auto, auto, auto) {}});
-                                 },
-                                 [&] { trace([&](Expr t) { return solver(t); }, Shape{2}); },
-                                 [&] { solve(solver, zeros(2), ones(2)); }, [&] { solve(solver, ones(2)); },
-                                 [&] { Prepared(solver, zeros(2), ones(2)); },
-                                 [&] {
-                                   minimise({Inner(solver, zeros(2), [](Expr x) { return sum(x); })},
-                                            {Parameter::real(ones(2))});
-                                 },
-                                 [&] { check_gradients(solver, zeros(2), ones(2)); }});
+  expect_moved_from("[Solver]",
+                    {[&] { solver.from(zeros(2)); }, [&] { solver.from([](Expr t) { return t; }); },
+                     [&] { solver.with(SolveOptions{}); }, [&] { solver.with(Implicit{}); }, [&] { solver.knowing({}); },
+                     [&] { solver.equation([](Expr x, Expr t) { return x - t; }); },
+                     [&] { solver.equation(ForeignStep{.apply = [](auto, auto, auto) {}}); },
+                     [&] { trace([&](Expr t) { return solver(t); }, Shape{2}); }, [&] { solve(solver, zeros(2), ones(2)); },
+                     [&] { solve(solver, ones(2)); }, [&] { Prepared(solver, zeros(2), ones(2)); },
+                     [&] { minimise({Inner(solver, zeros(2), [](Expr x) { return sum(x); })}, {Parameter::real(ones(2))}); },
+                     [&] { check_gradients(solver, zeros(2), ones(2)); }});
   Prepared prepared(kept, zeros(2), ones(2));
   Prepared other = std::move(prepared);
   expect_moved_from("[Prepared]", {[&] { prepared.solve(zeros(2), ones(2)); }, [&] { prepared.solve(ones(2)); }});

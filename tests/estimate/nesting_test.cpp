@@ -300,7 +300,8 @@ TEST(Nodes, AScalarStateMayBeDifferentiatedBy) {
   EXPECT_NEAR(Array(s.vjp(Array(1.0))).item(), 1.0 / 12, 1e-14);
   const Function f = trace([&](Expr t) { return newton_root(residual).from(Array(1.0))(t); }, Shape{});
   EXPECT_NEAR(evaluate(f, {Array(8.0)})[0].item(), 2, 1e-14);
-  const Solution step = solve(fixed_point([&](Expr x, Expr t) { return x - 0.05 * residual(x, t); }), Array(1.0), Array(8.0));
+  const Solution step =
+      solve(fixed_point([&](Expr x, Expr t) { return x - 0.05 * residual(x, t); }), Array(1.0), Array(8.0));
   EXPECT_NEAR(step.x().item(), 2, 1e-8) << step.message();
 }
 

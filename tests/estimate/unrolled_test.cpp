@@ -217,13 +217,12 @@ TEST(Endless, StepsAreRefused) {
   const Solution s = solve(half, ones(2), KStep{1'000'000'000});
   EXPECT_TRUE(test::says(test::error_of([&] { s.vjp(ones(2)); }), {"[KStep]", "1000000000", "max_iterations"}));
   EXPECT_TRUE(test::says(test::error_of([&] { s.jvp(ones(2)); }), {"[KStep]", "max_iterations"}));
-  EXPECT_TRUE(test::says(test::error_of([&] {
-                           trace([&](Expr t) { return half.with(KStep{1'000'000'000})(t); }, Shape{2});
-                         }),
-                         {"[KStep]", "1000"}));
+  EXPECT_TRUE(
+      test::says(test::error_of([&] { trace([&](Expr t) { return half.with(KStep{1'000'000'000})(t); }, Shape{2}); }),
+                 {"[KStep]", "1000"}));
   // More than a superlinear method needs are as good as what it needs.
-  const Solution n = solve(newton([](Expr x, Expr t) { return sum(exp(x) - t * x); }), zeros(1), Array{2.0},
-                           KStep{1'000'000'000});
+  const Solution n =
+      solve(newton([](Expr x, Expr t) { return sum(exp(x) - t * x); }), zeros(1), Array{2.0}, KStep{1'000'000'000});
   EXPECT_NEAR(n.vjp(Array{1.0})[0](0), 0.5, 1e-10);
   // With one state in memory, making every step again for each step would take 5e9 of them.
   const Solution walk = solve(fixed_point([](Expr x, Expr t) { return x + t; }, {.tolerance = 0, .max_iterations = 100000}),

@@ -193,10 +193,7 @@ TEST(BadInput, ADirectionThatIsNotFiniteIsNamedWithItsEntry) {
       EXPECT_TRUE(says(error_of([&] { s.vjp(d); }), {"[vjp]", "entry 1", "cotangent of part 0"}));
       EXPECT_TRUE(says(error_of([&] { s.vjp_into(from, to); }), {"[vjp_into]", "entry 1", "cotangent of part 0"}));
       EXPECT_TRUE(says(error_of([&] { s.jvp(d); }), {"[jvp]", "entry 1", "tangent of theta"}));
-      EXPECT_TRUE(says(error_of([&] {
-                         s.jvp_into({&d, 1}, out);
-                       }),
-                       {"[jvp_into]", "entry 1", "tangent of theta"}));
+      EXPECT_TRUE(says(error_of([&] { s.jvp_into({&d, 1}, out); }), {"[jvp_into]", "entry 1", "tangent of theta"}));
       EXPECT_TRUE(says(error_of([&] { s.certificate(d); }), {"[certificate]", "entry 1"}));
       EXPECT_TRUE(says(error_of([&] { s.certificate_jvp(d); }), {"[certificate_jvp]", "entry 1"}));
       EXPECT_THROW(s.even_if_unconverged().vjp(d), MisuseError);
