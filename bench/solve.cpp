@@ -395,6 +395,36 @@ void repeated_rows(Suite& suite) {
   }
 }
 
+// ---- solve(), which traces its lambda again, over a Prepared, which does not ----
+
+void traced_again_rows(Suite& suite) {
+  const std::string ratio_row = "newton solve() over Prepared::solve (200,5)",
+                    extra_row = "what solve() adds to Prepared::solve, newton (200,5)";
+  if (!suite.wants(ratio_row) && !suite.wants(extra_row)) return;
+  const Logistic data = logistic_with_intercept(200, 5);
+  const Solver solver = logistic_newton(data);
+  const Parts x0(zeros({5})), w(Array::view(data.w));
+  Prepared prepared(solver, x0, w, OneStep{});
+  std::vector<double> extra;
+  const auto seconds = [](const auto& work) {
+    constexpr int repetitions = 20;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < repetitions; ++i) work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / repetitions;
+  };
+  const auto anew = [&] { (void)solve(solver, x0, w, OneStep{}); };
+  const auto again = [&] { (void)prepared.solve(x0, w); };
+  anew();
+  again();
+  for (int i = 0; i < (suite.quick() ? 21 : 201); ++i) {
+    const double one = seconds(anew), other = seconds(again);
+    extra.push_back(one - other);
+  }
+  std::ranges::sort(extra);
+  suite.time(ratio_row, Unit::us, {anew}, {{again}}, std::nullopt);
+  suite.amount(extra_row, Unit::us, 1e6 * extra[extra.size() / 2], at_most(5));
+}
+
 // ---- memory of reverse unrolling ----
 
 // A signal x close to θ whose jumps cost their size, smoothed: steps so short that a hundred thousand of them do not end.
@@ -454,6 +484,7 @@ void run_solve(Suite& suite) {
   ridge_rows(suite);
   for (const SoftmaxSize& size : softmax_sizes) softmax_rows(suite, size);
   repeated_rows(suite);
+  traced_again_rows(suite);
   memory_rows(suite);
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "onestep/error.h"
@@ -29,12 +30,22 @@ class Shape {
 
   constexpr int rank() const { return rank_; }
   /// The extent along `axis`; 1 for an axis the shape does not have.
-  constexpr std::int64_t operator[](int axis) const { return axis < rank_ ? dims_[static_cast<std::size_t>(axis)] : 1; }
+  constexpr std::int64_t operator[](int axis) const {
+    return axis >= 0 && axis < rank_ ? dims_[static_cast<std::size_t>(axis)] : 1;
+  }
   /// The number of entries.
   constexpr std::int64_t size() const { return (*this)[0] * (*this)[1]; }
   constexpr bool operator==(const Shape&) const = default;
 
  private:
+  friend class Array;
+  /// Of an array that was moved from: a vector without entries.
+  static constexpr Shape of_nothing() noexcept {
+    Shape shape;
+    shape.rank_ = 1;
+    shape.dims_[0] = 0;
+    return shape;
+  }
   int rank_ = 0;
   std::array<std::int64_t, 2> dims_{1, 1};
 };
@@ -58,7 +69,7 @@ struct MatrixView {
 };
 
 /// Numbers with a shape: dense doubles of rank 0 to 2, row-major when owned. Cheap to copy (copies share the entries) and
-/// immutable once shared.
+/// immutable once shared. One that was moved from is a vector without entries.
 ///
 ///     Array number = 0.1;
 ///     Array vector{1.0, 2.0, 3.0};
@@ -76,6 +87,23 @@ class Array {
   Array(std::initializer_list<std::initializer_list<double>> rows);
   /// Takes over `entries`, row by row. Throws MisuseError when their number is not that of the shape.
   Array(Shape shape, std::vector<double> entries);
+
+  Array(const Array&) = default;
+  Array& operator=(const Array&) = default;
+  Array(Array&& other) noexcept
+      : shape_(std::exchange(other.shape_, Shape::of_nothing())),
+        data_(std::move(other.data_)),
+        row_stride_(std::exchange(other.row_stride_, 1)),
+        column_stride_(std::exchange(other.column_stride_, 1)) {}
+  Array& operator=(Array&& other) noexcept {
+    Array taken(std::move(other));
+    std::swap(shape_, taken.shape_);
+    data_.swap(taken.data_);
+    std::swap(row_stride_, taken.row_stride_);
+    std::swap(column_stride_, taken.column_stride_);
+    return *this;
+  }
+  ~Array() = default;
 
   /// Looks at memory the caller owns, without a copy. The memory must stay there, unchanged, as long as this array, its
   /// copies and every function, plan, Prepared and Solution made of it. Between two calls of solve() it may change: each

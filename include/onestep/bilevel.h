@@ -171,8 +171,9 @@ std::ostream& operator<<(std::ostream& out, const Outcome& outcome);
 
 /// Minimises Σ gᵢ(xᵢ(θ), θ) over θ, where xᵢ(θ) is what the solver of the i-th inner problem converges to. Inner problems,
 /// such as the folds of a cross-validation, are solved in parallel; results have the same bits for any number of threads.
-/// Throws MisuseError for shapes and options that do not fit, FileError for a checkpoint of another problem or one in use,
-/// std::system_error when a checkpoint cannot be written; numerical trouble is a status. Where an inner problem cannot be
+/// Throws MisuseError for shapes and options that do not fit, FileError for a checkpoint of another problem, one in use or
+/// one that cannot be written; numerical trouble is a status. Where the hypergradient is exactly zero, its values beside
+/// that point tell whether g has a kink there (line_search_failed) or falls away from it. Where an inner problem cannot be
 /// solved, or its step is seen not to contract although the estimator differentiates steps (`diverged`), a search takes a
 /// shorter step; at the start, or where the length is given, the run ends.
 ///

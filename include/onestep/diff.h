@@ -10,7 +10,9 @@
 namespace onestep {
 
 /// (∂y/∂x) v: how y moves when x moves along v. `x` may be any expression y was made from, not only an input: it is then
-/// taken as independent. What y does not depend on gives zero.
+/// taken as independent. What y does not depend on gives zero. Signs, numbers, reshapes and slices are simplified together
+/// with what is made of them, so that y may not contain such an x any more: where it does not at all, this throws
+/// MisuseError. An input is never lost.
 ///
 ///     Expr dy = jvp(y, x, v);
 Expr jvp(const Expr& y, const Expr& x, const Expr& v);

@@ -65,4 +65,9 @@ class FileError : public Error {
   std::size_t field;  ///< within the line, counted from 1; 0: the whole line
 };
 
+namespace detail {
+/// Throws MisuseError: an object of this class was used after it was moved from.
+[[noreturn]] void fail_moved_from(const char* what);
+}  // namespace detail
+
 }  // namespace onestep

@@ -250,8 +250,12 @@ class Solution {
 
   // For the library.
   explicit Solution(std::shared_ptr<detail::SolutionState> state) : state_(std::move(state)) {}
-  detail::SolutionState& internals() const { return *state_; }
+  detail::SolutionState& internals() const {
+    if (!state_) detail::fail_moved_from("Solution");
+    return *state_;
+  }
   bool is_shared() const;  ///< whether there are copies
+  bool was_moved_from() const { return !state_; }
 
  private:
   /// Throws MisuseError, naming `who`, before the first solve.

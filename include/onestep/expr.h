@@ -9,6 +9,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "onestep/array.h"
@@ -17,7 +19,8 @@ namespace onestep {
 
 class Graph;
 
-/// A node of a traced expression: shape known, value not. Cheap to copy. Numbers and arrays convert to constants.
+/// A node of a traced expression: shape known, value not. Cheap to copy. Numbers and arrays convert to constants. One that
+/// was moved from throws MisuseError where it is used.
 ///
 ///     auto f = [&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x)); };
 class Expr {
@@ -28,15 +31,32 @@ class Expr {
   /// A constant with the entries of `array`, which are not copied (a view must stay valid as long as the function).
   Expr(const Array& array);
 
+  Expr(const Expr&) = default;
+  Expr& operator=(const Expr&) = default;
+  Expr(Expr&& other) noexcept
+      : graph_(std::move(other.graph_)), id_(std::exchange(other.id_, moved_from)), literal_(other.literal_) {}
+  Expr& operator=(Expr&& other) noexcept {
+    Expr taken(std::move(other));
+    graph_.swap(taken.graph_);
+    id_ = taken.id_;
+    literal_ = taken.literal_;
+    return *this;
+  }
+  ~Expr() = default;
+
   Shape shape() const;
 
   // For the library: where the node lives. A number not yet used with anything else lives in no graph, an array in its own.
   Expr(std::shared_ptr<Graph> graph, std::int32_t id) : graph_(std::move(graph)), id_(id) {}
   const std::shared_ptr<Graph>& graph() const { return graph_; }
   std::int32_t id() const { return id_; }
-  double literal() const { return literal_; }
+  double literal() const {
+    if (id_ == moved_from) detail::fail_moved_from("Expr");
+    return literal_;
+  }
 
  private:
+  static constexpr std::int32_t moved_from = -1;
   std::shared_ptr<Graph> graph_;
   std::int32_t id_ = 0;
   double literal_ = 0.0;
@@ -108,25 +128,33 @@ Expr slice(const Expr& a, std::int64_t begin, std::int64_t end, int axis = 0);
 ///     Expr p = pad(slice(x, 1, 13), 1, 13);
 Expr pad(const Expr& a, std::int64_t begin, std::int64_t size, int axis = 0);
 
+/// An axis, where a bare number would read as a value: 0 goes down the columns, 1 along the rows; negative ones count from
+/// the end.
+///
+///     Expr largest_per_row = max(a, Axis{1});
+struct Axis {
+  int number = 0;
+};
+
 /// The sum of all entries, or along an axis (0: down the columns, 1: along the rows; negative ones count from the end). The
 /// sum of nothing is 0.
 ///
 ///     Expr total = sum(a), per_row = sum(a, 1), per_column = sum(a, -2);
 Expr sum(const Expr& a);
 Expr sum(const Expr& a, int axis);
+inline Expr sum(const Expr& a, Axis axis) { return sum(a, axis.number); }
 template <std::floating_point Number> Expr sum(const Expr& a, Number axis) = delete;  // an axis is a whole number
 /// The largest entry of all, or along an axis; NaN if any is. The largest of nothing is minus infinity.
 ///
-///     Expr shift = max(logits, 1);
+///     Expr shift = max(logits, Axis{1});
 Expr max(const Expr& a);
-Expr max(const Expr& a, int axis);
-/// Of two values the larger is maximum(a, b).
+Expr max(const Expr& a, Axis axis);
+/// Of two values the larger is maximum(a, b), whatever the type of the number: max(x, 0) does not compile.
 template <class Value>
-requires(std::floating_point<Value> || std::same_as<Value, Expr> || std::same_as<Value, Array>) Expr
+requires(std::is_arithmetic_v<Value> || std::same_as<Value, Expr> || std::same_as<Value, Array>) Expr
     max(const Expr&, const Value&) {
   static_assert(!std::same_as<Value, Value>,
-                "max(a, axis) is the largest entry along an axis; use maximum(a, b) for the "
-                "larger of two values");
+                "use maximum(a, b) for the larger of two values; the largest entry along an axis is max(a, Axis{1})");
   return {};
 }
 
@@ -136,11 +164,12 @@ requires(std::floating_point<Value> || std::same_as<Value, Expr> || std::same_as
 template <std::floating_point Number> Expr log_sum_exp(const Expr& a, Number axis) = delete;  // as for sum
 inline Expr log_sum_exp(const Expr& a, int axis) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  const Expr largest = max(a, axis);
+  const Expr largest = max(a, Axis{axis});
   const Expr shift = stop_gradient(where(less(abs(largest), infinity), largest, 0.0));
   const bool along_rows = a.shape().rank() == 2 && (axis == 1 || axis == -1);
   return shift + log(sum(exp(a - (along_rows ? reshape(shift, {a.shape()[0], 1}) : shift)), axis));
 }
+inline Expr log_sum_exp(const Expr& a, Axis axis) { return log_sum_exp(a, axis.number); }
 
 /// A factorisation of a matrix, as a node of its own: value, jvp, vjp and every later solve share it. A matrix that cannot
 /// be factored sets a flag in the workspace (Workspace::failed) and gives NaN; nothing is thrown from a run. Cholesky and

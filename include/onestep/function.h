@@ -23,7 +23,8 @@ struct Input {
   Shape shape;
 };
 
-/// A traced function: arguments, results, and the graph between them. Const and cheap to copy; share it across threads.
+/// A traced function: arguments, results, and the graph between them. Const and cheap to copy; share it across threads. One
+/// that was moved from has no arguments and no results; everything else throws MisuseError.
 ///
 ///     Function f = trace([&](Expr x, Expr w) { return sum(w * square(x)); }, Input{"x", {3}}, Input{"w", {3}});
 class Function {
@@ -57,7 +58,10 @@ class Function {
   double flops() const;
 
   // For the library.
-  const std::shared_ptr<const Graph>& graph() const { return graph_; }
+  const std::shared_ptr<const Graph>& graph() const {
+    if (!graph_) detail::fail_moved_from("Function");
+    return graph_;
+  }
 
  private:
   std::vector<Input> inputs_;

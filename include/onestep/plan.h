@@ -130,6 +130,7 @@ class Plan {
   std::string text() const;
 
  private:
+  const detail::Program& program() const;  ///< throws MisuseError where the plan was moved from
   std::shared_ptr<const detail::Program> program_;
 };
 

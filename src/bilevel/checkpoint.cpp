@@ -20,8 +20,8 @@ namespace {
 constexpr std::string_view magic = "onestep checkpoint\n";
 constexpr std::uint32_t version = 2;
 
-[[noreturn]] void fail(const std::string& what, int error = errno) {
-  throw std::system_error(error, std::generic_category(), what);
+[[noreturn]] void fail(const std::string& path, std::string_view what, int error = errno) {
+  throw FileError(fmt::format("[checkpoint] {} {}: {}", path, what, std::generic_category().message(error)), path);
 }
 
 // A file descriptor that is closed.
@@ -74,7 +74,7 @@ CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_
   do {
     if (lock_ >= 0) ::close(lock_);
     lock_ = ::open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock_ < 0) fail(fmt::format("checkpoint {}", lock_path_));
+    if (lock_ < 0) fail(path_, "cannot be locked");
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
       ::close(lock_);
       throw FileError(fmt::format("[checkpoint] {} is in use by another run; name another file, or wait for its end", path_),
@@ -95,10 +95,11 @@ void CheckpointFile::refuse(std::string_view why) const {
 }
 
 std::optional<std::string> CheckpointFile::read() const {
-  if (!std::filesystem::exists(path_)) return std::nullopt;
+  std::error_code unknown;  // a path that cannot be looked at cannot be read either
+  if (!std::filesystem::exists(path_, unknown) && !unknown) return std::nullopt;
   std::ifstream file(path_, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file || !std::filesystem::is_regular_file(path_)) refuse("cannot be read");
+  if (!file || !std::filesystem::is_regular_file(path_, unknown)) refuse("cannot be read");
   if (!bytes.starts_with(magic)) refuse("is no checkpoint of onestep");
   Reader reader(std::string_view(bytes).substr(magic.size()));
   std::uint32_t its_version = 0, sum = 0;
@@ -127,13 +128,13 @@ void CheckpointFile::write(std::string_view contents) {
     if (!file || !write_all(file.id(), bytes) || ::fsync(file.id()) != 0) {
       const int error = errno;
       ::unlink(temporary.c_str());
-      fail(fmt::format("the checkpoint {} could not be written (the last one is kept)", path_), error);
+      fail(path_, "could not be written (the last one is kept)", error);
     }
   }
   if (::rename(temporary.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());
-    fail(fmt::format("the checkpoint {} could not be renamed to", path_), error);
+    fail(path_, "could not be renamed to", error);
   }
   // The new name, too, is to survive a loss of power; where folders cannot be synchronised that is all there is.
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();

@@ -83,7 +83,7 @@ class CheckpointFile {
   /// What was last written; nothing where there is no file. Throws FileError, and leaves the file alone, when it is no
   /// checkpoint, of another version, or damaged.
   std::optional<std::string> read() const;
-  /// Throws std::system_error when that fails; the file is then as it was.
+  /// Throws FileError when that fails; the file is then as it was.
   void write(std::string_view contents);
   /// Throws FileError: the file, and what is wrong with it.
   [[noreturn]] void refuse(std::string_view why) const;

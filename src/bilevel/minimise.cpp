@@ -46,7 +46,7 @@ struct State {
 };
 
 void verify(const BilevelOptions& options) {
-  if (!(options.tolerance >= 0))
+  if (!(options.tolerance >= 0 && std::isfinite(options.tolerance)))
     throw MisuseError(fmt::format("[minimise] tolerance = {}: zero or more", options.tolerance));
   if (options.max_iterations < 0)
     throw MisuseError(fmt::format("[minimise] max_iterations = {}: zero or more", options.max_iterations));
@@ -95,13 +95,76 @@ class Minimiser {
   // accurately as they were meant to be before it is believed.
   bool ends() {
     if (critical() <= options_.tolerance) {
-      if (state_.tolerance <= objective_.tightest()) return end(Status::converged);
-      tighten();
+      if (state_.tolerance > objective_.tightest()) {
+        tighten();
+        return status_ || ends();
+      }
+      if (state_.iteration > 0 && !is_exactly_zero()) return end(Status::converged);
+      look_around();
       return status_ || ends();
     }
     if (state_.iteration >= options_.max_iterations) return end(Status::iteration_limit);
     if (stops()) return end(timed_out() ? Status::time_limit : Status::cancelled);
     return false;
+  }
+
+  bool is_exactly_zero() const {
+    return std::ranges::all_of(state_.gradient, [](double g) { return g == 0; });
+  }
+
+  // A hypergradient of zero at the start, or of exactly zero, may be that of a kink, where it is one of many, or of a
+  // maximum. What it is beside the point, on both sides, tells. Parameters that are held at bounds stay there.
+  void look_around() {
+    constexpr double nearest = 0x1p-26, farthest = 0.5, apart = 64;
+    constexpr double shrinks = 8;  // a smooth g has a derivative `apart` times as large `apart` times as far away
+    std::vector<double> towards(moved_.size());
+    for (std::size_t i = 0; i < towards.size(); ++i)
+      if (!moved_.is_held(i, state_.u, state_.gradient))
+        towards[i] = std::sin(static_cast<double>(i) + 1) * std::max(1.0, std::fabs(state_.u[i]));
+    if (norm(towards) == 0) return void(end(Status::converged));
+    bool has_kink = false;
+    for (const double side : {1.0, -1.0}) {
+      const Beside near = beside(towards, side * nearest), far = beside(towards, side * apart * nearest);
+      if (status_) return;
+      if (near.slope < 0 && far.slope < 0) return leave(towards, side, farthest);
+      has_kink = has_kink || (near.critical > options_.tolerance && near.slope > far.slope / shrinks);
+    }
+    if (has_kink)
+      end(Status::line_search_failed,
+          "g has a kink here and rises on all sides that were looked at: no hypergradient is zero");
+    else
+      end(Status::converged);
+  }
+
+  struct Beside {
+    double slope = 0, critical = 0;  // slope: of g, away from here
+  };
+  // Where the inner problems are not solved nothing is known.
+  Beside beside(std::span<const double> towards, double length) {
+    const std::vector<double> u = shifted(towards, length);
+    if (!solve(u)) {
+      if (stops()) end_with_inner();
+      return {};
+    }
+    const std::vector<double> gradient = moved_.pulled_back(u, objective_.gradient());
+    double slope = 0;
+    for (std::size_t i = 0; i < u.size(); ++i) slope += gradient[i] * (u[i] - state_.u[i]);
+    const double moved = std::fabs(length) * norm(towards);
+    return {slope / moved, critical(u, gradient, objective_.value())};
+  }
+
+  // g falls away from here: the iteration goes on from a point where it does so visibly.
+  void leave(std::span<const double> towards, double side, double farthest) {
+    for (double length = 0x1p-20; length < farthest; length *= 8) {
+      const Beside there = beside(towards, side * length);
+      if (status_) return;
+      if (!(there.slope < 0 && there.critical > 10 * options_.tolerance)) continue;
+      accept(shifted(towards, side * length));
+      ++state_.iteration;
+      remember();
+      return tell(length);
+    }
+    end(Status::converged);
   }
 
   void tighten() {
@@ -227,12 +290,13 @@ class Minimiser {
       end(Status::not_finite, "in the hypergradient");
   }
 
-  double critical() const {
-    const std::vector<double> free = moved_.free_gradient(state_.u, state_.gradient);
+  double critical() const { return critical(state_.u, state_.gradient, state_.value); }
+  double critical(std::span<const double> u, std::span<const double> gradient, double value) const {
+    const std::vector<double> free = moved_.free_gradient(u, gradient);
     double largest = 0;
     for (std::size_t i = 0; i < free.size(); ++i)
-      largest = std::max(largest, std::fabs(free[i]) * std::max(1.0, std::fabs(state_.u[i])));
-    const double scale = std::max(std::fabs(state_.value), 1e-6 * std::fabs(state_.first_value));
+      largest = std::max(largest, std::fabs(free[i]) * std::max(1.0, std::fabs(u[i])));
+    const double scale = std::max(std::fabs(value), 1e-6 * std::fabs(state_.first_value));
     const bool known = std::ranges::all_of(free, [](double g) { return std::isfinite(g); });
     return !known ? std::numeric_limits<double>::infinity() : largest == 0 ? 0 : largest / scale;
   }

@@ -113,6 +113,8 @@ class Objective::Problem {
   std::pair<double, std::string> bound(const Parts& theta) {
     std::vector<Array> c;
     for (std::size_t i = 0; i < parts_.size(); ++i) c.emplace_back(parts_[i], derivatives_[i]);
+    if (!std::ranges::all_of(derivatives_, [](const auto& part) { return all_finite(part); }))
+      return {std::numeric_limits<double>::infinity(), "g has no finite derivative there"};
     const Certificate certificate = solution().certificate(c);
     if (certificate.basis == Certificate::Basis::refused) return {certificate.bound, certificate.reason};
     constexpr double safety = 4, epsilon = std::numeric_limits<double>::epsilon(), moved_by = 1e-6;
@@ -152,6 +154,11 @@ class Objective::Problem {
   }
   void pull(const std::vector<std::vector<double>>& of) {
     const std::vector<std::span<const double>> c(of.begin(), of.begin() + static_cast<std::ptrdiff_t>(parts_.size()));
+    // Where g has no derivative by x there is no hypergradient.
+    if (!std::ranges::all_of(c, [](const auto& part) { return all_finite(part); })) {
+      for (auto& part : pulled_) fill(part, std::numeric_limits<double>::quiet_NaN());
+      return;
+    }
     solution().vjp_into(c, std::vector<Vector>(pulled_.begin(), pulled_.end()));
     for (std::size_t p = 0; p < pulled_.size(); ++p) add(pulled_[p], of[parts_.size() + p]);
   }

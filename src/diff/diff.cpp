@@ -1,6 +1,8 @@
 // jvp is one loop forward over the graph, vjp one loop backward; gradient and Hessian products are made of them.
 #include "onestep/diff.h"
 
+#include <algorithm>
+
 #include "diff/rules.h"
 #include "graph/fail.h"
 
@@ -16,6 +18,23 @@ struct Scene {
   Indexed<bool> active;
 };
 
+// An x that is not an argument may have been removed from y by rewriting: 3 (2a) is 6a, which has no derivative by 2a. Where
+// y depends on what x was made from, but not on x, a zero would be that of the rewriting.
+void check_sources(const char* operation, const Scene& scene) {
+  for (const Expr& x : scene.xs) {
+    if (scene.active[x.id()] || is(x, Op::input)) continue;
+    const Id id = x.id();
+    std::vector<Id> arguments;
+    for (const Id of_x : scene.graph->needed({&id, 1}))
+      if (scene.graph->node(of_x).op == Op::input) arguments.push_back(of_x);
+    const Indexed<bool> used = scene.graph->reachable(ids_of(scene.ys));
+    if (std::ranges::any_of(arguments, [&](Id argument) { return used[argument]; }))
+      fail(operation,
+           "the result is not made from the expression it is to be differentiated by, or was simplified so that it is not; "
+           "differentiate by an argument of a traced function");
+  }
+}
+
 Scene prepare(const char* operation, Exprs ys, Exprs xs, Exprs vs, bool forwards) {
   const Exprs like = forwards ? xs : ys;
   const char *value = forwards ? "argument" : "result", *direction = forwards ? "tangent" : "cotangent";
@@ -29,6 +48,7 @@ Scene prepare(const char* operation, Exprs ys, Exprs xs, Exprs vs, bool forwards
   const auto x = all.begin() + std::ssize(ys), v = x + std::ssize(xs);
   Scene scene{{all.begin(), x}, {x, v}, {v, all.end()}, all.empty() ? std::make_shared<Graph>() : all[0].graph(), {}};
   scene.active = scene.graph->between(ids_of(scene.xs), ids_of(scene.ys));
+  check_sources(operation, scene);
   return scene;
 }
 

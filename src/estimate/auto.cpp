@@ -13,6 +13,7 @@ namespace {
 
 constexpr double inverse_safety = 4;  // of ‖(I - A)⁻¹‖ as GMRES saw it
 constexpr double sought = 0.1;        // the estimated error that a solve aims at, as a fraction of the tolerance
+constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
 constexpr int most_products = 1000;
 
 double size_of(std::span<const Vector> parts) {
@@ -26,8 +27,9 @@ class AutoDifferentiator final : public Differentiator {
   explicit AutoDifferentiator(const Auto& how)
       : tolerance_(how.tolerance),
         one_step_(make(OneStep{})),
-        implicit_(make(Implicit{.tolerance = std::clamp(0.1 * how.tolerance, 1e-15, 1e-12)})) {
-    if (!(tolerance_ > 0)) throw MisuseError(fmt::format("[Auto] tolerance = {}: it must be positive", tolerance_));
+        implicit_(make(Implicit{.tolerance = tolerance_ > 1e-11 ? 1e-12 : std::max(1e-15, 0.1 * tolerance_)})) {
+    if (!(tolerance_ > 0 && tolerance_ < 1))
+      throw MisuseError(fmt::format("[Auto] tolerance = {}: it must be positive and below 1", tolerance_));
   }
   const char* name() const override { return "auto"; }
   const char* advice() const override { return "a smaller Auto::tolerance leaves less out"; }
@@ -82,6 +84,7 @@ class AutoDifferentiator final : public Differentiator {
     p.jvp_theta(v, b);
     ++s.report.products;
     s.report.flops += map.costs.jvp_theta;
+    if (norm(b) == 0 && !is_unique(s, product)) return fill(out, 0);
     solve(
         s, product, map.costs.jvp_x, b, u_,
         [&] {
@@ -152,12 +155,13 @@ class AutoDifferentiator final : public Differentiator {
       const double rounding_error = 4 * std::numeric_limits<double>::epsilon() * rounding_scale();
       const double error = inverse_safety * inverse * (rest + rounding_error);
       s.report.residual = size > 0 ? left / size : 0;
-      if (error <= tolerance_ * derivative) return;
+      // A residual that B takes to zero is no evidence of a solution.
+      if (error <= tolerance_ * derivative && left <= std::max(unsolved, tolerance_) * size) return;
       // Not accurate enough: the residual that is needed is known now.
       const bool stalls = !(first && starts_near) && !(left < 0.5 * last);
       if (left <= rounding || stalls || s.report.products >= most_products || !std::isfinite(left)) {
         s.report.met_tolerance = false;
-        s.report.status = !(left <= 1e-6 * size)               ? Status::singular
+        s.report.status = !(left <= unsolved * size)           ? Status::singular
                           : s.report.products >= most_products ? Status::iteration_limit
                                                                : Status::rounding_reached;
         return;
@@ -165,6 +169,22 @@ class AutoDifferentiator final : public Differentiator {
       last = left;
       target = left * std::clamp(sought * tolerance_ * derivative / error, 1e-6, 0.5);
     }
+  }
+
+  // Where θ does not move the step, the system has no right-hand side to tell whether its solution, zero, is the only one:
+  // one that has a part of every eigenvector does.
+  template <class Product> bool is_unique(SolutionState& s, const Product& M) {
+    LinearSystem system;
+    system.product = M;
+    system.tolerance = unsolved;
+    std::vector<double> b(s.size()), x(s.size());
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] = std::sin(static_cast<double>(i) + 1);
+    const LinearResult result = LinearSolver().solve(system, b, x);
+    s.report.products += result.products;
+    s.report.residual = result.residual;
+    s.report.status = result.status;
+    s.report.met_tolerance = is_solution(result.status);
+    return s.report.met_tolerance;
   }
 
   // What one step of a superlinear method leaves out is BᵀAᵀc to first order: (I - A)J = B.

@@ -14,8 +14,8 @@ namespace {
 class ImplicitDifferentiator final : public Differentiator {
  public:
   explicit ImplicitDifferentiator(Implicit how) : how_(std::move(how)) {
-    if (!(how_.tolerance > 0))
-      throw MisuseError(fmt::format("[Implicit] tolerance = {}: it must be positive", how_.tolerance));
+    if (!(how_.tolerance > 0 && how_.tolerance < 1))
+      throw MisuseError(fmt::format("[Implicit] tolerance = {}: it must be positive and below 1", how_.tolerance));
     if (how_.max_iterations < 1) throw MisuseError(fmt::format("[Implicit] max_iterations = {}", how_.max_iterations));
   }
   const char* name() const override { return "implicit"; }

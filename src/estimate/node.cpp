@@ -103,7 +103,8 @@ class SolveNode final : public SolveInside {
   void jvp(std::span<const std::span<const double>> arguments, std::span<const std::span<const double>> tangents,
            std::span<double> result) const override {
     const Lease lease = solved(arguments);
-    if (!is_solution(lease.entry->solution->status())) return fill(result, std::numeric_limits<double>::quiet_NaN());
+    if (!is_solution(lease.entry->solution->status()) || !std::ranges::all_of(tangents, all_finite))
+      return fill(result, std::numeric_limits<double>::quiet_NaN());
     lease.entry->solution->jvp_into(arrays(tangents, shapes_), result);
     if (lease.entry->solution->report().status == Status::singular) fill(result, std::numeric_limits<double>::quiet_NaN());
   }
@@ -111,7 +112,8 @@ class SolveNode final : public SolveInside {
            std::span<double> result) const override {
     const Lease lease = solved(arguments);
     Entry& entry = *lease.entry;
-    if (!is_solution(entry.solution->status())) return fill(result, std::numeric_limits<double>::quiet_NaN());
+    if (!is_solution(entry.solution->status()) || !all_finite(cotangent))
+      return fill(result, std::numeric_limits<double>::quiet_NaN());
     if (!entry.vjp_of || !std::ranges::equal(*entry.vjp_of, cotangent)) {
       entry.vjp_of.reset();
       entry.vjp = memory_for(entry.solution->internals().method->step->parameters);
@@ -224,6 +226,9 @@ Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
     const Expr x = call(std::move(node), theta);
     return state.size() == 1 ? reshape(x, state[0]) : x;
   }
+  constexpr int most_steps = 1000;
+  if (k != nullptr && k->K > most_steps)
+    throw MisuseError("[KStep] a solve inside a traced function has at most 1000 steps as nodes behind it; use Implicit{}");
   std::vector<Expr> constant;
   for (const Expr& t : theta) constant.push_back(stop_gradient(t));
   const Expr found = stop_gradient(call(std::move(node), constant));

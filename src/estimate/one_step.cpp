@@ -102,6 +102,13 @@ class KStepDifferentiator final : public Differentiator {
       constexpr int of_superlinear = 3;
       const int wanted = s.method->superlinear ? std::min(K_, std::max(kept, of_superlinear)) : K_;
       const int missing = is_solution(s.run.status) ? wanted - kept : 0;
+      if (missing > s.options.max_iterations) {
+        further_ = -1;
+        throw MisuseError(
+            fmt::format("[KStep] K = {}: {} steps beyond those of the solve would be made, SolveOptions::max_iterations is "
+                        "{}; fewer steps leave out little, Implicit{{}} nothing",
+                        K_, missing, s.options.max_iterations));
+      }
       if (missing > 0) beyond_.insert(beyond_.end(), s.run.x.begin(), s.run.x.end());
       for (; further_ < missing; ++further_) {
         const std::size_t n = s.size(), begin = static_cast<std::size_t>(further_) * n;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "estimate/certify.h"
+#include "estimate/direction.h"
 #include "estimate/state.h"
 
 namespace onestep {
@@ -112,6 +113,10 @@ void require_contraction(SolutionState& state, const char* what) {
     throw NoDerivativeError(fmt::format("[{}] {}, or call even_if_unconverged() first", what, why), why, Status::diverged);
 }
 
+void check_cotangent(const char* who, std::size_t part, ConstVector c) {
+  if (!detail::all_finite(c)) detail::check_finite(who, fmt::format("the cotangent of part {}", part), c);
+}
+
 // Cotangents of the parts as one vector; those left out are zero.
 std::vector<double> flat_cotangent(const char* who, const SolutionState& state, const Parts& c) {
   const std::span<const Shape> parts = state.parts();
@@ -125,6 +130,7 @@ std::vector<double> flat_cotangent(const char* who, const SolutionState& state, 
                                     to_string(c[i].shape()), to_string(parts[i])));
     const auto count = static_cast<std::size_t>(parts[i].size());
     detail::flatten({&c[i], 1}, Vector(flat).subspan(at, count));
+    check_cotangent(who, i, Vector(flat).subspan(at, count));
     at += count;
   }
   return flat;
@@ -138,6 +144,10 @@ void check_tangents(const char* who, const SolutionState& state, std::span<const
     if (v[i].shape() != parameters[i].shape)
       throw MisuseError(fmt::format("[{}] the tangent of {} has shape {}, the parameter {}", who, parameters[i].name,
                                     to_string(v[i].shape()), to_string(parameters[i].shape)));
+  if (const int bad = detail::first_not_finite(v); bad >= 0) {
+    const auto i = static_cast<std::size_t>(bad);
+    detail::check_finite(who, "the tangent of " + parameters[i].name, v[i]);
+  }
 }
 std::vector<Array> checked_tangents(const char* who, const SolutionState& state, const Parts& v) {
   std::vector<Array> tangents(v.begin(), v.end());
@@ -172,13 +182,40 @@ void require_derivative(const SolutionState& state, const char* what, bool is_fi
                                       what, reason),
                           reason, is_finite ? report.status : Status::singular, report.residual);
 }
-void run_vjp(SolutionState& state, ConstVector c, std::span<const Vector> out) {
+bool are_finite(std::span<const Vector> parts) {
+  return std::ranges::all_of(parts, [](const Vector& p) { return detail::all_finite(p); });
+}
+
+// The derivative in the direction itself, from that in the direction over a power of two.
+void scale_back(const SolutionState& state, const char* what, std::span<const Vector> out, int exponent) {
+  if (exponent == 0) return;
+  for (const Vector o : out) detail::multiply(o, exponent);
+  if (are_finite(out) || state.allow_unconverged) return;
+  const std::string reason = "the derivative in this direction is larger than the largest number there is";
+  throw NoDerivativeError(fmt::format("[{}] {}; scale the direction down", what, reason), reason, Status::not_finite);
+}
+
+// The cotangent is scaled where it lies.
+void run_vjp(SolutionState& state, Vector c, std::span<const Vector> out) {
+  const int exponent = detail::exponent_of(c);
+  if (exponent != 0) detail::multiply(c, -exponent);
   run_derivative(state, "vjp", [&] { state.differentiator->vjp(state, c, out); });
-  require_derivative(state, "vjp", std::ranges::all_of(out, [](const Vector& o) { return detail::all_finite(o); }));
+  require_derivative(state, "vjp", are_finite(out));
+  scale_back(state, "vjp", out, exponent);
 }
 void run_jvp(SolutionState& state, std::span<const Array> v, Vector out) {
-  run_derivative(state, "jvp", [&] { state.differentiator->jvp(state, v, out); });
+  const int exponent = detail::exponent_of(v);
+  const std::vector<Array> scaled = exponent != 0 ? detail::multiplied(v, -exponent) : std::vector<Array>{};
+  run_derivative(state, "jvp", [&] { state.differentiator->jvp(state, exponent != 0 ? std::span(scaled) : v, out); });
   require_derivative(state, "jvp", detail::all_finite(out));
+  scale_back(state, "jvp", {&out, 1}, exponent);
+}
+
+// A certificate of the derivative in the direction itself, likewise: everything in it that is linear in the direction.
+Certificate scaled_back(Certificate c, int exponent) {
+  for (double* const number : {&c.bound, &c.estimate, &c.value, &c.left_out, &c.from_distance, &c.rounding, &c.L_J})
+    *number = std::scalbn(*number, exponent);
+  return c;
 }
 
 constexpr std::size_t directions_at_once = 32;
@@ -246,8 +283,8 @@ std::string detail::no_contraction(SolutionState& state) {
 }
 
 Solver Solver::with(const Estimator& estimator) const {
-  detail::Recipe copy = *recipe_;
-  copy.estimator = std::make_shared<const Estimator>(estimator);
+  detail::Recipe copy = recipe();
+  copy.estimator = estimator.by_method() ? nullptr : std::make_shared<const Estimator>(estimator);
   return Solver(std::make_shared<const detail::Recipe>(std::move(copy)));
 }
 
@@ -278,7 +315,7 @@ Solution solve(const Solver& solver, const Parts& theta, const Estimator& estima
 }
 
 SolutionState& Solution::solved(const char* who) const {
-  if (!state_->solved)
+  if (!internals().solved)
     throw MisuseError(fmt::format("[{}] nothing was solved yet; call solve() of the Prepared first", who));
   return *state_;
 }
@@ -328,7 +365,7 @@ Solution Solution::even_if_unconverged() const {
 
 Parts Solution::vjp(const Parts& c) const {
   SolutionState& s = to_differentiate("vjp");
-  const std::vector<double> flat = flat_cotangent("vjp", s, c);
+  std::vector<double> flat = flat_cotangent("vjp", s, c);
   const std::vector<Input>& parameters = s.method->step->parameters;
   std::vector<std::vector<double>> memory = memory_for(parameters);
   run_vjp(s, flat, std::vector<Vector>(memory.begin(), memory.end()));
@@ -361,6 +398,7 @@ void Solution::vjp_into(std::span<const std::span<const double>> c, std::span<co
     if (i >= s.parts().size() || static_cast<std::int64_t>(c[i].size()) != step.state[i].size())
       throw MisuseError(
           fmt::format("[vjp_into] cotangent {} has {} entries, which no part of the state has there", i, c[i].size()));
+    check_cotangent("vjp_into", i, c[i]);
     std::ranges::copy(c[i], flat.begin() + static_cast<std::ptrdiff_t>(at));
     at += c[i].size();
   }
@@ -409,12 +447,17 @@ Parts Solution::jacobian() const {
 
 Certificate Solution::certificate(const Parts& c) const {
   SolutionState& s = to_differentiate("certificate");
-  const std::vector<double> flat = flat_cotangent("certificate", s, c);
-  return detail::certify_vjp(s, flat);
+  std::vector<double> flat = flat_cotangent("certificate", s, c);
+  const int exponent = detail::exponent_of(flat);
+  if (exponent != 0) detail::multiply(flat, -exponent);
+  return scaled_back(detail::certify_vjp(s, flat), exponent);
 }
 Certificate Solution::certificate_jvp(const Parts& v) const {
   SolutionState& s = to_differentiate("certificate_jvp");
-  return detail::certify_jvp(s, checked_tangents("certificate_jvp", s, v));
+  std::vector<Array> tangents = checked_tangents("certificate_jvp", s, v);
+  const int exponent = detail::exponent_of(tangents);
+  if (exponent != 0) tangents = detail::multiplied(tangents, -exponent);
+  return scaled_back(detail::certify_jvp(s, tangents), exponent);
 }
 
 Prepared::Prepared(const Solver& solver, const Parts& theta, const Estimator& estimator)
@@ -429,6 +472,7 @@ Prepared::Prepared(Parts x0, Solution made)
 const Solution& Prepared::solve(const Parts& theta) & { return solve(x0_, theta); }
 
 const Solution& Prepared::solve(const Parts& x0, const Parts& theta) & {
+  if (solution_.was_moved_from()) detail::fail_moved_from("Prepared");
   detail::check(options_);
   check_shapes(solution_.internals(), x0, theta);
   // The caller kept a copy of the last Solution, which must not change.

@@ -43,10 +43,16 @@ class UnrolledDifferentiator final : public Differentiator {
     if (way.kept() == way.steps()) {
       for (int i = way.steps() - 1; i >= 0; --i) back(s, i, way.state(i), outs);
     } else {
+      const auto most = static_cast<int>(std::min<std::size_t>(snapshots_, static_cast<std::size_t>(way.steps())));
+      constexpr std::int64_t endless = 1'000'000'000;
+      if (const std::int64_t again = least_recomputation(way.steps(), most); again > endless)
+        throw MisuseError(fmt::format(
+            "[Unrolled] memory = {}: with {} of {} states kept, {} steps would have to be made again; allow more "
+            "memory, or take Implicit{{}}",
+            how_.memory, most, way.steps(), again));
       way.release();
       std::ranges::copy(s.run.start, way.state(0).begin());
-      const std::size_t most = std::min<std::size_t>(snapshots_, static_cast<std::size_t>(way.steps()));
-      reverse(s, 0, way.steps(), static_cast<int>(most), 0, outs);
+      reverse(s, 0, way.steps(), most, 0, outs);
     }
     if (!s.method->start) {
       for (std::size_t d = 0; d < outs.size(); ++d) go_on_back(s, norm(cs[d]), ws_[d], outs[d]);

@@ -9,6 +9,8 @@
 
 namespace onestep {
 
+void detail::fail_moved_from(const char* what) { fail(what, "it was moved from, and holds nothing any more"); }
+
 Shape::Shape(std::initializer_list<std::int64_t> dims) {
   if (dims.size() > 2) fail("Shape", "rank {} is above 2; reshape to a matrix", dims.size());
   for (const std::int64_t d : dims) {

@@ -16,7 +16,10 @@ Expr::Expr(const Array& array) {
 }
 
 // A copy: a reference into the graph would dangle as soon as the next node is added.
-Shape Expr::shape() const { return graph_ ? graph_->node(id_).shape : Shape{}; }
+Shape Expr::shape() const {
+  if (id_ == moved_from) detail::fail_moved_from("Expr");
+  return graph_ ? graph_->node(id_).shape : Shape{};
+}
 
 namespace {
 
@@ -91,7 +94,7 @@ Expr pad(const Expr& a, std::int64_t begin, std::int64_t size, int axis) {
 Expr sum(const Expr& a) { return build(Op::sum, {a}, {.i = -1}); }
 Expr sum(const Expr& a, int axis) { return build(Op::sum, {a}, {.i = checked_axis("sum", a.shape(), axis)}); }
 Expr max(const Expr& a) { return a.shape().rank() == 0 ? a : build(Op::max, {a}, {.i = -1}); }
-Expr max(const Expr& a, int axis) { return build(Op::max, {a}, {.i = checked_axis("max", a.shape(), axis)}); }
+Expr max(const Expr& a, Axis axis) { return build(Op::max, {a}, {.i = checked_axis("max", a.shape(), axis.number)}); }
 
 Factor::Factor(Expr node) : node_(std::move(node)) {
   if (!node_.graph() || !is_factor(onestep::node(node_).op))

@@ -32,7 +32,7 @@ std::vector<Expr> Function::operator()(std::span<const Expr> arguments) const {
            inputs_[i].shape);
   const std::vector<Expr> args = unify("call", arguments);
   const std::shared_ptr<Graph> home = args.empty() ? std::make_shared<Graph>() : args.front().graph();
-  return home->import(*graph_, ids_of(outputs_), args);
+  return home->import(*graph(), ids_of(outputs_), args);
 }
 
 void check_inputs(const char* operation, std::span<const Input> inputs, std::span<const Array> given) {
@@ -44,7 +44,10 @@ void check_inputs(const char* operation, std::span<const Input> inputs, std::spa
            inputs[i].shape);
 }
 
-double Function::flops() const { return onestep::flops(outputs_); }
+double Function::flops() const {
+  graph();
+  return onestep::flops(outputs_);
+}
 double flops(const Expr& e) { return flops({&e, 1}); }
 double flops(std::span<const Expr> results) {
   const std::vector<Expr> all = unify("flops", results);
@@ -104,14 +107,18 @@ const char* colour(const Expr& e) {
 }  // namespace
 
 std::string to_string(const Expr& e) { return text_of(e.graph() ? std::vector{e} : unify("to_string", {&e, 1})); }
-std::string Function::text() const { return text_of(outputs_); }
+std::string Function::text() const {
+  graph();  // or it was moved from
+  return text_of(outputs_);
+}
 std::string Function::dot() const {
   std::string out = "digraph onestep {\n  rankdir=TB;\n  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n";
-  for (const Id id : graph_->needed(ids_of(outputs_))) {
+  const Graph& graph = *this->graph();
+  for (const Id id : graph.needed(ids_of(outputs_))) {
     const Expr e = outputs_.front().graph()->expr(id);
     out += fmt::format("  n{} [label=\"{}\\n{}\"{}];\n", id,
-                       quoted(is(e, Op::input, Op::scalar) ? label(*graph_, id) : operation(e)), e.shape(), colour(e));
-    for (const Id a : graph_->args(id)) out += fmt::format("  n{} -> n{};\n", a, id);
+                       quoted(is(e, Op::input, Op::scalar) ? label(graph, id) : operation(e)), e.shape(), colour(e));
+    for (const Id a : graph.args(id)) out += fmt::format("  n{} -> n{};\n", a, id);
   }
   for (std::size_t i = 0; i < outputs_.size(); ++i)
     out += fmt::format("  result{0} [shape=plaintext, label=\"result {0}\"];\n  n{1} -> result{0};\n", i, outputs_[i].id());

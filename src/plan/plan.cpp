@@ -142,13 +142,20 @@ Plan::Plan(const Function& function, const PlanOptions& options) {
   program_ = compile(leveled ? hoist_products(function, levels) : function, levels, cpu_backend());
 }
 
-Workspace Plan::workspace() const { return Workspace(program_); }
-std::size_t Plan::workspace_bytes() const { return entries_of(*program_, workers_of(*program_)) * sizeof(double); }
+const Program& Plan::program() const {
+  if (!program_) fail_moved_from("Plan");
+  return *program_;
+}
+Workspace Plan::workspace() const {
+  program();
+  return Workspace(program_);
+}
+std::size_t Plan::workspace_bytes() const { return entries_of(program(), workers_of(program())) * sizeof(double); }
 
 void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<const std::span<double>> outputs, int changed,
                int last) const {
+  const Program& program = this->program();
   WorkspaceState& state = workspace.state();
-  const Program& program = *program_;
   const std::vector<Result>& results = program.results;
   const int branches = program.levels.branches;
   if (state.program != program_) fail("run", "the workspace belongs to another plan; make one with plan.workspace()");
@@ -199,27 +206,28 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
 double Plan::flops() const { return flops(-1); }
 double Plan::flops(int changed, int last) const {
   double total = 0;
-  for (const Instruction& i : program_->code)
+  for (const Instruction& i : program().code)
     if (i.level >= changed && i.level <= last) total += i.flops;
   return total;
 }
 
 std::string Plan::text() const {
+  const Program& program = this->program();
   std::string out;
-  for (const Instruction& i : program_->code) {
+  for (const Instruction& i : program.code) {
     std::vector<std::string> args;
-    for (const Buffer b : i.args) args.push_back(name_of(*program_, b));
+    for (const Buffer b : i.args) args.push_back(name_of(program, b));
     if (i.is_loop())
       out += fmt::format("level {}  for each of {} rows, by blocks\n", i.level, i.loop.rows);
     else
-      out += fmt::format("level {}  {} = {}{}({})  {}\n", i.level, name_of(*program_, i.out), name(i.op),
+      out += fmt::format("level {}  {} = {}{}({})  {}\n", i.level, name_of(program, i.out), name(i.op),
                          i.op == Op::add ? " diagonal" : "", fmt::join(args, ", "), i.shape);
     for (const RowOp& op : i.loop.ops) {
       args.clear();
       for (const RowOperand& a : op.args)
-        if (a.kind != RowOperand::Kind::none) args.push_back(name_of(*program_, a));
+        if (a.kind != RowOperand::Kind::none) args.push_back(name_of(program, a));
       const bool elementwise = op.kind == RowOp::Kind::elementwise, lower = op.kind == RowOp::Kind::gram && !op.flag;
-      out += fmt::format("           {} {} {}{}({})\n", name_of(*program_, op.out), accumulates(op.kind) ? "" : "=",
+      out += fmt::format("           {} {} {}{}({})\n", name_of(program, op.out), accumulates(op.kind) ? "" : "=",
                          elementwise ? name(op.op) : kind_names[static_cast<std::size_t>(op.kind)], lower ? " (lower)" : "",
                          fmt::join(args, ", "));
     }

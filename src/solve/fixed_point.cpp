@@ -52,7 +52,7 @@ Solver make_fixed_point(const Body& step, const SolveOptions& options) {
     return joined("fixed_point", call_body("fixed_point", body, x, state, theta), state);
   };
   recipe.undamped = [call, step](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
-    return call(step, state, x, theta);
+    return call(traced_alone("fixed_point", step, state, theta), state, x, theta);
   };
   recipe.make = [call](const Problem& problem) {
     auto method = std::make_shared<FixedPointMethod>();

@@ -19,6 +19,11 @@ constexpr double looked_at = 0x1p-40, changes_nothing = 4 * std::numeric_limits<
 // A decrease of f smaller than this, relative to f, is looked for in the slope.
 constexpr double visible = 1e-9;
 
+// A start that is stationary and not a minimum is left by a displacement of this size, relative to x.
+constexpr double displacement = 0x1p-26;
+// Negative curvature is less than this, relative to the largest.
+constexpr double negative = -1e-8;
+
 class DescentMethod final : public Method {
  public:
   std::unique_ptr<Loop> loop() const override;
@@ -36,20 +41,69 @@ class DescentMethod final : public Method {
   std::optional<TrialFunction> objective;  // for backtracking
 };
 
+/// The eigenvalues of the Hessian at the start, by Lanczos' method.
+class Curvature {
+ public:
+  explicit Curvature(const DescentMethod& method) : method_(method) {}
+  void prepare() {
+    if (!gradient_) gradient_ = method_.gradient->point(true);
+  }
+  Extremes at_start(std::span<const Array> theta, const Run& run) {
+    prepare();
+    const std::size_t n = method_.gradient->size();
+    gradient_at_.resize(n);
+    gradient_->bind(theta);
+    gradient_->apply(ConstVector(run.start).first(n), {}, gradient_at_);
+    return lanczos(
+        n, lanczos_steps, [this](ConstVector v, Vector out) { gradient_->jvp_x(v, out); }, memory_);
+  }
+
+  /// Where a solve ended with its first step, of length zero, at a start that is no minimum: run.start is moved beside it,
+  /// for another solve. A descent cannot tell a maximum or a saddle from a minimum by the gradient alone.
+  bool leaves_start(std::span<const Array> theta, Run& run) {
+    if (run.status != Status::converged || run.statistics.iterations > 1 || run.last_step != 0) return false;
+    if (!method_.gradient->no_jvp.empty()) return false;
+    const Extremes e = at_start(theta, run);
+    if (!(e.smallest < negative * std::max(e.largest, -e.smallest))) return false;
+    const std::size_t n = method_.gradient->size();
+    const double size = norm(ConstVector(run.start).first(n));
+    for (std::size_t i = 0; i < run.start.size(); ++i)  // with momentum both parts of the state
+      run.start[i] += displacement * (size > 0 ? size : 1) * std::sin(static_cast<double>(i % n) + 1);
+    return true;
+  }
+
+ private:
+  const DescentMethod& method_;
+  std::unique_ptr<Point> gradient_;
+  std::vector<double> gradient_at_;
+  LanczosMemory memory_;
+};
+
+void note_left_start(Run& run) {
+  run.statistics.restarts = 1;
+  if (is_solution(run.status)) run.about = "the start is a stationary point and no minimum: the descent began beside it";
+}
+
 /// α is decided once, from the eigenvalues of the Hessian at the start.
 class ConstantDescent final : public FixedPointLoop {
  public:
   explicit ConstantDescent(const DescentMethod& method)
-      : FixedPointLoop(*method.step, {method.size.alpha}), method_(method) {
-    if (measures()) gradient_ = method.gradient->point(true);
+      : FixedPointLoop(*method.step, {method.size.alpha}), method_(method), curvature_(method) {
+    if (measures()) curvature_.prepare();
   }
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
+    descend(theta, options, run);
+    if (!curvature_.leaves_start(theta, run)) return;
+    descend(theta, options, run);
+    note_left_start(run);
+  }
+
+ private:
+  void descend(std::span<const Array> theta, const SolveOptions& options, Run& run) {
     if (method_.size.kind != GradientStep::Kind::fixed) controls_[0] = step_size(theta, run);
     FixedPointLoop::solve(theta, options, run);
     run.statistics.evaluations += measured_;
   }
-
- private:
   bool measures() const {
     const GradientStep& s = method_.size;
     return (s.kind == GradientStep::Kind::inverse_smoothness && s.L == 0) ||
@@ -59,14 +113,9 @@ class ConstantDescent final : public FixedPointLoop {
     double mu = method_.size.mu, L = method_.size.L;
     measured_ = 0;
     if (measures()) {
-      const std::size_t n = method_.gradient->size();
-      at_start_.resize(n);
-      gradient_->bind(theta);
-      gradient_->apply(ConstVector(run.start).first(n), {}, at_start_);
-      const Extremes e = lanczos(
-          n, lanczos_steps, [this](ConstVector v, Vector out) { gradient_->jvp_x(v, out); }, memory_);
+      const Extremes e = curvature_.at_start(theta, run);
       measured_ = e.products;
-      if (L == 0) L = e.largest;
+      if (L == 0) L = std::max(e.largest, -e.smallest);
       if (mu == 0) mu = std::max(e.smallest, 0.0);
     }
     // A function without curvature at the start gives no scale; the loop then says that it diverges.
@@ -75,9 +124,7 @@ class ConstantDescent final : public FixedPointLoop {
   }
 
   const DescentMethod& method_;
-  std::unique_ptr<Point> gradient_;
-  std::vector<double> at_start_;
-  LanczosMemory memory_;
+  Curvature curvature_;
   int measured_ = 0;
 };
 
@@ -86,6 +133,7 @@ class BacktrackingDescent final : public Loop {
  public:
   explicit BacktrackingDescent(const DescentMethod& method)
       : first_(method.size.alpha),
+        curvature_(method),
         point_(method.step->point(true)),
         gradient_(method.gradient->point(false)),
         objective_(*method.objective, method.step->size(), method.step->parameters),
@@ -93,6 +141,15 @@ class BacktrackingDescent final : public Loop {
         slope_there_(method.step->size()) {}
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
+    descend(theta, options, run);
+    if (!curvature_.leaves_start(theta, run)) return;
+    descend(theta, options, run);
+    note_left_start(run);
+  }
+  Point& last() override { return *point_; }
+
+ private:
+  void descend(std::span<const Array> theta, const SolveOptions& options, Run& run) {
     Monitor monitor(options, run);
     point_->bind(theta);
     objective_.bind(theta);
@@ -131,9 +188,7 @@ class BacktrackingDescent final : public Loop {
       alpha[0] *= 2;
     }
   }
-  Point& last() override { return *point_; }
 
- private:
   // Armijo's rule with 1/2. Near the solution rounding hides the decrease; the mean of the slopes at both ends tells it
   // there: it is at most half the slope here as long as the gradients at both ends do not point against each other.
   bool decreases_enough(double value, double reached, double wanted, bool is_visible, Run& run) {
@@ -150,6 +205,7 @@ class BacktrackingDescent final : public Loop {
   }
 
   double first_;
+  Curvature curvature_;
   std::unique_ptr<Point> point_, gradient_;
   Trial objective_;
   std::vector<double> difference_, slope_there_;

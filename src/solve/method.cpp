@@ -12,6 +12,11 @@
 
 namespace onestep {
 
+std::size_t Parts::checked(std::size_t i) const {
+  if (i < parts_.size()) return i;
+  throw MisuseError(fmt::format("[Parts] part {} of {}; they are counted from 0", i, parts_.size()));
+}
+
 Parts::operator Array() const {
   if (parts_.size() != 1)
     throw MisuseError(fmt::format("[Parts] {} arrays where one is asked for; take them by their index", parts_.size()));
@@ -98,6 +103,17 @@ Function trace_lambda(const char* who, const Body& body, std::span<const Shape> 
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
   return Function(std::move(inputs), body.call);
 }
+
+}  // namespace
+
+Body traced_alone(const char* who, const Body& body, std::span<const Shape> parts, std::span<const Expr> theta) {
+  std::vector<Input> parameters;
+  for (const Expr& t : theta) parameters.emplace_back(t.shape());
+  return {[function = trace_lambda(who, body, parts, parameters)](std::span<const Expr> in) { return function(in); },
+          body.arguments};
+}
+
+namespace {
 
 bool all_agree(const Traces& a, const Traces& b, bool (*agree)(const Function&, const Function&)) {
   const auto both = [&](const std::optional<Function>& one, const std::optional<Function>& other) {
@@ -323,20 +339,20 @@ Solver made_from(detail::Recipe recipe) { return Solver(std::make_shared<const d
 }  // namespace
 
 Solver Solver::from(Parts x0) const {
-  detail::Recipe copy = recipe_->start.call ? recipe_->changed() : *recipe_;
+  detail::Recipe copy = recipe().start.call ? recipe().changed() : recipe();
   copy.start = {};
   copy.x0 = std::move(x0);
   return made_from(std::move(copy));
 }
 Solver Solver::from_body(detail::Body start) const {
-  detail::Recipe copy = recipe_->changed();
+  detail::Recipe copy = recipe().changed();
   copy.start = std::move(start);
   copy.x0.reset();
   return made_from(std::move(copy));
 }
 Solver Solver::with(SolveOptions options) const {
   detail::check(options);
-  detail::Recipe copy = *recipe_;
+  detail::Recipe copy = recipe();
   if (copy.by_steps) {
     detail::Recipe steps = *copy.by_steps;
     steps.options = options;
@@ -349,19 +365,19 @@ Solver Solver::knowing(Constants constants) const {
   for (const auto& [name, value] :
        {std::pair{"rho", constants.rho}, {"L_A", constants.L_A}, {"L_J", constants.L_J}, {"norm_B", constants.norm_B}})
     if (std::isnan(value)) throw MisuseError(fmt::format("[knowing] {} is not a number; leave out what is not known", name));
-  detail::Recipe copy = recipe_->changed();
+  detail::Recipe copy = recipe().changed();
   copy.known = constants;
   return made_from(std::move(copy));
 }
 Solver Solver::with_equation(detail::Body residual) const {
-  detail::Recipe copy = recipe_->changed();
+  detail::Recipe copy = recipe().changed();
   copy.equation = std::move(residual);
   copy.foreign_equation.reset();
   return made_from(std::move(copy));
 }
 Solver Solver::equation(ForeignStep residual) const {
   if (!residual.apply) throw MisuseError("[equation] a foreign equation needs its apply callback");
-  detail::Recipe copy = recipe_->changed();
+  detail::Recipe copy = recipe().changed();
   copy.equation = {};
   copy.foreign_equation = std::move(residual);
   return made_from(std::move(copy));

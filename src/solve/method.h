@@ -2,6 +2,7 @@
 // hands back, with as much of its way as an estimator asked for.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <functional>
 #include <mutex>
@@ -226,6 +227,11 @@ std::vector<Expr> call_body(const char* who, const Body& body, const Expr& x, st
 Expr call_objective(const char* who, const Body& body, const Expr& x, std::span<const Shape> parts,
                     std::span<const Expr> theta);
 
+/// The lambda as a function of its own, traced here. Inside another function its arguments are slices and reshapes of a
+/// state, which rewriting may remove from what is computed: a lambda that differentiates by its arguments would find
+/// nothing.
+Body traced_alone(const char* who, const Body& body, std::span<const Shape> parts, std::span<const Expr> theta);
+
 /// Writes an iteration to the log and calls the callback. True when it wants to stop.
 bool tell(const SolveOptions& options, const Iteration& iteration);
 
@@ -289,7 +295,7 @@ class Monitor {
  private:
   double scale(double size) const;
   void observe(double step, double scale);
-  double distance_left(double step) const;
+  bool is_near(double step, double within) const;
   bool reached_rounding(double step, double scale, double value, double length);
 
   const SolveOptions& options_;
@@ -297,10 +303,13 @@ class Monitor {
   Evaluate evaluate_;
   bool left_point_ = false;
   double begin_, first_size_, size_before_, largest_ = 0, smallest_ = std::numeric_limits<double>::infinity();
-  // Ratios of the lengths of successive steps, and how many iterations the length takes to halve.
-  double step_before_ = 0, ratio_ = 0, ratio_before_ = 0;
+  // Ratios of the lengths of successive steps, how they creep towards 1, and how many iterations the length takes to halve:
+  // the last three times.
+  double step_before_ = 0, ratio_ = 0, ratio_before_ = 0, creep_ = 0, creep_before_ = 0;
+  bool sees_creep_ = false;  // or rounding hides it
   int contractions_ = 0, since_halving_ = 0;
-  double halved_from_ = 0, halving_time_ = 0;
+  double halved_from_ = 0;
+  std::array<double, 3> halving_times_{};
   // The last full Newton step, and how many in a row were between a third and nine tenths of the one before.
   NewtonStep newton_before_;
   bool was_full_ = false;

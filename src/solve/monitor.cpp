@@ -23,6 +23,13 @@ constexpr double tiny = 0x1p-511;
 constexpr double length_error = epsilon;
 // Largest distance to the solution, relative to |x|, that the rate of the last steps may predict at convergence.
 constexpr double near = 0.1;
+// Steps whose lengths fall like a power of the iteration number k, k^-p, have ratios that creep towards 1: a fraction 1/p of
+// what the logarithm of the length loses, that of 1 - ratio loses too. They are told from geometric ones where they are
+// slow, by this much of creep; the distance left has to be within the tolerance itself then, since no rate vouches for it.
+constexpr double slow_ratio = 0.9, sublinear = 0.1;
+// Ratios tell creep where their rounding errors are less than this times (1 - ratio)².
+constexpr double resolution = 0.05;
+constexpr int slow_halving = 7;
 // A step shorter than this fraction of the one before says nothing about the rate of convergence.
 constexpr double abrupt = 0.05;
 
@@ -54,8 +61,9 @@ constexpr double overflow_after = 1e8;
 }  // namespace
 
 void check(const SolveOptions& options) {
-  if (!(options.tolerance >= 0 && std::isfinite(options.tolerance)))
-    throw MisuseError(fmt::format("[solve] tolerance = {}: it must be zero or more", options.tolerance));
+  if (!(options.tolerance >= 0 && options.tolerance < 1))
+    throw MisuseError(
+        fmt::format("[solve] tolerance = {}: it is relative to |x|, zero or more and below 1", options.tolerance));
   if (!(options.typical_x >= 0 && std::isfinite(options.typical_x)))
     throw MisuseError(
         fmt::format("[solve] typical_x = {}: it must be zero (not known) or a positive norm of x", options.typical_x));
@@ -89,7 +97,9 @@ void Monitor::start_again() {
   smallest_ = infinity;
   step_before_ = ratio_ = ratio_before_ = halved_from_ = not_seen;
   contractions_ = since_halving_ = 0;
-  halving_time_ = infinity;
+  creep_ = creep_before_ = infinity;
+  sees_creep_ = false;
+  halving_times_.fill(infinity);
   was_full_ = false;
   linear_ = 0;
   stall_from_ = value_before_ = not_seen;
@@ -112,27 +122,47 @@ void Monitor::observe(double step, double scale) {
   const double error = length_error * scale;
   ratio_before_ = ratio_;
   ratio_ = step_before_ > error ? (step + error) / (step_before_ - error) : infinity;
+  creep_before_ = creep_;
+  // As little as rounding allows: 1 - ratio is at least this before, and at most that now.
+  const double gap_before = 1 - ratio_before_, gap = 1 - (step - error) / (step_before_ + error);
+  sees_creep_ = gap - (1 - ratio_) <= resolution * gap * gap;
+  if (!std::isfinite(ratio_before_))
+    creep_ = infinity;  // not known
+  else
+    creep_ = gap > 0 && gap_before > gap ? std::log(gap_before / gap) / std::log(step_before_ / step) : 0;
   const double expected = std::min(ratio_before_, 1.0);
   contractions_ = ratio_ < 1 && !(ratio_ < 0.01 * expected * expected) ? contractions_ + 1 : 0;
   ++since_halving_;
-  if (step + error <= 0.5 * (halved_from_ - error)) {
-    halving_time_ = step < abrupt * step_before_ ? infinity : since_halving_;
+  const auto count_from_here = [&](double halving_time) {
+    halving_times_ = {halving_time, halving_times_[0], halving_times_[1]};
     halved_from_ = step;
     since_halving_ = 0;
-  } else if (!(step <= 2 * halved_from_)) {
-    halving_time_ = infinity;
-    halved_from_ = step;
-    since_halving_ = 0;
-  }
+  };
+  if (step + error <= 0.5 * (halved_from_ - error))
+    count_from_here(step < abrupt * step_before_ ? infinity : since_halving_);
+  else if (!(step <= 2 * halved_from_))
+    count_from_here(infinity);
   step_before_ = step;
 }
 
-// step · ρ/(1-ρ), by the smaller of both estimates of ρ; infinite where no contraction was seen.
-double Monitor::distance_left(double step) const {
-  const double ratio = std::max(ratio_, ratio_before_);
-  const double by_ratio = contractions_ >= 2 ? step * ratio / (1 - ratio) : infinity;
-  const double by_halving = step * std::max<double>(halving_time_, since_halving_) / std::log(2.0);
-  return std::min(by_ratio, by_halving);
+// Whether the distance left is small, by either estimate of the rate ρ: it is step · ρ/(1-ρ), and more where the rate creeps
+// towards 1. Not where no contraction was seen.
+bool Monitor::is_near(double step, double within) const {
+  const auto is_small = [&](double distance, double creep, bool is_slow) {
+    if (!(creep < 1)) return false;
+    const double allowed = is_slow && creep > sublinear ? 0 : near;
+    return distance / (1 - creep) <= std::max(allowed, options_.tolerance) * within;
+  };
+  const auto [last, before, first] = halving_times_;
+  const double ratio = std::max(ratio_, ratio_before_), creep = std::min(creep_, creep_before_);
+  if (contractions_ >= 2 && (sees_creep_ || !std::isfinite(first)) &&
+      is_small(step * ratio / (1 - ratio), creep, ratio > slow_ratio))
+    return true;
+  // Times are whole numbers: the creep of the last three, less what counting may have added.
+  const auto growth = [](double now, double then) { return std::log2(std::max(now - 1, 1.0) / (then + 1)); };
+  const double time = std::max<double>(last, since_halving_);
+  const double of_times = std::isfinite(first) ? std::min(growth(time, before), growth(before, first)) : 0;
+  return is_small(step * time / std::log(2.0), std::max(std::isfinite(creep) ? creep : 0, of_times), time > slow_halving);
 }
 
 void Monitor::end_at_rounding(double step, double within) {
@@ -241,8 +271,7 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   if (converged == Converged::by_steps) {
     observe(step, within);
     const bool is_within = step <= options_.tolerance * within;
-    if (step <= tiny || (is_within && distance_left(step) <= std::max(near, options_.tolerance) * within))
-      converged = Converged::yes;
+    if (step <= tiny || (is_within && is_near(step, within))) converged = Converged::yes;
     length = 1;  // a descent that halves its α is not damped: α is part of the step
   }
   if (converged == Converged::yes) {

@@ -23,6 +23,10 @@ constexpr int shortened_allowed = 8;
 // A new start lies beside the point that is left, alternately on both sides, farther out by this factor for each pair.
 constexpr int restarts_allowed = 16;
 constexpr double farther = 2.25;
+// ‖G‖ falls by ((m - 1)/m)^m < 1/e with each step towards a root of multiplicity m: by this at least with two of them.
+constexpr double falls = 0.14;
+// Beside a root, so many units in the last place of x away, G points to opposite sides, or is far larger than at it.
+constexpr double beside = 16, far_smaller = 0.1;
 
 class NewtonMethod final : public Method {
  public:
@@ -31,11 +35,13 @@ class NewtonMethod final : public Method {
     auto copy = std::make_shared<NewtonMethod>(*this);
     copy->bind(data);
     copy->merit->bind(data);
+    copy->residual = residual.with_data(data);
     if (copy->hessian_scale) copy->hessian_scale->bind(data);
     return copy;
   }
 
   std::optional<TrialFunction> merit;          // f, or ‖G‖²/2
+  LazyMap residual;                            // ∇f or G, whatever equation the user gave
   std::optional<TrialFunction> hessian_scale;  // the largest entry of H; none for roots, which are not shifted
 };
 
@@ -60,7 +66,10 @@ class NewtonLoop final : public Loop {
     run.previous = run.start;
     run_ = &run;
     monitor.evaluate_with([this](ConstVector x, Vector next) { return point_->apply(x, run_->controls, next); });
+    is_checked_ = false;
     iterate(monitor, options);
+    if (is_solution(run.status) && !is_checked_ && !is_root(run.x, 0))
+      monitor.end(Status::line_search_failed, "the steps make no progress, and the residual is not zero");
     run.statistics.factorisations = point_->factorisations() - factorisations;
   }
 
@@ -76,6 +85,7 @@ class NewtonLoop final : public Loop {
   void iterate(Monitor& monitor, const SolveOptions& options) {
     Run& run = *run_;
     unsearched_ = shortened_ = 0;
+    residual_before_ = 0;
     limit_ = options.max_iterations;
     switch (evaluate(run.x)) {
       case Found::no_value: return monitor.end(Status::not_finite, "the objective has no finite value at the start");
@@ -94,7 +104,7 @@ class NewtonLoop final : public Loop {
       // dᵀHd / ‖d‖², or ‖Jd‖ / ‖d‖.
       const double along = is_minimiser() ? slope / full_step : std::sqrt(slope);
       const Monitor::NewtonStep newton{full_step, norm(full_), along / full_step};
-      if (monitor.is_last(newton)) {
+      if (monitor.is_last(newton) && is_root(full_, std::max(residual_before_, std::sqrt(slope)))) {
         run.trajectory.record(run.previous, controls_);
         std::ranges::copy(full_, run.x.begin());
         monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);
@@ -120,7 +130,8 @@ class NewtonLoop final : public Loop {
       bool full_is_good = armijo.enough(length, reached);
       if (!full_is_good && found == Found::step && monitor.is_negligible(full_step, newton.size)) {
         full_is_good = ++unsearched_ <= unsearched_allowed;
-        if (!full_is_good && monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
+        if (!full_is_good && monitor.is_rounding(full_step) && is_root(run.x, 0))
+          return monitor.end_at_rounding(full_step, newton.size);
       }
       const bool found_length = full_is_good || armijo.shorten(length, reached, [&](double shorter) {
         for (std::size_t i = 0; i < trial_.size(); ++i) trial_[i] = run.previous[i] - shorter * direction_[i];
@@ -135,6 +146,7 @@ class NewtonLoop final : public Loop {
       run.trajectory.record(run.previous, controls_);
       std::ranges::copy(trial_, run.x.begin());
       monitor.took(newton, length);
+      residual_before_ = std::sqrt(slope);
       if (monitor.record_and_check(length * full_step, norm(run.x), reached, length, Monitor::Converged::no)) return;
       if (!full_is_good || monitor.has_left_point()) found = evaluate(run.x);
       if (found == Found::no_step) {
@@ -147,11 +159,41 @@ class NewtonLoop final : public Loop {
 
   bool is_minimiser() const { return method_.hessian_scale.has_value(); }
 
+  // Whether x is a root as far as rounding allows, and not a point from where Newton's step is short beside |x| alone: at a
+  // minimum of ‖G‖, where the Jacobian is singular, such steps are as irregular as if they were rounding. `before` is the
+  // larger residual before the last two steps to x; 0: not known.
+  bool is_root(ConstVector x, double before) {
+    if (is_minimiser()) return true;
+    const double residual = std::sqrt(2 * merit(x));
+    is_checked_ = residual == 0 || residual <= falls * before || is_zero_beside(x, residual);
+    return is_checked_;
+  }
+  bool is_zero_beside(ConstVector x, double residual) {
+    if (!equation_) equation_ = method_.residual->point(false);
+    equation_->bind(theta_);
+    const std::size_t n = x.size();
+    std::vector<double>&at = beside_[0], &above = beside_[1], &below = beside_[2];
+    for (std::vector<double>& v : beside_) v.resize(n);
+    const double size = norm(x) / std::sqrt(static_cast<double>(n));
+    const auto evaluate_beside = [&](double side, Vector value) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const double sign = (i * 2654435761U >> 7U) % 2 == 0 ? side : -side;
+        at[i] = x[i] + sign * beside * std::numeric_limits<double>::epsilon() * std::max(std::fabs(x[i]), size);
+      }
+      equation_->apply(at, {}, value);
+    };
+    evaluate_beside(1, above);
+    evaluate_beside(-1, below);
+    if (dot(above, below) <= 0) return true;
+    for (std::size_t i = 0; i < n; ++i) at[i] = 0.5 * above[i] - 0.5 * below[i];
+    return residual <= far_smaller * norm(at);
+  }
+
   // The line search found no length, or only tiny ones. False where the solve goes on from another point.
   bool fails(Monitor& monitor, const Monitor::NewtonStep& newton) {
     Run& run = *run_;
     std::ranges::copy(run.previous, run.x.begin());
-    if (monitor.is_rounding(newton.step)) {
+    if (monitor.is_rounding(newton.step) && is_root(run.x, 0)) {
       monitor.end_at_rounding(newton.step, newton.size);
       return true;
     }
@@ -179,6 +221,7 @@ class NewtonLoop final : public Loop {
       for (double& e : away_) e *= (distance > 0 ? distance : 1) / size;
     }
     shortened_ = unsearched_ = 0;
+    residual_before_ = 0;
     while (count < restarts_allowed && run.statistics.iterations < limit_) {
       const double side = (count % 2 == 0 ? 1 : -1) * std::pow(farther, count / 2);
       ++count;
@@ -232,14 +275,17 @@ class NewtonLoop final : public Loop {
   }
 
   const NewtonMethod& method_;
-  std::unique_ptr<Point> point_;
+  std::unique_ptr<Point> point_, equation_;
   Trial merit_;
   std::optional<Trial> scale_;
   std::span<const Array> theta_;  // during a solve
   Run* run_ = nullptr;
   std::vector<double> full_, direction_, trial_;
-  std::vector<double> left_, away_;  // where newton_root restarted first, and the direction of its restarts
+  std::array<std::vector<double>, 3> beside_;  // memory for is_root
+  std::vector<double> left_, away_;            // where newton_root restarted first, and the direction of its restarts
   int unsearched_ = 0, shortened_ = 0, limit_ = 0;
+  double residual_before_ = 0;  // of a root, before the last step
+  bool is_checked_ = false;     // the last point is_root was asked about is one
   std::array<double, 2> controls_{1, 0};
   double shift_ = 0;
 };
@@ -270,8 +316,8 @@ Solver make(const char* name, NewtonKind (*kind_of)(const Body& lambda), const B
   recipe.options = options;
   recipe.superlinear = true;
   recipe.steps_in_node = 2;
-  recipe.undamped = [kind = kind_of(lambda)](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
-    return kind.step(state, x, theta, 1.0, 0.0).next;
+  recipe.undamped = [name, kind_of, lambda](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
+    return kind_of(traced_alone(name, lambda, state, theta)).step(state, x, theta, 1.0, 0.0).next;
   };
   recipe.make = [kind_of](const Problem& problem) {
     const NewtonKind kind = kind_of(problem.lambda);
@@ -297,6 +343,7 @@ Solver make(const char* name, NewtonKind (*kind_of)(const Body& lambda), const B
           },
           is_minimiser);
     });
+    method->residual = method->equation;
     method->merit.emplace(trial(kind.merit));
     if (is_minimiser) method->hessian_scale.emplace(trial(kind.scale));
     method->superlinear = true;

@@ -248,12 +248,13 @@ class NewtonCgPoint final : public Point {
 
   // Where the gradient is zero it says nothing about H: a direction with a part of every eigenvector does.
   bool is_convex_somewhere() {
-    constexpr int enough = 50;
+    constexpr int enough = 100;
+    constexpr double seen_all = 1e-8;  // a rougher solve may end before it meets a single negative eigenvalue
     for (std::size_t i = 0; i < rhs_.size(); ++i) rhs_[i] = std::sin(static_cast<double>(i) + 1);
     solved_ = false;
     began_ = false;
     cg_.begin(rhs_, u_);
-    const auto ended = cg_.run(system_, 0.01 * norm(rhs_), enough, false, u_);
+    const auto ended = cg_.run(system_, seen_all * norm(rhs_), enough, false, u_);
     return ended == ConjugateGradients::Ended::reached || ended == ConjugateGradients::Ended::at_the_limit;
   }
 

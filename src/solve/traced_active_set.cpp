@@ -62,7 +62,7 @@ Expr solve_active_set(const TracedProgram& program, const Sizes& z, const Expr& 
     right.push_back(b);
   }
   if (p > 0) {
-    const Expr row_size = stop_gradient(max(abs(G), 1));
+    const Expr row_size = stop_gradient(max(abs(G), Axis{1}));
     const Sides at_rows = active_sides(Gx, rows, d[5], d[6], x_size * square(row_size), dual_size);
     std::vector<Expr> of_G{block(at_rows.active, G)};
     if (m > 0) of_G.emplace_back(zeros({p, m}));

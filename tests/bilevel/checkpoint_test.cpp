@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
-#include <system_error>
 #include <thread>
 
 #include "bilevel/checkpoint.h"
@@ -300,7 +299,7 @@ TEST(Checkpoint, AFullDiskKeepsTheLastOneAndIsAnError) {
   std::string problem;
   try {
     checkpoint.write(std::string(100000, 'x'));
-  } catch (const std::system_error& e) { problem = e.what(); }
+  } catch (const FileError& e) { problem = e.what(); }
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_THAT(problem, HasSubstr("could not be written (the last one is kept)"));
   EXPECT_EQ(checkpoint.read(), "good");
@@ -308,7 +307,7 @@ TEST(Checkpoint, AFullDiskKeepsTheLastOneAndIsAnError) {
 }
 
 TEST(Checkpoint, AFolderThatIsNotThereIsAnErrorBeforeTheWork) {
-  EXPECT_THROW((void)tuned(Lbfgs{}, with_checkpoint("/nowhere/at/all")), std::system_error);
+  EXPECT_THROW((void)tuned(Lbfgs{}, with_checkpoint("/nowhere/at/all")), FileError);
 }
 
 }  // namespace

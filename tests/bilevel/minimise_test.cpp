@@ -331,5 +331,30 @@ TEST(Minimise, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message([&] { return minimise({vector}, {Parameter::real(Array{1.0})}); }), HasSubstr("one number"));
 }
 
+TEST(ZeroHypergradient, AtAKinkOrAMaximumIsNoConvergence) {
+  // g = |t| has its minimum at the kink, -|t| + t²/4 a maximum there (minima at ±2), 1 - t² + t⁴/4 one without a kink
+  // (minima at ±√2); (t - 0)² a minimum.
+  const Solver inner = newton([](Expr x, Expr t) { return 0.5 * square(x - t); });
+  const auto run = [&](auto g) { return minimise({Inner(inner, Array(1.0), g)}, {Parameter::real(Array(0.0))}); };
+  const Outcome kink = run([](Expr x) { return 1.0 + abs(x); });
+  EXPECT_EQ(kink.status, Status::line_search_failed) << kink;
+  EXPECT_TRUE(test::says(kink.message(), {"kink"})) << kink.message();
+  const Outcome roof = run([](Expr x) { return 3.0 - abs(x) + 0.25 * square(x); });
+  EXPECT_TRUE(is_solution(roof.status)) << roof << roof.message();
+  EXPECT_NEAR(std::fabs(Array(roof.theta).item()), 2, 1e-3);
+  const Outcome hill = run([](Expr x) { return 3.0 - square(x) + 0.25 * square(square(x)); });
+  EXPECT_TRUE(is_solution(hill.status)) << hill << hill.message();
+  EXPECT_NEAR(std::fabs(Array(hill.theta).item()), std::sqrt(2.0), 1e-3);
+  const Outcome valley = run([](Expr x) { return 1.0 + square(x); });
+  EXPECT_EQ(valley.status, Status::converged) << valley << valley.message();
+  EXPECT_EQ(valley.iterations, 0);
+}
+
+TEST(ZeroHypergradient, OfAGThatIsNotDifferentiableIsAStatus) {
+  const Solver inner = fixed_point([](Expr x, Expr t) { return 0.5 * (x + t); }, {.tolerance = 1e-13});
+  const Outcome root = minimise({Inner(inner, Array(0.0), [](Expr x) { return sqrt(x); })}, {Parameter::real(Array(0.0))});
+  EXPECT_EQ(root.status, Status::not_finite) << root << root.message();
+}
+
 }  // namespace
 }  // namespace onestep::test

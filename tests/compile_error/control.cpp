@@ -9,7 +9,7 @@ Expr total(const Expr& x) { return sum(x); }
 
 Expr hinge(const Expr& z) { return sum(maximum(1.0 - z, 0.0)); }
 
-Expr totals(const Expr& a) { return sum(a, 0) + max(a, 0) + log_sum_exp(a, 0); }
+Expr totals(const Expr& a) { return sum(a, 0) + max(a, Axis{0}) + sum(a, Axis{1}) + log_sum_exp(a, 0); }
 
 Function f() {
   return trace([](const Expr& x) { return square(x); }, Shape{3});

@@ -31,7 +31,7 @@ inline std::vector<CorpusEntry> corpus(std::int64_t n = 4) {
   const Array one_hot(Shape{rows, classes}, chosen);
 
   const auto log_sum_exp = [](const Expr& z) {  // of each row
-    const Expr shift = stop_gradient(max(z, 1));
+    const Expr shift = stop_gradient(max(z, Axis{1}));
     return shift + log(sum(exp(z - reshape(shift, {z.shape()[0], 1})), 1));
   };
   const auto x_in = Input{"x", {n}};

@@ -132,7 +132,7 @@ Expr winding(Random& random, const Expr& x, std::int64_t steps) {
       case 6: v = maximum(v, 0.2) / (1.0 + square(x)); break;
       case 7: v = v + broadcast(reshape(sum(v * x), {1}), {n}); break;
       case 8: v = matmul(outer(v, x) + eye(n), v); break;
-      default: v = reshape(max(outer(v, x), 1), {n});
+      default: v = reshape(max(outer(v, x), Axis{1}), {n});
     }
   }
   return v;

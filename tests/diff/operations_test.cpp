@@ -286,7 +286,7 @@ TEST(EveryModeAgreesOn, Max) {
         // Not the largest of nothing, which is minus infinity.
         const Shape s{random.integer(1, 5), random.integer(1, 5)};
         const std::int64_t axis = random.integer(-1, 1);
-        return Case{{s}, [=](const Exprs& x) { return axis < 0 ? max(x[0]) : max(x[0], static_cast<int>(axis)); }};
+        return Case{{s}, [=](const Exprs& x) { return axis < 0 ? max(x[0]) : max(x[0], Axis{static_cast<int>(axis)}); }};
       },
       spread);
 }
@@ -319,14 +319,14 @@ TEST(Choice, TiesOfMaximumAndMinimumGoToTheFirstArgument) {
 
 TEST(Choice, TiesOfMaxShareEqually) {
   const Array x{{1.0, 3.0, 3.0}, {2.0, 2.0, 2.0}};
-  const Array rows = derivatives(x, [](const Expr& e) { return max(e, 1); })[1];
+  const Array rows = derivatives(x, [](const Expr& e) { return max(e, Axis{1}); })[1];
   EXPECT_TRUE(near(rows, Array{{0.0, 0.5, 0.5}, {1.0 / 3, 1.0 / 3, 1.0 / 3}}));
-  EXPECT_TRUE(near(derivatives(x, [](const Expr& e) { return max(e, 1); })[0], Array{1.0, 1.0}));
+  EXPECT_TRUE(near(derivatives(x, [](const Expr& e) { return max(e, Axis{1}); })[0], Array{1.0, 1.0}));
   EXPECT_TRUE(near(derivatives(x, [](const Expr& e) { return max(e); })[1], Array{{0.0, 0.5, 0.5}, {0.0, 0.0, 0.0}}));
 }
 
 TEST(Choice, TheLargestOfNothingDoesNotMove) {
-  const Arrays d = derivatives(zeros({2, 0}), [](const Expr& x) { return max(x, 1); });
+  const Arrays d = derivatives(zeros({2, 0}), [](const Expr& x) { return max(x, Axis{1}); });
   EXPECT_TRUE(near(d[0], zeros({2})));
   EXPECT_TRUE(near(d[1], zeros({2, 0})));
 }
@@ -600,6 +600,26 @@ TEST(CheckGradients, RefusesOptionsAndInputsThatDoNotFit) {
             "[check_gradients] 2 entries of differentiable for 1 inputs");
   EXPECT_EQ(error_of([&] { check_gradients(f, Arrays{zeros({4})}); }),
             "[check_gradients] input x has shape (4), the function was traced for (3)");
+}
+
+TEST(ByAnExpression, ThatRewritingRemovedThrows) {
+  const auto by = [](auto make, auto use) {
+    return test::error_of([&] {
+      trace(
+          [&](Expr a) {
+            const Expr x = make(a);
+            return grad(sum(use(x)), x);
+          },
+          Shape{3});
+    });
+  };
+  const auto twice = [](const Expr& a) { return 2.0 * a; };
+  EXPECT_TRUE(test::says(by(twice, [](const Expr& x) { return 3.0 * x; }), {"[grad]", "simplified"}));
+  EXPECT_TRUE(test::says(by([](const Expr& a) { return -a; }, [](const Expr& x) { return square(x); }), {"simplified"}));
+  EXPECT_TRUE(test::says(by([](const Expr& a) { return slice(a, 0, 2); }, [](const Expr& x) { return slice(x, 0, 1); }),
+                         {"simplified"}));
+  EXPECT_EQ(by(twice, [](const Expr& x) { return exp(x); }), "");
+  EXPECT_EQ(by(twice, [](const Expr&) { return Expr(1.0); }), "") << "what depends on nothing has the gradient zero";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "onestep/onestep.h"
+#include "support/problems.h"
 
 namespace onestep {
 namespace {
@@ -131,6 +132,70 @@ TEST(Handles, TemporariesHandOutWhatLives) {
   for (const Expr& e : trace([](Expr x) { return std::pair(x, 2.0 * x); }, Shape{3}).outputs())
     outputs += e.shape() == Shape{3} ? 1 : 0;
   EXPECT_EQ(outputs, 2);
+}
+
+// Calls each; all must throw a MisuseError that names the class.
+void expect_moved_from(const char* what, const std::vector<std::function<void()>>& calls) {
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    SCOPED_TRACE(std::string(what) + ' ' + std::to_string(i));
+    const std::string error = test::error_of(calls[i]);
+    EXPECT_TRUE(test::says(error, {what, "moved from"})) << error;
+  }
+}
+
+TEST(MovedFrom, ASolutionSaysSo) {
+  Solution s = solve(target(), zeros(2), ones(2));
+  const Solution kept = std::move(s);
+  const Array c = ones(2);
+  std::vector<double> memory(2);
+  const std::vector<std::span<const double>> from{memory};
+  const std::vector<std::span<double>> to{memory};
+  expect_moved_from("[Solution]",
+                    {[&] { s.x(); }, [&] { s.state(); }, [&] { s.status(); }, [&] { s.message(); }, [&] { s.statistics(); },
+                     [&] { s.report(); }, [&] { s.proof(); }, [&] { s.vjp(c); }, [&] { s.jvp(c); }, [&] { s.jacobian(); },
+                     [&] { s.vjp_into(from, to); },
+                     [&] {
+                       s.jvp_into({&c, 1}, memory);
+                     },
+                     [&] { s.certificate(c); }, [&] { s.certificate_jvp(c); }, [&] { s.even_if_unconverged().vjp(c); }});
+  EXPECT_NO_THROW(kept.x());
+  s = kept;
+  EXPECT_NO_THROW(s.x());
+}
+
+TEST(MovedFrom, ASolverAndAPreparedSaySo) {
+  Solver solver = target();
+  const Solver kept = std::move(solver);
+  expect_moved_from("[Solver]",
+                    {[&] { solver.from(zeros(2)); }, [&] { solver.from([](Expr t) { return t; }); },
+                     [&] { solver.with(SolveOptions{}); }, [&] { solver.with(Implicit{}); }, [&] { solver.knowing({}); },
+                     [&] { solver.equation([](Expr x, Expr t) { return x - t; }); },
+                     [&] { solver.equation(ForeignStep{.apply = [](auto, auto, auto) {}}); },
+                     [&] { trace([&](Expr t) { return solver(t); }, Shape{2}); }, [&] { solve(solver, zeros(2), ones(2)); },
+                     [&] { solve(solver, ones(2)); }, [&] { Prepared(solver, zeros(2), ones(2)); },
+                     [&] { minimise({Inner(solver, zeros(2), [](Expr x) { return sum(x); })}, {Parameter::real(ones(2))}); },
+                     [&] { check_gradients(solver, zeros(2), ones(2)); }});
+  Prepared prepared(kept, zeros(2), ones(2));
+  Prepared other = std::move(prepared);
+  expect_moved_from("[Prepared]", {[&] { prepared.solve(zeros(2), ones(2)); }, [&] { prepared.solve(ones(2)); }});
+  expect_moved_from("[Solution]", {[&] { prepared.solution().x(); }});
+  EXPECT_TRUE(is_solution(other.solve(zeros(2), ones(2)).status()));
+}
+
+TEST(MovedFrom, PartsAreEmpty) {
+  Parts parts = {Array{1.0, 2.0}, Array(3.0)};
+  const Parts kept = std::move(parts);
+  EXPECT_EQ(parts.size(), 0U);
+  EXPECT_EQ(parts.begin(), parts.end());
+  EXPECT_THROW(parts[0], MisuseError);
+  EXPECT_THROW((void)Array(parts), MisuseError);
+  EXPECT_EQ(kept[1].item(), 3.0);
+}
+
+TEST(Handles, APartThatIsNotThereIsMisuse) {
+  const Parts two = {Array{1.0, 2.0}, Array(3.0)};
+  EXPECT_TRUE(test::says(test::error_of([&] { (void)two[2]; }), {"[Parts]", "part 2 of 2"}));
+  EXPECT_TRUE(test::says(test::error_of([&] { solve(target(), zeros(2), ones(2)).vjp(ones(2))[1]; }), {"part 1 of 1"}));
 }
 
 }  // namespace

@@ -216,5 +216,24 @@ TEST(NoNewFactorisation, ImplicitRefinesInAFewProducts) {
   EXPECT_LE(s.report().residual, 1e-12);
 }
 
+TEST(Identity, AsAStepHasNoUniqueFixedPoint) {
+  const auto none = [](Expr x, Expr t) { return x + 0.0 * t; };
+  const auto half_of_it = [](Expr x, Expr t) {
+    return concat({0.5 * slice(x, 0, 1) + 0.0 * slice(t, 0, 1), slice(x, 1, 2)});
+  };
+  for (const Solver& solver : {fixed_point(none), fixed_point(half_of_it)})
+    for (const Estimator& estimator : {Estimator(), Estimator(Auto{}), Estimator(Implicit{})}) {
+      const Solution s = solve(solver, Array{1.0, 2.0}, ones(2), estimator);
+      EXPECT_THROW(s.vjp(ones(2)), NoDerivativeError);
+      EXPECT_THROW(s.jvp(ones(2)), NoDerivativeError);
+      EXPECT_EQ(s.certificate(ones(2)).basis, Certificate::Basis::refused);
+    }
+  // One that depends on nothing, and is unique.
+  const Solution s = solve(fixed_point([](Expr x, Expr t) { return 0.5 * x + 1.0 + 0.0 * t; }), ones(2), ones(2));
+  EXPECT_EQ(s.jvp(ones(2))[0](0), 0);
+  EXPECT_EQ(s.report().status, Status::converged);
+  EXPECT_EQ(s.vjp(ones(2))[0](0), 0);
+}
+
 }  // namespace
 }  // namespace onestep

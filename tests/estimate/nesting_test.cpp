@@ -339,5 +339,28 @@ TEST(Nested, DerivativesAboveTheFirstThatAnEstimatorDoesNotHaveAreErrors) {
   EXPECT_TRUE(says(test::error_of([&] { trace([&](Expr t) { return grad(grad(fit(t), t), t); }, Shape{}); }), {"solve"}));
 }
 
+TEST(Nodes, AnEstimatorByTheMethodIsAsGoodAsNone) {
+  // x = √t: the second derivative needs the two steps that Newton's nodes have where no estimator is named.
+  const Solver root = newton_root([](Expr x, Expr t) { return square(x) - t; }).from(Array(1.0));
+  for (const Solver& solver : {root, root.with(Estimator{}), root.with(Implicit{}).with(Estimator{})}) {
+    const Function f = trace([&](Expr t) { return grad(grad(solver(t), t), t); }, Shape{});
+    EXPECT_NEAR(evaluate(f, {Array(4.0)})[0].item(), -0.25 / 8, 1e-12);
+  }
+}
+
+TEST(Nodes, AScalarStateMayBeDifferentiatedBy) {
+  // ∂/∂x (x⁴/4 - t x) = 0: x = t^(1/3).
+  const auto residual = [](Expr x, Expr t) { return grad(0.25 * square(square(x)) - t * x, x); };
+  const Solution s = solve(newton_root(residual), Array(1.0), Array(8.0));
+  ASSERT_EQ(s.status(), Status::converged) << s.message();
+  EXPECT_NEAR(s.x().item(), 2, 1e-14);
+  EXPECT_NEAR(Array(s.vjp(Array(1.0))).item(), 1.0 / 12, 1e-14);
+  const Function f = trace([&](Expr t) { return newton_root(residual).from(Array(1.0))(t); }, Shape{});
+  EXPECT_NEAR(evaluate(f, {Array(8.0)})[0].item(), 2, 1e-14);
+  const Solution step =
+      solve(fixed_point([&](Expr x, Expr t) { return x - 0.05 * residual(x, t); }), Array(1.0), Array(8.0));
+  EXPECT_NEAR(step.x().item(), 2, 1e-8) << step.message();
+}
+
 }  // namespace
 }  // namespace onestep

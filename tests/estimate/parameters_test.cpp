@@ -219,5 +219,56 @@ TEST(Directions, StridedArraysAreTakenAsTheyLie) {
   EXPECT_TRUE(test::near(a.x(), Array{9.0, 12.0}, 1e-14));
 }
 
+// Derivatives are linear in their direction, whatever its size: squares of 1e308 overflow, those of 1e-308 underflow.
+TEST(Directions, OfAnySizeGiveTheSameDerivative) {
+  const Array A{{0.5, 0.2}, {0.1, 0.3}}, c{0.7, -0.4};
+  const Solver linear = fixed_point([&](Expr x, Expr t) { return 0.5 * tanh(matmul(A, x)) + t; }, {.tolerance = 1e-14});
+  const Solver fit = newton([](Expr x, Expr t) { return sum(exp(x) - t * x) + 0.5 * square(sum(x)); });
+  for (const Solver& solver : {linear, fit})
+    for (const Estimator& estimator : {Estimator(OneStep{}), Estimator(KStep{4}), Estimator(Implicit{}), Estimator(Auto{}),
+                                       Estimator(Implicit{.how = Implicit::matrix_free}), Estimator(Unrolled{})}) {
+      const Solution s = solve(solver, zeros(2), Array{1.0, 2.0}, estimator);
+      const Array vjp = s.vjp(c), jvp = s.jvp(c);
+      const Certificate certificate = s.certificate(c);
+      for (const double size : {0x1p1000, 0x1p600, 0x1p-600, 0x1p-1000}) {
+        const Array large = test::times(size, c);
+        EXPECT_LT(test::relative_error(test::times(1 / size, s.vjp(large)), vjp), 1e-13) << size;
+        EXPECT_LT(test::relative_error(test::times(1 / size, s.jvp(large)), jvp), 1e-13) << size;
+        const Certificate scaled = s.certificate(large);
+        EXPECT_EQ(scaled.basis, certificate.basis);
+        if (scaled.basis == Certificate::Basis::observed) {
+          EXPECT_NEAR(scaled.value / size, certificate.value, 1e-12 * certificate.value);
+          EXPECT_LT(scaled.relative, 1e3 * certificate.relative + 1e-12);
+          EXPECT_GT(scaled.bound, 0);
+        }
+      }
+    }
+}
+
+TEST(Directions, WhoseDerivativeOverflowsSaySo) {
+  const Solution s = solve(fixed_point([](Expr x, Expr t) { return 0.9 * x + t; }), zeros(1), ones(1), Implicit{});
+  EXPECT_NEAR(s.vjp(Array{1e307})[0](0) / 1e307, 10, 1e-9);
+  try {
+    s.vjp(Array{1e308});
+    FAIL() << "1e309 is no number";
+  } catch (const NoDerivativeError& e) {
+    EXPECT_EQ(e.status, Status::not_finite);
+    EXPECT_TRUE(test::says(e.what(), {"largest number"})) << e.what();
+  }
+}
+
+TEST(Directions, ThatAreNotFiniteInsideATracedFunctionGiveNaN) {
+  const Solver half = fixed_point([](Expr x, Expr t) { return 0.5 * (x + t); }).from(zeros(2)).with(Implicit{});
+  const Function f = trace(
+      [&](Expr t, Expr c) {
+        const Expr x = half(t);
+        return std::pair{vjp(x, t, c), jvp(x, t, c)};
+      },
+      Shape{2}, Shape{2});
+  const std::vector<Array> d = evaluate(f, {ones(2), Array{1.0, std::nan("")}});
+  EXPECT_TRUE(std::isnan(d[0](1)));
+  EXPECT_TRUE(std::isnan(d[1](1)));
+}
+
 }  // namespace
 }  // namespace onestep

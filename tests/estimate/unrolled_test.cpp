@@ -212,5 +212,25 @@ TEST(Unrolled, AJacobianGoesOverTheStepsOnce) {
   }
 }
 
+TEST(Endless, StepsAreRefused) {
+  const Solver half = fixed_point([](Expr x, Expr t) { return 0.5 * (x + t); }).from(zeros(2));
+  const Solution s = solve(half, ones(2), KStep{1'000'000'000});
+  EXPECT_TRUE(test::says(test::error_of([&] { s.vjp(ones(2)); }), {"[KStep]", "1000000000", "max_iterations"}));
+  EXPECT_TRUE(test::says(test::error_of([&] { s.jvp(ones(2)); }), {"[KStep]", "max_iterations"}));
+  EXPECT_TRUE(
+      test::says(test::error_of([&] { trace([&](Expr t) { return half.with(KStep{1'000'000'000})(t); }, Shape{2}); }),
+                 {"[KStep]", "1000"}));
+  // More than a superlinear method needs are as good as what it needs.
+  const Solution n =
+      solve(newton([](Expr x, Expr t) { return sum(exp(x) - t * x); }), zeros(1), Array{2.0}, KStep{1'000'000'000});
+  EXPECT_NEAR(n.vjp(Array{1.0})[0](0), 0.5, 1e-10);
+  // With one state in memory, making every step again for each step would take 5e9 of them.
+  const Solution walk = solve(fixed_point([](Expr x, Expr t) { return x + t; }, {.tolerance = 0, .max_iterations = 100000}),
+                              Array{0.0}, Array{1.0}, Unrolled{.memory = 1})
+                            .even_if_unconverged();
+  EXPECT_TRUE(test::says(test::error_of([&] { walk.vjp(Array{1.0}); }), {"[Unrolled]", "memory = 1"}));
+  EXPECT_EQ(walk.jvp(Array{1.0})[0](0), 100000.0);
+}
+
 }  // namespace
 }  // namespace onestep

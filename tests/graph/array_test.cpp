@@ -148,5 +148,35 @@ TEST(Array, PrintsItsEntriesAndCutsLongOnes) {
   EXPECT_EQ(text(zeros({0})), "[]");
 }
 
+TEST(Array, ThatWasMovedFromHasNoEntries) {
+  Array a{{1.0, 2.0}, {3.0, 4.0}};
+  const Array b = std::move(a);
+  EXPECT_EQ(a.shape(), Shape{0});
+  EXPECT_EQ(a.size(), 0);
+  EXPECT_TRUE(a.values().empty());
+  EXPECT_TRUE(a.transposed().contiguous().is_contiguous());
+  EXPECT_THROW(a.item(), MisuseError);
+  EXPECT_THROW(a(0), MisuseError);
+  EXPECT_THROW(a(0, 0), MisuseError);
+  std::ostringstream text;
+  text << a;
+  EXPECT_EQ(text.str(), "[]");
+  a = b.transposed();
+  EXPECT_EQ(a(0, 1), 3.0);
+  Array& itself = a;
+  a = std::move(itself);
+  EXPECT_EQ(a(0, 1), 3.0);
+  Array column = b.transposed();
+  a = std::move(column);
+  EXPECT_EQ(column.size(), 0);
+  EXPECT_EQ(a(0, 1), 3.0);
+}
+
+TEST(Shape, HasExtentOneAlongAxesItDoesNotHave) {
+  const Shape shape{2, 3};
+  EXPECT_EQ(shape[-1], 1);
+  EXPECT_EQ(shape[2], 1);
+}
+
 }  // namespace
 }  // namespace onestep::test

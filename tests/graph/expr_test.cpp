@@ -86,7 +86,7 @@ TEST(ExprError, ShapesAndRangesNameTheAxis) {
   EXPECT_EQ(error_of([] { sum(of({3}), 1); }), "[sum] axis 1 of shape (3), which has rank 1");
   EXPECT_EQ(error_of([] { sum(of({3}), -2); }), "[sum] axis -2 of shape (3), which has rank 1");
   EXPECT_EQ(error_of([] { concat({of({3})}, -2); }), "[concat] axis -2 of shape (3), which has rank 1");
-  EXPECT_EQ(error_of([] { max(of({3, 2}), 2); }), "[max] axis 2 of shape (3, 2), which has rank 2");
+  EXPECT_EQ(error_of([] { max(of({3, 2}), Axis{2}); }), "[max] axis 2 of shape (3, 2), which has rank 2");
 }
 
 TEST(Expr, NegativeAxesCountFromTheEnd) {
@@ -94,7 +94,7 @@ TEST(Expr, NegativeAxesCountFromTheEnd) {
   for (const int axis : {0, 1}) {
     const int from_end = axis - 2;
     EXPECT_TRUE(near(value_of(sum(m, from_end)), value_of(sum(m, axis))));
-    EXPECT_TRUE(near(value_of(max(m, from_end)), value_of(max(m, axis))));
+    EXPECT_TRUE(near(value_of(max(m, Axis{from_end})), value_of(max(m, Axis{axis}))));
     EXPECT_TRUE(near(value_of(concat({m, m}, from_end)), value_of(concat({m, m}, axis))));
     EXPECT_TRUE(near(value_of(slice(m, 1, 2, from_end)), value_of(slice(m, 1, 2, axis))));
     EXPECT_TRUE(near(value_of(pad(m, 1, 5, from_end)), value_of(pad(m, 1, 5, axis))));
@@ -242,8 +242,8 @@ TEST(Expr, StructureOperationsPlaceEntriesWhereTheySay) {
   EXPECT_TRUE(near(value_of(sum(m)), Array(21.0)));
   EXPECT_TRUE(near(value_of(sum(m, 0)), Array{5.0, 7.0, 9.0}));
   EXPECT_TRUE(near(value_of(sum(m, 1)), Array{6.0, 15.0}));
-  EXPECT_TRUE(near(value_of(max(m, 0)), Array{4.0, 5.0, 6.0}));
-  EXPECT_TRUE(near(value_of(max(m, 1)), Array{3.0, 6.0}));
+  EXPECT_TRUE(near(value_of(max(m, Axis{0})), Array{4.0, 5.0, 6.0}));
+  EXPECT_TRUE(near(value_of(max(m, Axis{1})), Array{3.0, 6.0}));
   EXPECT_TRUE(near(value_of(max(m)), Array(6.0)));
 }
 

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "onestep/diff.h"
+#include <functional>
+
+#include "onestep/onestep.h"
 #include "support/run.h"
 
 namespace onestep::test {
@@ -141,6 +143,53 @@ TEST(Function, FlopsOfEachProductAreItsMultiplyAdds) {
         return x;
       },
       Shape{7, 5}, Shape{5}, Shape{7}, Shape{5, 5});
+}
+
+TEST(MovedFrom, AnExpressionIsNoNumber) {
+  const auto use = [](const std::function<void(Expr)>& what) {
+    return test::error_of([&] {
+      trace(
+          [&](Expr x) {
+            Expr moved = 2.0 * x;
+            const Expr kept = std::move(moved);
+            what(moved);
+            return kept;
+          },
+          Shape{3});
+    });
+  };
+  for (const auto& what : std::vector<std::function<void(Expr)>>{
+           [](const Expr& e) { e.shape(); }, [](const Expr& e) { e + 1.0; }, [](const Expr& e) { 1.0 * e; },
+           [](const Expr& e) { sum(e); }, [](const Expr& e) { grad(e, e); }, [](const Expr& e) { to_string(e); },
+           [](const Expr& e) { flops(e); }})
+    EXPECT_TRUE(test::says(use(what), {"[Expr]", "moved from"})) << use(what);
+  EXPECT_TRUE(test::says(test::error_of([] {
+                           trace(
+                               [](Expr x) {
+                                 const Expr kept = std::move(x);
+                                 return x;
+                               },
+                               Shape{3});
+                         }),
+                         {"[Expr]", "moved from"}));
+}
+
+TEST(MovedFrom, AFunctionAndAPlanSaySo) {
+  Function f = trace([](Expr x) { return sum(square(x)); }, Shape{3});
+  const Function kept = std::move(f);
+  Plan plan(kept);
+  Workspace workspace = plan.workspace();
+  const Plan kept_plan = std::move(plan);
+  EXPECT_TRUE(f.inputs().empty());
+  EXPECT_TRUE(f.outputs().empty());
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { (void)f(std::vector<Expr>{}); }, [&] { f.text(); }, [&] { f.dot(); }, [&] { f.flops(); },
+           [&] { Plan other(f); }, [&] { evaluate(f, {}); }, [&] { check_gradients(f, std::vector<Array>{}); }})
+    EXPECT_TRUE(test::says(test::error_of(call), {"[Function]", "moved from"})) << test::error_of(call);
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { plan.workspace(); }, [&] { plan.run(workspace, {zeros(3)}, {}); }, [&] { plan.workspace_bytes(); },
+           [&] { plan.flops(); }, [&] { plan.flops(1); }, [&] { plan.text(); }})
+    EXPECT_TRUE(test::says(test::error_of(call), {"[Plan]", "moved from"})) << test::error_of(call);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(Print, TextLeavesOutWhatTheResultsDoNotNeed) {
 TEST(Print, AttributesSayWhatTheOperationDoes) {
   const Function f = trace(
       [](Expr A, Expr x) {
-        return std::tuple(matmul(transpose(A), matmul(A, x)), sum(A, 1), slice(x, 1, 3), pad(x, 1, 5), max(A, 0),
+        return std::tuple(matmul(transpose(A), matmul(A, x)), sum(A, 1), slice(x, 1, 3), pad(x, 1, 5), max(A, Axis{0}),
                           solve_transposed(lu(slice(A, 0, 3)), x), concat({x, x}), eye(2, 3, 1));
       },
       Input{"A", {4, 3}}, Input{"x", {3}});

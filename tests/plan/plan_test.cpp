@@ -149,7 +149,7 @@ Expr random_expression(Random& random, std::vector<Expr> pool, int steps) {
         if (a.shape().rank() >= 1 && a.shape()[0] > 1) result = concat({slice(a, 1, a.shape()[0]), slice(a, 0, 1)});
         break;
       default:
-        if (a.shape().rank() == 2) result = tanh(max(a, static_cast<int>(random.integer(0, 1))));
+        if (a.shape().rank() == 2) result = tanh(max(a, Axis{static_cast<int>(random.integer(0, 1))}));
         break;
     }
     pool.push_back(result);

@@ -159,5 +159,45 @@ TEST(BadInput, ConstantsThatCannotBeTrueAreRefused) {
   EXPECT_TRUE(says(error_of([&] { s.knowing({.rho = std::numeric_limits<double>::quiet_NaN()}); }), {"rho"}));
 }
 
+TEST(BadInput, TolerancesOfOneOrMoreMeanNothing) {
+  const auto f = [](Expr x, Expr t) { return sum(square(x - t)); };
+  for (const double bad : {1.0, 2.0, 1e300, std::numeric_limits<double>::infinity()}) {
+    EXPECT_TRUE(says(error_of([&] { newton(f, {.tolerance = bad}); }), {"[solve]", "tolerance", "below 1"}));
+    EXPECT_TRUE(says(error_of([&] { solve(newton(f), zeros(2), ones(2), Implicit{.tolerance = bad}); }), {"[Implicit]"}));
+    EXPECT_TRUE(says(error_of([&] { solve(newton(f), zeros(2), ones(2), Auto{.tolerance = bad}); }), {"[Auto]"}));
+  }
+  EXPECT_TRUE(says(error_of([&] { solve(newton(f), zeros(2), ones(2), Auto{.tolerance = std::nan("")}); }), {"[Auto]"}));
+}
+
+TEST(BadInput, ExtremeOptionsEndAtTheSolution) {
+  const Solver half = fixed_point([](Expr x, Expr t) { return 0.5 * (x + t); });
+  for (const double tolerance : {0.0, 1e-300, 1e-16})
+    for (const Solver& solver :
+         {half, distance_to_theta(), gradient_descent([](Expr x, Expr t) { return 0.25 * sum(square(x - t)); })}) {
+      const Solution s = solve(solver.with({.tolerance = tolerance, .max_iterations = std::numeric_limits<int>::max()}),
+                               zeros(2), Array{1.0, 3.0});
+      EXPECT_TRUE(is_solution(s.status())) << s.message();
+      EXPECT_NEAR(s.x()(1), 3.0, 1e-14);
+    }
+}
+
+TEST(BadInput, ADirectionThatIsNotFiniteIsNamedWithItsEntry) {
+  const Solver slow = fixed_point([](Expr x, Expr t) { return 0.5 * (x + t); });
+  for (const Estimator& estimator : {Estimator(OneStep{}), Estimator(Implicit{}), Estimator(Auto{}), Estimator(KStep{3})})
+    for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+      const Solution s = solve(slow, zeros(3), ones(3), estimator);
+      Array d{1.0, bad, 2.0};
+      std::vector<double> memory{1.0, bad, 2.0}, out(3);
+      const std::vector<std::span<const double>> from{memory};
+      const std::vector<std::span<double>> to{out};
+      EXPECT_TRUE(says(error_of([&] { s.vjp(d); }), {"[vjp]", "entry 1", "cotangent of part 0"}));
+      EXPECT_TRUE(says(error_of([&] { s.vjp_into(from, to); }), {"[vjp_into]", "entry 1", "cotangent of part 0"}));
+      EXPECT_TRUE(says(error_of([&] { s.jvp(d); }), {"[jvp]", "entry 1", "tangent of theta"}));
+      EXPECT_TRUE(says(error_of([&] { s.jvp_into({&d, 1}, out); }), {"[jvp_into]", "entry 1", "tangent of theta"}));
+      EXPECT_TRUE(says(error_of([&] { s.certificate(d); }), {"[certificate]", "entry 1"}));
+      EXPECT_TRUE(says(error_of([&] { s.certificate_jvp(d); }), {"[certificate_jvp]", "entry 1"}));
+      EXPECT_THROW(s.even_if_unconverged().vjp(d), MisuseError);
+    }
+}
 }  // namespace
 }  // namespace onestep

@@ -192,5 +192,16 @@ TEST(Newton, RosenbrockFromFarAway) {
   EXPECT_EQ(solve(newton(f), Array{-1.2, 1.0}, Array{1.0}).status(), Status::converged);
 }
 
+TEST(NoRoot, FarFromZeroIsNotFound) {
+  for (const double start : {0.5, 1e3, 1e6, 1e9, 1e12, 1e15}) {
+    const Solution s = solve(newton_root([](Expr x, Expr t) { return sin(x) - t; }), Array{start}, Array{2.0});
+    EXPECT_FALSE(is_solution(s.status())) << start << ' ' << s.x() << s.message();
+    const Solution c = solve(newton_root([](Expr x, Expr t) { return square(x) + t; }), Array{start}, Array{1.0});
+    EXPECT_FALSE(is_solution(c.status())) << start << ' ' << c.x() << c.message();
+    const Solution both = solve(newton_root([](Expr x, Expr t) { return sin(x) - t; }), Array{start, 1.0}, Array{2.0, 0.5});
+    EXPECT_FALSE(is_solution(both.status())) << start << ' ' << both.x() << both.message();
+  }
+}
+
 }  // namespace
 }  // namespace onestep

@@ -428,5 +428,95 @@ TEST(Known, ConstantsGivenAreAddedToThoseTheMethodWorkedOut) {
   EXPECT_LT(known.L_A, 0);
 }
 
+TEST(Sublinear, ConvergenceIsNoneWhereTheSolutionIsFar) {
+  // x + t exp(-x) has no fixed point: steps of 1/k. The root of (x - 1)³ = 2t, with steps of k^-3/2, is at 1.00126; that of
+  // (x - 1)² = 0 is reached by steps of 1/k².
+  struct Case {
+    const char* name;
+    std::function<Expr(Expr, Expr)> F;
+    double start, t, solution;
+  };
+  const std::vector<Case> cases{
+      {"exp", [](Expr x, Expr t) { return x + t * exp(-x); }, 0, 1, std::numeric_limits<double>::infinity()},
+      {"exp 2", [](Expr x, Expr t) { return x + t * exp(-2.0 * x); }, 3, 1, std::numeric_limits<double>::infinity()},
+      {"1/x", [](Expr x, Expr t) { return x + t / x; }, 1, 1, std::numeric_limits<double>::infinity()},
+      {"cubic", [](Expr x, Expr t) { return x - 0.5 * (x - 1.0) * square(x - 1.0) + t; }, 2, 1e-9, 1 + std::cbrt(2e-9)},
+      {"cubic, near", [](Expr x, Expr t) { return x - 0.5 * (x - 1.0) * square(x - 1.0) + t; }, 1.2, 1e-9,
+       1 + std::cbrt(2e-9)},
+      {"square", [](Expr x, Expr t) { return x - 0.5 * t * square(x - 1.0); }, 2, 1, 1},
+      {"fifth", [](Expr x, Expr t) { return x - 0.5 * t * square(square(x - 1.0)) * (x - 1.0); }, 2, 1, 1}};
+  for (const Case& c : cases)
+    for (const double tolerance : {1e-2, 1e-3, 1e-4, 1e-6, 1e-8}) {
+      const Solver solver = fixed_point(c.F, {.tolerance = tolerance, .max_iterations = 20000});
+      const Solution s = solve(solver, c.start, c.t);
+      if (!is_solution(s.status())) continue;
+      EXPECT_LT(std::fabs(s.x().item() - c.solution), (tolerance <= 1e-3 ? 2 * tolerance : 0.15) * c.solution)
+          << c.name << ' ' << tolerance << ' ' << s.x() << ' ' << s.message();
+    }
+}
+
+TEST(StationaryStart, ThatIsNoMinimumIsLeftByGradientDescent) {
+  // Minima of (x² - 1)²/4 at ±1, a maximum at 0; of the same with y²/2 added a saddle; of cos at ±π.
+  const auto well = [](Expr x, Expr t) { return 0.25 * sum(square(square(x) - t)); };
+  const auto saddle = [](Expr x, Expr t) {
+    return 0.25 * sum(square(square(slice(x, 0, 1)) - t)) + 0.5 * sum(square(slice(x, 1, 3)));
+  };
+  const std::vector<GradientDescent> ways{{.step = GradientStep::fixed(0.2)},
+                                          {.step = GradientStep::backtracking()},
+                                          {.step = GradientStep::backtracking(0.01)}};
+  for (const GradientDescent& how : ways) {
+    const Solution top = solve(gradient_descent(well, how), Array{0.0}, Array{1.0});
+    ASSERT_EQ(top.status(), Status::converged) << top.message();
+    EXPECT_NEAR(std::fabs(top.x()(0)), 1, 1e-8);
+    EXPECT_EQ(top.statistics().restarts, 1);
+    EXPECT_TRUE(says(top.message(), {"no minimum"})) << top.message();
+    const Solution beside = solve(gradient_descent(saddle, how), zeros(3), Array{1.0});
+    ASSERT_EQ(beside.status(), Status::converged) << beside.message();
+    EXPECT_NEAR(std::fabs(beside.x()(0)), 1, 1e-8);
+    EXPECT_LT(std::fabs(beside.x()(1)), 1e-8);
+    const Solution bottom = solve(gradient_descent(well, how), Array{1.0}, Array{1.0});
+    EXPECT_EQ(bottom.status(), Status::converged);
+    EXPECT_EQ(bottom.statistics().iterations, 1);
+    EXPECT_EQ(bottom.statistics().restarts, 0);
+    // Nothing holds it.
+    const Solution fall =
+        solve(gradient_descent([](Expr x, Expr t) { return -0.5 * sum(t * square(x)); }, how, {.max_iterations = 1000}),
+              Array{0.0}, Array{1.0});
+    EXPECT_FALSE(is_solution(fall.status())) << fall.message();
+  }
+  const Solution cosine = solve(gradient_descent([](Expr x, Expr t) { return sum(t * cos(x)); }), Array{0.0}, Array{3.0});
+  ASSERT_EQ(cosine.status(), Status::converged) << cosine.message();
+  EXPECT_NEAR(std::fabs(cosine.x()(0)), std::acos(-1.0), 1e-12);
+  const Solution heavy =
+      solve(gradient_descent(well, {.step = GradientStep::fixed(0.2), .momentum = Momentum::heavy_ball(0.5)}),
+            {Array{0.0}, Array{0.0}}, Array{1.0});
+  ASSERT_EQ(heavy.status(), Status::converged) << heavy.message();
+  EXPECT_NEAR(std::fabs(heavy.x()(0)), 1, 1e-8);
+}
+
+TEST(StationaryStart, ThatIsAMinimumOfSeveralIsOne) {
+  // Flat along (1, -1).
+  const auto valley = [](Expr x, Expr t) { return 0.5 * square(sum(x) - t); };
+  for (const GradientDescent& how : {GradientDescent{}, GradientDescent{.step = GradientStep::backtracking()}}) {
+    const Solution s = solve(gradient_descent(valley, how), Array{0.5, 0.5}, 1.0);
+    EXPECT_EQ(s.status(), Status::converged) << s.message();
+    EXPECT_EQ(s.statistics().restarts, 0);
+  }
+}
+
+TEST(StationaryStart, ThatIsNoMinimumIsNotConvergedByNewton) {
+  const auto well = [](Expr x, Expr t) { return 0.25 * sum(square(square(x) - t)); };
+  for (const std::int64_t n : {1, 2, 50}) {
+    const Solution newtons = solve(newton(well), zeros(n), ones(n)), by_products = solve(newton_cg(well), zeros(n), ones(n));
+    EXPECT_EQ(newtons.status(), Status::singular) << newtons.message();
+    EXPECT_EQ(by_products.status(), Status::singular) << by_products.message();
+  }
+  // One negative eigenvalue among many.
+  const std::int64_t n = 20000;
+  const auto saddle = [](Expr x, Expr t) { return 0.5 * sum(square(x)) - sum(square(slice(x, 0, 1))) + 0.0 * sum(t); };
+  const Solution s = solve(newton_cg(saddle), zeros(n), 1.0);
+  EXPECT_EQ(s.status(), Status::singular) << s.message();
+}
+
 }  // namespace
 }  // namespace onestep
