@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "backend/cpu/blas.h"
+#include "solve/qp_active_set.h"
 
 namespace onestep::detail {
 namespace {
@@ -18,6 +19,7 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   const Clock::time_point begin = Clock::now();
   const cpu::BlasSerial serial;
   solution_ = {};
+  set_is_current_ = false;
   if (!acceptable(data)) return solution_;
   load(data);
   int iterations = 0;
@@ -50,6 +52,8 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
   constexpr double near = 1e-12, far = 1e-7, rounding_at_most = 1e-8;
   double last_mu = 0;
   int since_best = 0, next_proof = 1;
+  by_components_ = false;
+  progress_.primal_step = progress_.dual_step = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
   const auto relative = [](const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); };
   for (;; ++iterations) {
@@ -57,11 +61,18 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     last_step_ /= x_size_;
     progress_.iteration = iterations;
     double merit = 0;
-    const bool done = small_enough(options, merit);
+    const bool small = small_enough(options, merit);
     closely_ = closely_ || noise_matters(options);
     if (options.callback && options.callback(progress_)) return Status::cancelled;
-    if (done && (last_step_ <= options.step || iterations == 0)) return Status::converged;
     const bool finite = merit <= std::numeric_limits<double>::max();
+    if (small) {
+      merit = worst_component(options, true);
+      if (merit <= 1) return Status::converged;
+      if (!by_components_) best_merit_ = std::numeric_limits<double>::infinity();
+      by_components_ = true;
+    } else if (by_components_) {
+      merit = std::numeric_limits<double>::max();
+    }
     if (finite && merit < 0.9 * best_merit_) {
       best_merit_ = merit;
       since_best = 0;
@@ -83,7 +94,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     } else if (stuck || !finite) {
       if (best_merit_ == std::numeric_limits<double>::infinity()) return Status::not_finite;
       return_to_best();
-      if (best_merit_ <= 1) return Status::converged;  // only the step was still too long
+      if (polish(options)) return Status::converged;
       if (const auto status = status_without_solution()) return *status;
       return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::line_search_failed;
     }
@@ -100,6 +111,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     last_mu = mu_;
     if (!make_step(options)) {
       return_to_best();
+      if (polish(options)) return Status::converged;
       if (const auto status = status_without_solution()) return *status;
       return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::singular;
     }
@@ -110,6 +122,20 @@ std::optional<Status> InteriorPoint::status_without_solution() {
   if (find_proof_of_infeasibility()) return Status::infeasible;
   if (find_proof_of_unboundedness()) return Status::unbounded;
   return std::nullopt;
+}
+
+/// Moves to the optimum of the active set, if there the residuals are small in every component.
+bool InteriorPoint::polish(const InteriorPointOptions& options) {
+  const QpActiveSet& set = active_set();
+  if (!set.is_decided()) return false;
+  for (std::size_t j = 0; j < n_; ++j) x_[j] = static_cast<double>(set.optimum().dx[j]);
+  for (std::size_t i = 0; i < all_; ++i) lambda_[i] = static_cast<double>(set.optimum().dlambda[i]);
+  closely_ = true;
+  evaluate();
+  double merit = 0;
+  if (small_enough(options, merit) && worst_component(options, false) <= 1) return true;
+  return_to_best();
+  return false;
 }
 
 /// ρ and δ shrink with μ.
@@ -129,7 +155,7 @@ bool InteriorPoint::factor() {
   }
   for (std::size_t i = 0; i < rows_; ++i) weight_[i] = is_equality(i) ? 1 / delta_ : lower_.weight[i] + upper_.weight[i];
   for (std::size_t i = rows_; i < all_; ++i) weight_[i] = is_equality(i) ? Kkt::fixing : lower_.weight[i] + upper_.weight[i];
-  for (std::size_t j = 0; j < n_; ++j) diagonal_[j] = rho_ + weight_[rows_ + j];
+  for (std::size_t j = 0; j < n_; ++j) diagonal_[j] = rho_ * proximal(j) + weight_[rows_ + j];
   return kkt_.factor(diagonal_, weight_, augmented_);
 }
 
@@ -188,9 +214,9 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   const double dual_size = largest(n_, dual_residual_);
   const double tolerance =
       std::max(0.01 * dual_size, 0.1 * std::min(options.relative * dual_size_, options.absolute * scaling_.c * least_d_));
-  // Where the last step shall be short the barrier parameter has to go on falling.
-  const double least_gap = options.step < std::numeric_limits<double>::infinity()
-                               ? 1e-22 * gap_size_
+  // Where the last step shall be short, or each component right, the barrier parameter has to go on falling.
+  const double least_gap = by_components_ || options.step < std::numeric_limits<double>::infinity()
+                               ? 1e-26 * gap_size_
                                : 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
   for (QpSide* side : {&lower_, &upper_}) {
     std::copy_n(side->s, all_, side->previous_s);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "solve/interior_point.h"
+#include "solve/qp_active_set.h"
 
 namespace onestep::detail {
 namespace {
@@ -50,10 +51,10 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
   for (int pass = 0; pass < 2; ++pass) {  // the first counts
     used = 0;
     for (double** v : {&q_, &Qx_, &Ctl_, &dual_residual_, &r_, &diagonal_, &direction_.Qdx, &direction_.Ctdl, &best_x_,
-                       &out_x_, &proof_x_, &proof_trial_})
+                       &out_x_, &proof_x_, &proof_trial_, &dual_terms_})
       place(*v, n);
     for (double** v : {&unit_, &value_, &equality_residual_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda,
-                       &best_lambda_, &out_lambda_, &proof_, &proof_distance_, &proof_low_, &proof_high_})
+                       &best_lambda_, &out_lambda_, &primal_terms_, &proof_, &proof_distance_, &proof_low_, &proof_high_})
       place(*v, all_);
     for (QpSide* side : {&lower_, &upper_}) {
       for (double** v :
@@ -66,6 +67,8 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
   x_ = value_ + rows_;
   direction_.dx = direction_.Cdx + rows_;
 }
+
+InteriorPoint::~InteriorPoint() = default;
 
 /// Says in solution_ what is wrong with the data.
 bool InteriorPoint::acceptable(const QpData& data) {
@@ -184,7 +187,7 @@ bool InteriorPoint::start_cold() {
     h_[i] = -weight_[i] * target;
   }
   for (std::size_t j = 0; j < n_; ++j) {
-    diagonal_[j] = rho_ + weight_[rows_ + j];
+    diagonal_[j] = rho_ * proximal(j) + weight_[rows_ + j];
     r_[j] = -q_[j] - h_[rows_ + j];
   }
   if (!kkt_.factor(diagonal_, weight_)) return false;

@@ -29,6 +29,24 @@ double norm_of(const std::vector<double>& v) {
 
 }  // namespace
 
+const QpActiveSet& InteriorPoint::active_set() {
+  if (set_is_current_) return *set_;
+  if (!set_) set_ = std::make_unique<QpActiveSet>(*this);
+  std::vector<QpActive> guess(all_);
+  std::vector<double> strength(all_);
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double at_upper = upper_.z[i] / upper_.s[i], at_lower = lower_.z[i] / lower_.s[i];
+    strength[i] = std::max(at_upper, at_lower);
+    guess[i] = is_equality(i)                           ? QpActive::equality
+               : at_upper > 1 && at_upper >= at_lower ? QpActive::upper
+               : at_lower > 1                           ? QpActive::lower
+                                                        : QpActive::none;
+  }
+  set_->decide(guess, strength);
+  set_is_current_ = true;
+  return *set_;
+}
+
 bool QpActiveSet::decide(std::span<const QpActive> guess, std::span<const double> strength) {
   constexpr int most_rounds = 20;
   active_.assign(guess.begin(), guess.end());

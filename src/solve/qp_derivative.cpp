@@ -101,29 +101,10 @@ bool QpDerivative::signs_are_right() {
   return true;
 }
 
-const QpActiveSet& QpDerivative::active_set() {
-  if (set_is_current_) return *set_;
-  if (!set_) set_ = std::make_unique<QpActiveSet>(solver_);
-  guess_.resize(all_);
-  strength_.resize(all_);
-  const QpSide &low = solver_.lower_, &high = solver_.upper_;
-  for (std::size_t i = 0; i < all_; ++i) {
-    const bool at_upper = high.z[i] > high.s[i], at_lower = low.z[i] > low.s[i];
-    strength_[i] = std::max(high.z[i] / high.s[i], low.z[i] / low.s[i]);
-    guess_[i] = solver_.is_equality(i)                                     ? QpActive::equality
-                : at_upper && high.z[i] * low.s[i] >= low.z[i] * high.s[i] ? QpActive::upper
-                : at_lower                                                 ? QpActive::lower
-                                                                           : QpActive::none;
-  }
-  set_->decide(guess_, strength_);
-  set_is_current_ = true;
-  return *set_;
-}
-
 /// Where it decides the matter, the active set takes the place of the weights; of constraints whose slack and multiplier
 /// both vanish the weights stay.
 bool QpDerivative::use_active_set() {
-  const QpActiveSet& set = active_set();
+  const QpActiveSet& set = solver_.active_set();
   if (!set.is_decided()) return false;
   for (std::size_t j = 0; j < n_; ++j) x_[j] = static_cast<double>(set.optimum().dx[j]);
   for (std::size_t i = 0; i < all_; ++i) lambda_[i] = static_cast<double>(set.optimum().dlambda[i]);
@@ -139,7 +120,7 @@ bool QpDerivative::use_active_set() {
 }
 
 double QpDerivative::solve_by_active_set() {
-  set_->solve(rhs_x_, rhs_, precise_);
+  solver_.active_set().solve(rhs_x_, rhs_, precise_);
   for (std::size_t j = 0; j < n_; ++j) dx_[j] = static_cast<double>(precise_.dx[j]);
   for (std::size_t i = 0; i < all_; ++i) dlambda_[i] = static_cast<double>(precise_.dlambda[i]);
   return precise_.error;
@@ -174,7 +155,7 @@ double QpDerivative::perturb(double perturbation) {
     move(x_, of_optimum);
     move(lambda_, of_optimum);
   }
-  return precise_.error + set_->optimum().error;
+  return precise_.error + solver_.active_set().optimum().error;
 }
 
 double QpDerivative::jvp_precisely(const QpData& t, double perturbation, std::span<double> dx, std::span<double> dy,
@@ -308,8 +289,8 @@ QpDegeneracy QpDerivative::degeneracy() {
     const QpSide& side = solver_.upper_.z[i] * solver_.lower_.s[i] > solver_.lower_.z[i] * solver_.upper_.s[i]
                              ? solver_.upper_
                              : solver_.lower_;
-    const bool decided = set_is_current_ && set_->is_decided();
-    const double slack = decided ? set_->slack(i) : side.s[i], multiplier = decided ? set_->multiplier(i) : side.z[i];
+    const bool decided = solver_.set_is_current_ && solver_.set_->is_decided();
+    const double slack = decided ? solver_.set_->slack(i) : side.s[i], multiplier = decided ? solver_.set_->multiplier(i) : side.z[i];
     found.margins.push_back(
         {std::fabs(slack) * solver_.unit_[i], std::fabs(multiplier) / solver_.unit_[i] / solver_.scaling_.c});
   }

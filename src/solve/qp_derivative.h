@@ -57,7 +57,7 @@ class QpDerivative {
   /// A new solve has been made.
   void forget() {
     at_.reset();
-    set_is_current_ = by_set_ = false;
+    by_set_ = false;
   }
   /// Takes the derivative of what the solver found last. At the solution the point is first moved to the optimum of its
   /// active set, and signs of slacks and multipliers are checked there. Makes no factorisation unless the solve had none to
@@ -67,8 +67,7 @@ class QpDerivative {
   /// determines a small one is taken.
   void linearise(QpDerivativeAt at);
   QpDegeneracy degeneracy();
-  /// At the solution: the optimum and its active set in extended precision, made when first asked for after a solve.
-  const QpActiveSet& active_set();
+  const QpActiveSet& active_set() { return solver_.active_set(); }
 
   /// Tangents of the solution for tangents of the data (null: zero; Q is read as the mean of its triangles). Returns the
   /// relative residual that the linear system was solved to.
@@ -115,12 +114,9 @@ class QpDerivative {
   std::vector<double> rhs_x_, rhs_, dx_, dlambda_, value_, Qdx_, Ctdl_, e_x_, e_, r_, h_;
   std::vector<double> work_x_, work_rows_, work_Q_, work_C_, best_dx_, best_dlambda_;
   std::vector<std::size_t> undecided_;
-  std::unique_ptr<QpActiveSet> set_;
-  bool set_is_current_ = false;  // decided for the last solve
   bool by_set_ = false;          // derivatives at the solution are solved for by its factor
   QpPrecise precise_;
-  std::vector<QpActive> guess_;
-  std::vector<double> strength_, kept_x_, kept_lambda_;
+  std::vector<double> kept_x_, kept_lambda_;
 };
 
 }  // namespace onestep::detail
