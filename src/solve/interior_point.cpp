@@ -52,7 +52,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
   constexpr double near = 1e-12, far = 1e-7, rounding_at_most = 1e-8;
   double last_mu = 0;
   int since_best = 0, next_proof = 1;
-  by_components_ = false;
+  by_components_ = set_is_current_ = false;
   progress_.primal_step = progress_.dual_step = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
   const auto relative = [](const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); };

@@ -33,7 +33,7 @@ void QpDerivative::linearise(QpDerivativeAt at) {
   by_set_ = false;
   if (at == QpDerivativeAt::solution) {
     weigh_at_solution();
-    move_to_optimum();
+    if (!solver_.set_is_current_ || !use_active_set()) move_to_optimum();
   } else {
     weigh_at_previous_iterate();
   }
@@ -120,7 +120,11 @@ bool QpDerivative::use_active_set() {
 }
 
 double QpDerivative::solve_by_active_set() {
-  solver_.active_set().solve(rhs_x_, rhs_, precise_);
+  if (rhs_x_ != precise_rhs_x_ || rhs_ != precise_rhs_) {
+    solver_.active_set().solve(rhs_x_, rhs_, precise_);
+    precise_rhs_x_ = rhs_x_;
+    precise_rhs_ = rhs_;
+  }
   for (std::size_t j = 0; j < n_; ++j) dx_[j] = static_cast<double>(precise_.dx[j]);
   for (std::size_t i = 0; i < all_; ++i) dlambda_[i] = static_cast<double>(precise_.dlambda[i]);
   return precise_.error;
@@ -135,8 +139,8 @@ double QpDerivative::solve_system() {
   return solve_by_active_set();
 }
 
-/// The error of the solution and of the optimum as far as known, relative; moves both at random when asked to.
-double QpDerivative::perturb(double perturbation) {
+/// Moves the solution and the optimum at random.
+void QpDerivative::perturb(double perturbation) {
   std::uint32_t state = 7;
   const auto sign = [&state] {
     state = state * 1664525U + 1013904223U;
@@ -147,43 +151,46 @@ double QpDerivative::perturb(double perturbation) {
     for (double& e : v)
       e += e == 0 ? 0 : (perturbation * size + std::numeric_limits<double>::epsilon() * std::fabs(e)) * sign();
   };
-  if (perturbation > 0) {
-    const double of_solution = std::max(largest(dx_), largest(dlambda_));
-    const double of_optimum = std::max(largest(x_), largest(lambda_));
-    move(dx_, of_solution);
-    move(dlambda_, of_solution);
-    move(x_, of_optimum);
-    move(lambda_, of_optimum);
-  }
-  return precise_.error + solver_.active_set().optimum().error;
+  const double of_solution = std::max(largest(dx_), largest(dlambda_));
+  const double of_optimum = std::max(largest(x_), largest(lambda_));
+  move(dx_, of_solution);
+  move(dlambda_, of_solution);
+  move(x_, of_optimum);
+  move(lambda_, of_optimum);
 }
 
-double QpDerivative::jvp_precisely(const QpData& t, double perturbation, std::span<double> dx, std::span<double> dy,
-                                   std::span<double> dz, std::span<double> dbounds) {
+template <class Write> double QpDerivative::write_precisely(Write write) {
+  solve_by_active_set();
+  const double error = precise_.error + solver_.active_set().optimum().error;
   kept_x_ = x_;
   kept_lambda_ = lambda_;
-  use_active_set();
-  set_rhs_of_jvp(t);
-  solve_by_active_set();
-  const double error = perturb(perturbation);
-  write_tangents(dx, dy, dz, dbounds);
+  kept_dx_ = dx_;
+  kept_dlambda_ = dlambda_;
+  write(false);
+  dx_ = kept_dx_;  // what is written may be scaled in place
+  dlambda_ = kept_dlambda_;
+  perturb(error);
+  write(true);
   x_ = kept_x_;
   lambda_ = kept_lambda_;
   return error;
+}
+
+double QpDerivative::jvp_precisely(const QpData& t, const QpTangents& precise, const QpTangents& moved) {
+  use_active_set();
+  set_rhs_of_jvp(t);
+  return write_precisely([&](bool is_moved) {
+    const QpTangents& to = is_moved ? moved : precise;
+    write_tangents(to.x, to.y, to.z, to.bounds);
+  });
 }
 
 double QpDerivative::vjp_precisely(std::span<const double> x, std::span<const double> y, std::span<const double> z,
-                                   std::span<const double> bounds, double perturbation, const QpCotangents& out) {
-  kept_x_ = x_;
-  kept_lambda_ = lambda_;
+                                   std::span<const double> bounds, const QpCotangents& precise,
+                                   const QpCotangents& moved) {
   use_active_set();
   set_rhs_of_vjp(x, y, z, bounds);
-  solve_by_active_set();
-  const double error = perturb(perturbation);
-  write_cotangents(out);
-  x_ = kept_x_;
-  lambda_ = kept_lambda_;
-  return error;
+  return write_precisely([&](bool is_moved) { write_cotangents(is_moved ? moved : precise); });
 }
 
 void QpDerivative::weigh_at_previous_iterate() {

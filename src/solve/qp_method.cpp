@@ -172,6 +172,7 @@ class QpPoint final : public Point {
     data_.owner = this;
     last_is_jvp_ = false;
     last_.assign(c.begin(), c.end());
+    last_size_ = norm_of_parts(out);
     doubt_.reset();
   }
   double residual() const override { return residual_; }
@@ -210,9 +211,11 @@ class QpPoint final : public Point {
     double error = 0;
     if (last_is_jvp_) {
       std::vector<double> precise(last_.size()), moved(last_.size());
-      const auto a = parts(Vector(precise)), b = parts(Vector(moved));
-      error = derivative_.jvp_precisely(data_.tangents(), 0, a[0], a[1], a[2], a[3]);
-      derivative_.jvp_precisely(data_.tangents(), error, b[0], b[1], b[2], b[3]);
+      const auto tangents = [&](Vector w) {
+        const auto part = parts(w);
+        return QpTangents{part[0], part[1], part[2], part[3]};
+      };
+      error = derivative_.jvp_precisely(data_.tangents(), tangents(precise), tangents(moved));
       doubt.rounding = rounding * norm(precise);
       for (std::size_t i = 0; i < last_.size(); ++i) {
         moved[i] -= precise[i];
@@ -221,18 +224,15 @@ class QpPoint final : public Point {
       doubt.left_out = norm(precise);
       doubt.from_distance = safety * norm(moved);
     } else {
-      std::vector<std::vector<double>> returned = data_.bars(), precise = returned;
+      std::vector<std::vector<double>> returned = data_.bars(), precise = returned, moved = returned;
       const auto c = parts(ConstVector(last_));
-      error = derivative_.vjp_precisely(c[0], c[1], c[2], c[3], 0, QpDataAt::view_of(precise));
-      doubt.left_out = norm_of_pulled_back(returned, precise, 1);
-      derivative_.vjp_precisely(c[0], c[1], c[2], c[3], error, QpDataAt::view_of(returned));
-      doubt.from_distance = safety * norm_of_pulled_back(returned, precise, 1);
-      // Rounding of each cotangent of the data, and of the sums that θ̄ is made of.
+      error = derivative_.vjp_precisely(c[0], c[1], c[2], c[3], QpDataAt::view_of(precise), QpDataAt::view_of(moved));
+      doubt.left_out = returned == precise ? 0 : norm_of_pulled_back(returned, precise);
+      doubt.from_distance = safety * norm_of_pulled_back(moved, precise);
+      // Rounding of the sums that θ̄ is made of, and of each cotangent of the data.
       for (std::size_t i = 0; i < blocks; ++i)
-        for (std::size_t k = 0; k < precise[i].size(); ++k) returned[i][k] = precise[i][k] * (k % 2 == 0 ? 2 : 0);
-      doubt.rounding = rounding * norm_of_pulled_back(returned, precise, 1);
-      std::ranges::for_each(returned, [](auto& block) { std::ranges::fill(block, 0.0); });
-      doubt.rounding += rounding * norm_of_pulled_back(returned, precise, -1);
+        for (std::size_t k = 0; k < precise[i].size(); ++k) moved[i][k] = precise[i][k] * (k % 2 == 0 ? 2 : 0);
+      doubt.rounding = rounding * (last_size_ + doubt.left_out + norm_of_pulled_back(moved, precise));
     }
     if (!(error < 1e-3)) {
       doubt.left_out = std::numeric_limits<double>::infinity();
@@ -241,17 +241,19 @@ class QpPoint final : public Point {
     return doubt;
   }
   std::string reason();
-  double norm_of_pulled_back(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b,
-                             double factor) {
+  double norm_of_pulled_back(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
     for (std::size_t i = 0; i < blocks; ++i)
-      for (std::size_t k = 0; k < a[i].size(); ++k) data_.bars()[i][k] = factor * (a[i][k] - b[i][k]);
+      for (std::size_t k = 0; k < a[i].size(); ++k) data_.bars()[i][k] = a[i][k] - b[i][k];
     std::vector<std::vector<double>> room = data_.room_for_theta();
-    data_.pull_back(std::vector<Vector>(room.begin(), room.end()));
+    const std::vector<Vector> to(room.begin(), room.end());
+    data_.pull_back(to);
     data_.owner = nullptr;
-    double squares = 0;
-    for (const auto& part : room)
-      for (const double e : part) squares += e * e;
-    return std::sqrt(squares);
+    return norm_of_parts(to);
+  }
+  static double norm_of_parts(std::span<const Vector> parts) {
+    double size = 0;
+    for (const Vector part : parts) size = std::hypot(size, norm(part));
+    return size;
   }
 
   QpDerivative& derivative_;
@@ -262,6 +264,7 @@ class QpPoint final : public Point {
   double residual_ = 0;
   bool last_is_jvp_ = false;
   std::vector<double> last_;  // what jvp returned, or the cotangent vjp was given
+  double last_size_ = 0;      // of what vjp returned
   std::optional<Doubt> doubt_;
 };
 
@@ -305,6 +308,12 @@ std::string QpPoint::reason() {
   return set.is_singular() ? "the linear system of the active constraints is singular: they are linearly dependent, or the "
                              "solution is not unique"
                            : "no set of active constraints was found for which slacks and multipliers have the right signs";
+}
+
+/// Whether an active set leaves no doubt that there is a derivative.
+bool is_settled(const QpActiveSet& set) {
+  constexpr double most_growth = 1e9;
+  return set.is_decided() && set.undecided().empty() && set.growth() <= most_growth;
 }
 
 class QpLoop final : public Loop {
@@ -370,6 +379,7 @@ class QpLoop final : public Loop {
   Point* reference() override { return &here_; }
   Point* equation() override { return &equation_; }
   std::string degeneracy() override {
+    if (is_settled(derivative_.active_set())) return "";
     derivative_.linearise(QpDerivativeAt::solution);
     return describe(derivative_.degeneracy(), data_.data());
   }
