@@ -22,6 +22,10 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   set_is_current_ = false;
   if (!acceptable(data)) return solution_;
   load(data);
+  if (!scaling_.in_range) {
+    report(Status::not_finite, begin, 0);
+    return solution_;
+  }
   int iterations = 0;
   progress_ = {};
   augmented_ = has_factor_ = closely_ = false;
@@ -56,6 +60,14 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
   progress_.primal_step = progress_.dual_step = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
   const auto relative = [](const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); };
+  const auto is_near = [&] {  // of the best point: so near to a solution that only rounding can be in the way
+    if (!(relative(progress_) <= rounding_at_most)) return false;
+    InteriorPointOptions of_rounding;
+    of_rounding.relative = of_rounding.step = rounding_at_most;
+    progress_.primal_step = 0;
+    evaluate();
+    return worst_component(of_rounding, true) <= 1;
+  };
   for (;; ++iterations) {
     evaluate();
     last_step_ /= x_size_;
@@ -96,7 +108,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       return_to_best();
       if (polish(options)) return Status::converged;
       if (const auto status = status_without_solution()) return *status;
-      return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::line_search_failed;
+      return is_near() ? Status::rounding_reached : Status::line_search_failed;
     }
     if (iterations >= options.iteration_limit) {
       return_to_best();
@@ -113,7 +125,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       return_to_best();
       if (polish(options)) return Status::converged;
       if (const auto status = status_without_solution()) return *status;
-      return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::singular;
+      return is_near() ? Status::rounding_reached : Status::singular;
     }
   }
 }
@@ -208,15 +220,16 @@ double InteriorPoint::predicted_mu(double primal, double dual) const {
 /// False when no factor could be made.
 bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   constexpr int most_sweeps = 5;
-  constexpr double most_rho = 1, least_mu = 1e-30;
+  constexpr double most_rho = 1, least_mu = 1e-60;
   constexpr double boundary = 0.99,
                    last_boundary = 0.999;  // how much of the way to the boundary, the second when μ is small
   const double dual_size = largest(n_, dual_residual_);
   const double tolerance =
       std::max(0.01 * dual_size, 0.1 * std::min(options.relative * dual_size_, options.absolute * scaling_.c * least_d_));
   // Where the last step shall be short, or each component right, the barrier parameter has to go on falling.
-  const double least_gap = by_components_ || options.step < std::numeric_limits<double>::infinity()
-                               ? 1e-26 * gap_size_
+  const double least_gap = by_components_ ? 0
+                           : options.step < std::numeric_limits<double>::infinity()
+                               ? 1e-22 * gap_size_
                                : 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
   for (QpSide* side : {&lower_, &upper_}) {
     std::copy_n(side->s, all_, side->previous_s);

@@ -67,11 +67,13 @@ struct QpSolution {
   double last_step = 0;  ///< the largest change of an entry of x in the last step, relative to the largest entry of x and Cx
   double last_change = 0;  ///< the length of the last step in x, in the units of the data
   /// infeasible: y, z and bound multipliers with Aᵀy + Gᵀz + bounds = 0 and bᵀy + uᵀz⁺ - lᵀz⁻ + (the same of lo, hi) = -1.
-  /// Empty where a lower bound is above its upper bound, which needs no other proof.
+  /// Empty where a lower bound is above its upper bound or a row of zeros has to be another number, which needs no other
+  /// proof.
   std::span<const double> infeasible_y, infeasible_z, infeasible_bounds;
   /// unbounded: a direction v with Qv = 0, Av = 0, Gv and v within what finite bounds allow, qᵀv = -1.
   std::span<const double> unbounded_direction;
-  /// not_finite: the array that holds a NaN or an infinity. infeasible: the array whose bounds cross.
+  /// not_finite: the array that holds a NaN or an infinity; none where entries are so large or so small that what is
+  /// computed from them is not finite. infeasible: the array whose bounds cross, or that asks a row of zeros not to be 0.
   const char* culprit = nullptr;
   std::size_t culprit_index = 0;
 };
@@ -128,6 +130,7 @@ class InteriorPoint {
   bool looks_infeasible() const;
   bool looks_unbounded(const double* direction, const double* Q_direction, const double* values) const;
   void report(Status status, Clock::time_point begin, int iterations);
+  void measure_terms();
   double worst_component(const InteriorPointOptions& options, bool of_iterate);
   void keep_best();
   void return_to_best();
@@ -171,6 +174,7 @@ class InteriorPoint {
   double* unit_ = nullptr;            // of all constraints: what a value is multiplied with to be in the data's units
   double* q_ = nullptr;
   double *dual_terms_ = nullptr, *primal_terms_ = nullptr;  // of each variable's row; of all constraints
+  double* multiplier_weight_ = nullptr;  // of all constraints: what a multiplier of 1 is, relative to the terms it adds to
   double *value_ = nullptr, *x_ = nullptr;  // C x, and behind it x
   double* lambda_ = nullptr;                // multipliers of all constraints, upper minus lower
   double *Qx_ = nullptr, *Ctl_ = nullptr, *dual_residual_ = nullptr, *equality_residual_ = nullptr;

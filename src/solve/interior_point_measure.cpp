@@ -95,10 +95,8 @@ bool InteriorPoint::small_enough(const InteriorPointOptions& options, double& me
   return merit <= 1;
 }
 
-/// How many times too large the worst residual, the worst product s z or (where that is asked for) the worst step is, each
-/// against the terms of its own row. What cannot be told from 0 in normalised units counts as 0. A point that is no iterate
-/// has neither products nor a last step.
-double InteriorPoint::worst_component(const InteriorPointOptions& options, bool of_iterate) {
+/// What counts as small in each row: the largest of its terms. What cannot be told from 0 in normalised units counts as 0.
+void InteriorPoint::measure_terms() {
   constexpr double least_x = 1e-8, least_dual = 1e-12, tiny = std::numeric_limits<double>::min();
   const double *Q = Q_.entries(), *C = C_.entries();
   const auto largest_term = [](std::size_t n, const double* row, const double* x) {
@@ -109,49 +107,60 @@ double InteriorPoint::worst_component(const InteriorPointOptions& options, bool 
   for (std::size_t j = 0; j < n_; ++j) {
     const double curvature = Q[j * n_ + j], q = std::fabs(q_[j]);
     dual_terms_[j] = std::max({q, largest_term(n_, Q + j * n_, x_), std::fabs(lambda_[rows_ + j]), least_x * curvature,
-                               q == 0 && !(curvature > 0) ? least_dual * dual_size_ : tiny});
+                               q == 0 && curvature == 0 ? least_dual * dual_size_ : tiny});
   }
   for (std::size_t i = 0; i < rows_; ++i)
     for (std::size_t j = 0; j < n_; ++j)
       dual_terms_[j] = std::max(dual_terms_[j], std::fabs(C[i * n_ + j] * lambda_[i]));
-  // The room of a variable: how far it can move until one of its rows changes by all of its terms. The weight of a
-  // constraint: what a multiplier of 1 does to a variable's row, relative to the terms there.
-  double *room = r_, *weight = h_;
+  // The room of a variable: how far it can move until one of its rows changes by all of its terms.
+  double* room = r_;
   for (std::size_t j = 0; j < n_; ++j) {
     const double curvature = Q[j * n_ + j];
     room[j] = curvature > 0 ? std::min(x_size_, dual_terms_[j] / curvature) : x_size_;
-    weight[rows_ + j] = 1 / dual_terms_[j];
+    multiplier_weight_[rows_ + j] = 1 / dual_terms_[j];
   }
   for (std::size_t i = 0; i < rows_; ++i) {
     const double* row = C + i * n_;
     primal_terms_[i] = std::max({least_x * x_size_, std::fabs(value_[i]), is_equality(i) ? std::fabs(upper_.bound[i]) : 0,
                                  largest_term(n_, row, x_)});
-    weight[i] = 0;
+    multiplier_weight_[i] = 0;
     for (std::size_t j = 0; j < n_; ++j) {
       if (row[j] == 0) continue;
       room[j] = std::min(room[j], primal_terms_[i] / std::fabs(row[j]));
-      weight[i] = std::max(weight[i], std::fabs(row[j]) * weight[rows_ + j]);
+      multiplier_weight_[i] = std::max(multiplier_weight_[i], std::fabs(row[j]) * multiplier_weight_[rows_ + j]);
     }
   }
+  for (std::size_t j = 0; j < n_; ++j)
+    primal_terms_[rows_ + j] = std::max({std::fabs(x_[j]), room[j], least_x * x_size_});
+}
+
+/// How many times too large the worst residual, the worst product s z or (where that is asked for) the worst step is, each
+/// against the terms of its own row. A point that is no iterate has neither products nor a last step.
+double InteriorPoint::worst_component(const InteriorPointOptions& options, bool of_iterate) {
+  constexpr double tiny = std::numeric_limits<double>::min();
+  const double tolerance = std::max(options.relative, tiny), step = std::max(options.step, tiny);
+  measure_terms();
   double worst = 0;
   const auto see = [&](double excess) { worst = excess <= worst ? worst : excess; };
   for (std::size_t j = 0; j < n_; ++j) {
     const std::size_t i = rows_ + j;
-    primal_terms_[i] = std::max({std::fabs(x_[j]), room[j], least_x * x_size_});
     if (is_equality(i)) continue;
-    see(std::fabs(dual_residual_[j]) / dual_terms_[j] / options.relative);
-    if (of_iterate) see(progress_.primal_step * std::fabs(direction_.dx[j]) / primal_terms_[i] / options.step);
+    // A curvature that is negative, and taken for rounding of 0, must not count for an x of normal size.
+    const double curvature = Q_.entries()[j * n_ + j];
+    if (curvature < 0) see(-curvature * std::max(1.0, x_size_) / dual_terms_[j] / tolerance);
+    see(std::fabs(dual_residual_[j]) / dual_terms_[j] / tolerance);
+    if (of_iterate) see(progress_.primal_step * std::fabs(direction_.dx[j]) / primal_terms_[i] / step);
   }
   for (std::size_t i = 0; i < all_; ++i) {
     const double terms = primal_terms_[i];
     const double outside = is_equality(i) ? std::fabs(equality_residual_[i])
                                           : std::max(lower_.has[i] * (lower_.bound[i] - value_[i]),
                                                      upper_.has[i] * (value_[i] - upper_.bound[i]));
-    see(outside / terms / options.relative);
+    see(outside / terms / tolerance);
     for (const QpSide* side : {&lower_, &upper_}) {
       if (!of_iterate) break;
       const double s = side->has[i] * side->s[i] / std::max(terms, std::fabs(side->bound[i]));
-      see(s * side->z[i] * weight[i] / options.relative);
+      see(s * side->z[i] * multiplier_weight_[i] / tolerance);
     }
   }
   return worst;

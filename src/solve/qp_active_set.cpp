@@ -34,8 +34,10 @@ const QpActiveSet& InteriorPoint::active_set() {
   if (!set_) set_ = std::make_unique<QpActiveSet>(*this);
   std::vector<QpActive> guess(all_);
   std::vector<double> strength(all_);
+  measure_terms();
   for (std::size_t i = 0; i < all_; ++i) {
-    const double at_upper = upper_.z[i] / upper_.s[i], at_lower = lower_.z[i] / lower_.s[i];
+    const double unit = primal_terms_[i] * multiplier_weight_[i];
+    const double at_upper = unit * upper_.z[i] / upper_.s[i], at_lower = unit * lower_.z[i] / lower_.s[i];
     strength[i] = std::max(at_upper, at_lower);
     guess[i] = is_equality(i)                           ? QpActive::equality
                : at_upper > 1 && at_upper >= at_lower ? QpActive::upper

@@ -8,10 +8,11 @@ namespace onestep::detail {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-// Far from overflow even where a factor is squared.
-constexpr double least_factor = 0x1p-300, most_factor = 0x1p300;
+// Far from overflow: of factors of variables even where they are squared, of rows and of the objective as they are.
+constexpr double least_factor = 0x1p-500, most_factor = 0x1p500, least_of_row = 0x1p-1000, most_of_row = 0x1p1000;
 
 bool is_usable(double size) { return size >= least_factor && size <= most_factor; }
+bool is_usable_of_row(double size) { return size >= least_of_row && size <= most_of_row; }
 
 double power_of_two(double x) {
   int exponent = 0;
@@ -52,6 +53,7 @@ void QpScaling::compute(const QpData& data) {
   std::fill(d.begin(), d.end(), 1.0);
   std::fill(e.begin(), e.end(), 1.0);
   c = 1;
+  in_range = true;
   equilibrate(data);
   for (double& x : d) x = power_of_two(x);
   for (double& x : e) x = power_of_two(x);
@@ -65,7 +67,11 @@ void QpScaling::compute(const QpData& data) {
     if (data.q != nullptr) largest = std::max(largest, d[j] * std::fabs(data.q[j]));
     if (data.Q != nullptr) largest = std::max(largest, d[j] * row_largest(data.n, data.Q + j * data.n, d.data()));
   }
-  if (is_usable(largest)) c = power_of_two(1 / largest);
+  if (is_usable_of_row(largest)) c = power_of_two(1 / largest);
+  const auto has_entries = [](const double* x, std::size_t size) {
+    return x != nullptr && std::any_of(x, x + size, [](double entry) { return entry != 0; });
+  };
+  if (!is_usable_of_row(largest) && (has_entries(data.q, data.n) || has_entries(data.Q, data.n * data.n))) in_range = false;
 }
 
 /// Ruiz's sweeps over the rows of A and G; of columns that are in none of them over Q, whose largest entry counts as 1.
@@ -76,7 +82,8 @@ void QpScaling::equilibrate(const QpData& data) {
   // Rows first: a factor of a row is the row's own, and shall not be shared out to its variables.
   for (std::size_t i = 0; i < data.m + data.p; ++i) {
     const double largest = row_largest(n, i < data.m ? data.A + i * n : data.G + (i - data.m) * n, d.data());
-    if (is_usable(largest)) e[i] = 1 / largest;
+    if (is_usable_of_row(largest)) e[i] = 1 / largest;
+    if (largest > 0 && !is_usable_of_row(largest)) in_range = false;
   }
   for (int sweep = 0; sweep < most_sweeps; ++sweep) {
     std::fill(column_norm_.begin(), column_norm_.end(), 0.0);
@@ -94,17 +101,17 @@ void QpScaling::equilibrate(const QpData& data) {
         quadratic_norm_[j] = d[j] * row_largest(n, data.Q + j * n, d.data());
         largest = std::max(largest, quadratic_norm_[j]);
       }
-      for (std::size_t j = 0; is_usable(largest) && j < n; ++j)
+      for (std::size_t j = 0; is_usable_of_row(largest) && j < n; ++j)
         if (in_rows_[j] == 0) column_norm_[j] = quadratic_norm_[j] / largest;
     }
     double off = 1;
-    const auto update = [&](double norm, double& factor) {
+    const auto update = [&](double norm, double& factor, double least, double most) {
       if (!is_usable(norm)) return;
       off = std::max({off, norm, 1 / norm});
-      factor = std::clamp(factor / std::sqrt(norm), least_factor, most_factor);
+      factor = std::clamp(factor / std::sqrt(norm), least, most);
     };
-    for (std::size_t j = 0; j < n; ++j) update(column_norm_[j], d[j]);
-    for (std::size_t i = 0; i < data.m + data.p; ++i) update(row_norm_[i], e[i]);
+    for (std::size_t j = 0; j < n; ++j) update(column_norm_[j], d[j], least_factor, most_factor);
+    for (std::size_t i = 0; i < data.m + data.p; ++i) update(row_norm_[i], e[i], least_of_row, most_of_row);
     if (off < enough) break;
   }
   for (std::size_t j = 0; j < n; ++j) alone_[j] = column_norm_[j] == 0 ? 1 : 0;
@@ -164,6 +171,7 @@ double QpScaling::size_of_x(const QpData& data) {
     if (std::isfinite(bound) && bound * value > 0) part = std::min(part, bound / value);
   }
   const double size = std::max(outside, way > 0 ? (part < infinity ? part : 1) * way : 0);
+  if (size > 0 && !is_usable(size)) in_range = false;
   return is_usable(size) ? size : is_usable(smallest) && smallest < infinity ? smallest : 1;
 }
 
@@ -176,6 +184,7 @@ void QpScaling::scale_what_no_row_touches(const QpData& data) {
     const double low = data.lo == nullptr ? -infinity : data.lo[j], high = data.hi == nullptr ? infinity : data.hi[j];
     const double size = std::fabs(low <= high ? std::clamp(-slope / curvature, low, high) : 0);
     if (is_usable(size)) d[j] = power_of_two(size);
+    if (size > most_factor) in_range = false;
   }
 }
 

@@ -23,6 +23,7 @@ struct QpData {
 struct QpScaling {
   std::vector<double> d, e;  ///< of the variables; of the rows of A, then of G
   double c = 1;
+  bool in_range = true;  ///< false: sizes are too far apart, or too extreme, for what is computed from them
 
   void prepare(std::size_t n, std::size_t rows);
   void compute(const QpData& data);
