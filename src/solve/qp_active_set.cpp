@@ -163,25 +163,42 @@ bool QpActiveSet::correct_guess() {
   return right;
 }
 
-/// The data are taken for rounded: a slack or a multiplier counts when it is larger than what rounding of the data, and the
-/// error of the linear solve, can make of 0.
+/// The data are taken for rounded: a slack or a multiplier counts when it is larger than what rounding of the terms of each
+/// row, and the error of the linear solve, can make of 0.
 void QpActiveSet::find_undecided() {
   constexpr double safety = 4;
+  constexpr int trials = 2;
   const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
-  const double of_x = static_cast<double>(largest_of(optimum_.dx)),
-               of_lambda = static_cast<double>(largest_of(optimum_.dlambda));
-  double size = std::max(of_x, of_lambda);
-  for (std::size_t j = 0; j < n; ++j) size = std::max(size, std::fabs(solver_.q_[j]));
-  const double error = optimum_.error * std::max(of_x, of_lambda) + epsilon * std::max(1.0, growth_) * size;
+  const double error = optimum_.error * static_cast<double>(std::max(largest_of(optimum_.dx), largest_of(optimum_.dlambda)));
+  std::vector<double> r_x(n), r(all), uncertain(all);
+  for (std::size_t i = 0; i < all; ++i) {
+    uncertain[i] = error;
+    if (active_[i] != QpActive::none) continue;
+    double row_size = i < rows ? 0 : 1;
+    for (std::size_t j = 0; i < rows && j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
+    uncertain[i] = row_size * error + epsilon * solver_.primal_terms_[i];
+  }
+  std::uint32_t state = 3;
+  const auto sign = [&state] {
+    state = state * 1664525U + 1013904223U;
+    return (state & 0x80000000U) != 0 ? epsilon : -epsilon;
+  };
+  QpPrecise moved;
+  for (int trial = 0; trial < trials; ++trial) {
+    for (std::size_t j = 0; j < n; ++j) r_x[j] = sign() * solver_.dual_terms_[j];
+    for (std::size_t i = 0; i < all; ++i) r[i] = active_[i] == QpActive::none ? 0 : sign() * solver_.primal_terms_[i];
+    solve(r_x, r, moved, 1);
+    for (std::size_t i = 0; i < all; ++i) {
+      long double change = active_[i] != QpActive::none ? moved.dlambda[i] : i < rows ? 0 : moved.dx[i - rows];
+      for (std::size_t j = 0; active_[i] == QpActive::none && i < rows && j < n; ++j)
+        change += solver_.C_.entries()[i * n + j] * moved.dx[j];
+      uncertain[i] = std::max(uncertain[i], std::fabs(static_cast<double>(change)));
+    }
+  }
   for (std::size_t i = 0; i < all; ++i) {
     if (active_[i] == QpActive::equality) continue;
-    double row_size = 1;
-    if (i < rows && active_[i] == QpActive::none) {
-      row_size = 0;
-      for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
-    }
     const double margin = active_[i] == QpActive::none ? slack(i) : std::fabs(multiplier(i));
-    if (!(margin > safety * row_size * error)) undecided_.push_back(i);
+    if (!(margin > safety * trials * uncertain[i])) undecided_.push_back(i);
   }
 }
 
