@@ -10,6 +10,8 @@
 namespace onestep::detail {
 namespace {
 
+double largest_relative(const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); }
+
 // Proximal terms, in scaled units. Condensed, weights of 1/δ meet rounding of 1e-16: ρ δ may not be smaller than that.
 constexpr double first_rho = 1e-6, first_delta = 1e-4, least_condensed = 1e-8, least_augmented = 1e-12;
 
@@ -53,21 +55,12 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
 Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations) {
   // Without a better point for so many iterations there will be none; longer while far from a solution.
   constexpr int patience_near = 3, patience = 12, patience_far = 30;
-  constexpr double near = 1e-12, far = 1e-7, rounding_at_most = 1e-8;
+  constexpr double near = 1e-12, far = 1e-7;
   double last_mu = 0;
   int since_best = 0, next_proof = 1;
   by_components_ = set_is_current_ = false;
   progress_.primal_step = progress_.dual_step = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
-  const auto relative = [](const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); };
-  const auto is_near = [&] {  // of the best point: so near to a solution that only rounding can be in the way
-    if (!(relative(progress_) <= rounding_at_most)) return false;
-    InteriorPointOptions of_rounding;
-    of_rounding.relative = of_rounding.step = rounding_at_most;
-    progress_.primal_step = 0;
-    evaluate();
-    return worst_component(of_rounding, true) <= 1;
-  };
   for (;; ++iterations) {
     evaluate();
     last_step_ /= x_size_;
@@ -98,17 +91,14 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       if (const auto status = status_without_solution()) return *status;
       next_proof = 2 * iterations;
     }
-    const double best = relative(best_progress_);
+    const double best = largest_relative(best_progress_);
     const bool stuck = since_best > (best <= near ? patience_near : best <= far ? patience : patience_far);
     if (stuck && !augmented_) {
       augmented_ = true;
       since_best = 0;
     } else if (stuck || !finite) {
       if (best_merit_ == std::numeric_limits<double>::infinity()) return Status::not_finite;
-      return_to_best();
-      if (polish(options)) return Status::converged;
-      if (const auto status = status_without_solution()) return *status;
-      return is_near() ? Status::rounding_reached : Status::line_search_failed;
+      return end_short(options, Status::line_search_failed);
     }
     if (iterations >= options.iteration_limit) {
       return_to_best();
@@ -121,13 +111,23 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     }
     regularise(last_mu);
     last_mu = mu_;
-    if (!make_step(options)) {
-      return_to_best();
-      if (polish(options)) return Status::converged;
-      if (const auto status = status_without_solution()) return *status;
-      return is_near() ? Status::rounding_reached : Status::singular;
-    }
+    if (!make_step(options)) return end_short(options, Status::singular);
   }
+}
+
+/// Where no better point is to be had: the best one, the optimum of its active set, or why there is none.
+Status InteriorPoint::end_short(const InteriorPointOptions& options, Status otherwise) {
+  constexpr double rounding_at_most = 1e-8;
+  if (best_merit_ == std::numeric_limits<double>::infinity()) return otherwise;
+  return_to_best();
+  if (polish(options)) return Status::converged;
+  if (const auto status = status_without_solution()) return *status;
+  if (!(largest_relative(progress_) <= rounding_at_most)) return otherwise;
+  InteriorPointOptions of_rounding;
+  of_rounding.relative = rounding_at_most;
+  progress_.primal_step = 0;
+  evaluate();
+  return worst_component(of_rounding, true) <= 1 ? Status::rounding_reached : otherwise;
 }
 
 std::optional<Status> InteriorPoint::status_without_solution() {

@@ -95,7 +95,7 @@ class QpActiveSet;
 class InteriorPoint {
  public:
   /// Allocates for n variables, m equalities, p inequalities; solve() then allocates nothing, but for the first problem
-  /// that is so degenerate that it needs the augmented form (kkt.h).
+  /// that is so degenerate that it needs the augmented form (kkt.h), and for those whose active set it has to look at.
   InteriorPoint(std::size_t n, std::size_t m, std::size_t p);
   ~InteriorPoint();
   InteriorPoint(const InteriorPoint&) = delete;
@@ -144,6 +144,7 @@ class InteriorPoint {
   // interior_point.cpp
   std::optional<Status> status_without_solution();
   bool polish(const InteriorPointOptions& options);
+  Status end_short(const InteriorPointOptions& options, Status otherwise);
   Status iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations);
   void regularise(double last_mu);
   bool factor();

@@ -97,7 +97,7 @@ bool InteriorPoint::small_enough(const InteriorPointOptions& options, double& me
 
 /// What counts as small in each row: the largest of its terms. What cannot be told from 0 in normalised units counts as 0.
 void InteriorPoint::measure_terms() {
-  constexpr double least_x = 1e-8, least_dual = 1e-12, tiny = std::numeric_limits<double>::min();
+  constexpr double least_x = 1e-8, least_dual = 1e-12, tiny = 1e-200;
   const double *Q = Q_.entries(), *C = C_.entries();
   const auto largest_term = [](std::size_t n, const double* row, const double* x) {
     double most = 0;
@@ -110,8 +110,7 @@ void InteriorPoint::measure_terms() {
                                q == 0 && curvature == 0 ? least_dual * dual_size_ : tiny});
   }
   for (std::size_t i = 0; i < rows_; ++i)
-    for (std::size_t j = 0; j < n_; ++j)
-      dual_terms_[j] = std::max(dual_terms_[j], std::fabs(C[i * n_ + j] * lambda_[i]));
+    for (std::size_t j = 0; j < n_; ++j) dual_terms_[j] = std::max(dual_terms_[j], std::fabs(C[i * n_ + j] * lambda_[i]));
   // The room of a variable: how far it can move until one of its rows changes by all of its terms.
   double* room = r_;
   for (std::size_t j = 0; j < n_; ++j) {
@@ -130,8 +129,7 @@ void InteriorPoint::measure_terms() {
       multiplier_weight_[i] = std::max(multiplier_weight_[i], std::fabs(row[j]) * multiplier_weight_[rows_ + j]);
     }
   }
-  for (std::size_t j = 0; j < n_; ++j)
-    primal_terms_[rows_ + j] = std::max({std::fabs(x_[j]), room[j], least_x * x_size_});
+  for (std::size_t j = 0; j < n_; ++j) primal_terms_[rows_ + j] = std::max({std::fabs(x_[j]), room[j], least_x * x_size_});
 }
 
 /// How many times too large the worst residual, the worst product s z or (where that is asked for) the worst step is, each

@@ -209,8 +209,8 @@ bool InteriorPoint::is_proof_of_unboundedness(const double* v, const double* low
   const auto is_rounding = [&](long double sum, const double* row) {
     double terms = 0;
     for (std::size_t k = 0; k < n_; ++k) terms = std::max(terms, std::fabs(row[k] * v[k]));
-    return std::fabs(sum) <= std::max(static_cast<double>(-slope) * vanishing,
-                                      rounding * terms * std::sqrt(static_cast<double>(n_)));
+    return std::fabs(sum) <=
+           std::max(static_cast<double>(-slope) * vanishing, rounding * terms * std::sqrt(static_cast<double>(n_)));
   };
   Q_.multiply(v, exact_Qx_.data());
   for (std::size_t j = 0; j < n_; ++j) {

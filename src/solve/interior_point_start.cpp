@@ -53,8 +53,9 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
     for (double** v : {&q_, &Qx_, &Ctl_, &dual_residual_, &r_, &diagonal_, &direction_.Qdx, &direction_.Ctdl, &best_x_,
                        &out_x_, &proof_x_, &proof_trial_, &dual_terms_})
       place(*v, n);
-    for (double** v : {&unit_, &value_, &equality_residual_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda,
-                       &best_lambda_, &out_lambda_, &primal_terms_, &multiplier_weight_, &proof_, &proof_distance_, &proof_low_, &proof_high_})
+    for (double** v :
+         {&unit_, &value_, &equality_residual_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda, &best_lambda_,
+          &out_lambda_, &primal_terms_, &multiplier_weight_, &proof_, &proof_distance_, &proof_low_, &proof_high_})
       place(*v, all_);
     for (QpSide* side : {&lower_, &upper_}) {
       for (double** v :

@@ -39,10 +39,10 @@ const QpActiveSet& InteriorPoint::active_set() {
     const double unit = primal_terms_[i] * multiplier_weight_[i];
     const double at_upper = unit * upper_.z[i] / upper_.s[i], at_lower = unit * lower_.z[i] / lower_.s[i];
     strength[i] = std::max(at_upper, at_lower);
-    guess[i] = is_equality(i)                           ? QpActive::equality
+    guess[i] = is_equality(i)                         ? QpActive::equality
                : at_upper > 1 && at_upper >= at_lower ? QpActive::upper
-               : at_lower > 1                           ? QpActive::lower
-                                                        : QpActive::none;
+               : at_lower > 1                         ? QpActive::lower
+                                                      : QpActive::none;
   }
   set_->decide(guess, strength);
   set_is_current_ = true;
@@ -168,31 +168,37 @@ bool QpActiveSet::correct_guess() {
 void QpActiveSet::find_undecided() {
   constexpr double safety = 4;
   constexpr int trials = 2;
+  const cpu::BlasSerial serial;
   const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
   const double error = optimum_.error * static_cast<double>(std::max(largest_of(optimum_.dx), largest_of(optimum_.dlambda)));
-  std::vector<double> r_x(n), r(all), uncertain(all);
+  std::vector<double> uncertain(all), x(n), lambda(rows), value(rows), gradient(n);
   for (std::size_t i = 0; i < all; ++i) {
-    uncertain[i] = error;
-    if (active_[i] != QpActive::none) continue;
-    double row_size = i < rows ? 0 : 1;
-    for (std::size_t j = 0; i < rows && j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
-    uncertain[i] = row_size * error + epsilon * solver_.primal_terms_[i];
+    double row_size = 1;
+    if (i < rows && active_[i] == QpActive::none) {
+      row_size = 0;
+      for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
+    }
+    uncertain[i] = row_size * error + (active_[i] == QpActive::none ? epsilon * solver_.primal_terms_[i] : 0);
   }
   std::uint32_t state = 3;
   const auto sign = [&state] {
     state = state * 1664525U + 1013904223U;
     return (state & 0x80000000U) != 0 ? epsilon : -epsilon;
   };
-  QpPrecise moved;
+  const std::size_t f = free_.size(), size = f + rows_.size();
   for (int trial = 0; trial < trials; ++trial) {
-    for (std::size_t j = 0; j < n; ++j) r_x[j] = sign() * solver_.dual_terms_[j];
-    for (std::size_t i = 0; i < all; ++i) r[i] = active_[i] == QpActive::none ? 0 : sign() * solver_.primal_terms_[i];
-    solve(r_x, r, moved, 1);
+    for (std::size_t k = 0; k < f; ++k) system_[k] = sign() * solver_.dual_terms_[free_[k]];
+    for (std::size_t k = f; k < size; ++k) system_[k] = sign() * solver_.primal_terms_[rows_[k - f]];
+    if (size > 0) cpu::solve(Op::lu, false, size, matrix_.data(), pivots_.data(), system_.data(), 1);
+    for (std::size_t k = 0; k < f; ++k) x[free_[k]] = system_[k];
+    for (std::size_t k = f; k < size; ++k) lambda[rows_[k - f]] = system_[k];
+    solver_.C_.multiply(x.data(), value.data());
+    solver_.Q_.multiply(x.data(), gradient.data());
+    solver_.C_.add_transposed(lambda.data(), gradient.data());
     for (std::size_t i = 0; i < all; ++i) {
-      long double change = active_[i] != QpActive::none ? moved.dlambda[i] : i < rows ? 0 : moved.dx[i - rows];
-      for (std::size_t j = 0; active_[i] == QpActive::none && i < rows && j < n; ++j)
-        change += solver_.C_.entries()[i * n + j] * moved.dx[j];
-      uncertain[i] = std::max(uncertain[i], std::fabs(static_cast<double>(change)));
+      const bool is_active = active_[i] != QpActive::none;
+      const double change = i < rows ? (is_active ? lambda[i] : value[i]) : (is_active ? gradient : x)[i - rows];
+      uncertain[i] = std::max(uncertain[i], std::fabs(change));
     }
   }
   for (std::size_t i = 0; i < all; ++i) {

@@ -186,8 +186,7 @@ double QpDerivative::jvp_precisely(const QpData& t, const QpTangents& precise, c
 }
 
 double QpDerivative::vjp_precisely(std::span<const double> x, std::span<const double> y, std::span<const double> z,
-                                   std::span<const double> bounds, const QpCotangents& precise,
-                                   const QpCotangents& moved) {
+                                   std::span<const double> bounds, const QpCotangents& precise, const QpCotangents& moved) {
   use_active_set();
   set_rhs_of_vjp(x, y, z, bounds);
   return write_precisely([&](bool is_moved) { write_cotangents(is_moved ? moved : precise); });
@@ -297,7 +296,8 @@ QpDegeneracy QpDerivative::degeneracy() {
                              ? solver_.upper_
                              : solver_.lower_;
     const bool decided = solver_.set_is_current_ && solver_.set_->is_decided();
-    const double slack = decided ? solver_.set_->slack(i) : side.s[i], multiplier = decided ? solver_.set_->multiplier(i) : side.z[i];
+    const double slack = decided ? solver_.set_->slack(i) : side.s[i],
+                 multiplier = decided ? solver_.set_->multiplier(i) : side.z[i];
     found.margins.push_back(
         {std::fabs(slack) * solver_.unit_[i], std::fabs(multiplier) / solver_.unit_[i] / solver_.scaling_.c});
   }

@@ -120,8 +120,8 @@ class QpDerivative {
   std::vector<double> rhs_x_, rhs_, dx_, dlambda_, value_, Qdx_, Ctdl_, e_x_, e_, r_, h_;
   std::vector<double> work_x_, work_rows_, work_Q_, work_C_, best_dx_, best_dlambda_;
   std::vector<std::size_t> undecided_;
-  bool by_set_ = false;          // derivatives at the solution are solved for by its factor
-  QpPrecise precise_;                                 // what the active set's factor solved last
+  bool by_set_ = false;                              // derivatives at the solution are solved for by its factor
+  QpPrecise precise_;                                // what the active set's factor solved last
   std::vector<double> precise_rhs_x_, precise_rhs_;  // and for which right-hand sides
   std::vector<double> kept_x_, kept_lambda_, kept_dx_, kept_dlambda_;
 };

@@ -397,7 +397,8 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
       append(jvp(moving, theta, dtheta));
       return results;
     });
-    method->data.plan.emplace(family, PlanOptions{.levels = levels, .loop = QpDataPlan::theta_level, .branches = QpDataPlan::pull_back_branch});
+    method->data.plan.emplace(
+        family, PlanOptions{.levels = levels, .loop = QpDataPlan::theta_level, .branches = QpDataPlan::pull_back_branch});
     auto step = std::make_shared<QpMap>(), equation = std::make_shared<QpMap>();
     for (QpMap* map : {step.get(), equation.get()}) {
       map->state = {{s.n}, {s.m}, {s.p}, {s.n}};

@@ -352,7 +352,12 @@ TEST(QuadraticProgram, DataWithAKinkHaveNoBoundThere) {
   const std::vector<Case> cases{
       {"abs", [&](Expr t) { return TracedProgram{.Q = one, .q = -abs(t) - 0.5}; }, {0.0}, {0.1}, false},
       {"bound", [&](Expr t) { return TracedProgram{.Q = one, .q = ones({1}), .lo = maximum(t, 0.0)}; }, {0.0}, {0.1}, false},
-      {"matrix", [&](Expr t) { return TracedProgram{.Q = reshape(1.0 + abs(t), {1, 1}), .q = -ones({1})}; }, {0.0}, {0.1},
+      {"matrix",
+       [&](Expr t) {
+         return TracedProgram{.Q = reshape(1.0 + abs(t), {1, 1}), .q = -ones({1})};
+       },
+       {0.0},
+       {0.1},
        false},
       {"difference",
        [&](Expr t) { return TracedProgram{.Q = one, .q = -abs(slice(t, 0, 1) - slice(t, 1, 2)) - 1.0}; },
