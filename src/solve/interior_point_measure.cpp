@@ -13,6 +13,19 @@ double dot(std::size_t n, const double* x, const double* y) {
   return s;
 }
 
+/// max_k |row_k x_k|, four at a time: the maximum of one chain would have to wait for itself.
+double largest_term(std::size_t n, const double* row, const double* x) {
+  double most[4] = {0, 0, 0, 0};
+  std::size_t k = 0;
+  for (; k + 4 <= n; k += 4)
+    for (std::size_t l = 0; l < 4; ++l) {
+      const double term = std::fabs(row[k + l] * x[k + l]);
+      most[l] = term > most[l] ? term : most[l];
+    }
+  for (; k < n; ++k) most[0] = std::max(most[0], std::fabs(row[k] * x[k]));
+  return std::max({most[0], most[1], most[2], most[3]});
+}
+
 // In normalised units a solution has a size of about 1. One that is 0 is found to this size times the tolerance.
 constexpr double least_size = 1e-8, least_gap_size = 1e-6;
 
@@ -99,11 +112,6 @@ bool InteriorPoint::small_enough(const InteriorPointOptions& options, double& me
 void InteriorPoint::measure_terms() {
   constexpr double least_x = 1e-8, least_dual = 1e-12, tiny = 1e-200;
   const double *Q = Q_.entries(), *C = C_.entries();
-  const auto largest_term = [](std::size_t n, const double* row, const double* x) {
-    double most = 0;
-    for (std::size_t k = 0; k < n; ++k) most = std::max(most, std::fabs(row[k] * x[k]));
-    return most;
-  };
   for (std::size_t j = 0; j < n_; ++j) {
     const double curvature = Q[j * n_ + j], q = std::fabs(q_[j]);
     dual_terms_[j] = std::max({q, largest_term(n_, Q + j * n_, x_), std::fabs(lambda_[rows_ + j]), least_x * curvature,
@@ -111,25 +119,24 @@ void InteriorPoint::measure_terms() {
   }
   for (std::size_t i = 0; i < rows_; ++i)
     for (std::size_t j = 0; j < n_; ++j) dual_terms_[j] = std::max(dual_terms_[j], std::fabs(C[i * n_ + j] * lambda_[i]));
-  // The room of a variable: how far it can move until one of its rows changes by all of its terms.
-  double* room = r_;
+  // How much of one of its rows' terms a variable is when it moves by 1.
+  double* share = r_;
   for (std::size_t j = 0; j < n_; ++j) {
-    const double curvature = Q[j * n_ + j];
-    room[j] = curvature > 0 ? std::min(x_size_, dual_terms_[j] / curvature) : x_size_;
     multiplier_weight_[rows_ + j] = 1 / dual_terms_[j];
+    share[j] = std::max(0.0, Q[j * n_ + j]) * multiplier_weight_[rows_ + j];
   }
   for (std::size_t i = 0; i < rows_; ++i) {
     const double* row = C + i * n_;
     primal_terms_[i] = std::max({least_x * x_size_, std::fabs(value_[i]), is_equality(i) ? std::fabs(upper_.bound[i]) : 0,
                                  largest_term(n_, row, x_)});
-    multiplier_weight_[i] = 0;
-    for (std::size_t j = 0; j < n_; ++j) {
-      if (row[j] == 0) continue;
-      room[j] = std::min(room[j], primal_terms_[i] / std::fabs(row[j]));
-      multiplier_weight_[i] = std::max(multiplier_weight_[i], std::fabs(row[j]) * multiplier_weight_[rows_ + j]);
-    }
+    multiplier_weight_[i] = largest_term(n_, row, multiplier_weight_ + rows_);
+    const double inverse = 1 / primal_terms_[i];
+    for (std::size_t j = 0; j < n_; ++j) share[j] = std::max(share[j], std::fabs(row[j]) * inverse);
   }
-  for (std::size_t j = 0; j < n_; ++j) primal_terms_[rows_ + j] = std::max({std::fabs(x_[j]), room[j], least_x * x_size_});
+  for (std::size_t j = 0; j < n_; ++j) {
+    const double room = share[j] * x_size_ > 1 ? 1 / share[j] : x_size_;
+    primal_terms_[rows_ + j] = std::max({std::fabs(x_[j]), room, least_x * x_size_});
+  }
 }
 
 /// How many times too large the worst residual, the worst product s z or (where that is asked for) the worst step is, each

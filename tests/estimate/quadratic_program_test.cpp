@@ -340,6 +340,28 @@ TEST(QuadraticProgram, AnActiveSetIsDecidedByItsOwnOptimum) {
   EXPECT_NE(doubt->reason.find("strict complementarity fails at variable 0"), std::string::npos) << doubt->reason;
 }
 
+// Of curvatures 1 and k the larger one does not blur which side of its row the other variable is on.
+TEST(QuadraticProgram, AStiffVariableLeavesOthersDecided) {
+  for (const double stiff : {1.0, 1e6, 1e10}) {
+    for (const double margin : {1e-6, 1e-11}) {
+      for (const double sign : {1.0, -1.0}) {
+        const Array k{1.0, stiff};
+        const Solver box = quadratic_program([&](Expr c) {
+          return TracedProgram{.Q = Array{{1.0, 0.0}, {0.0, stiff}}, .q = -k * c, .G = eye(2), .u = 1.0};
+        });
+        const Solution s = solve(box, Array{1 + sign * margin, 0.5}, Implicit{});
+        ASSERT_EQ(s.status(), Status::converged) << stiff;
+        const Array g = s.vjp(Array{1.0, 1.0});
+        EXPECT_NEAR(g(0), sign > 0 ? 0 : 1, 1e-12) << stiff << ' ' << sign * margin;
+        EXPECT_NEAR(g(1), 1, 1e-12) << stiff;
+        const Certificate c = s.certificate(Array{1.0, 1.0});
+        EXPECT_EQ(c.basis, Certificate::Basis::observed) << stiff << ' ' << sign * margin << ": " << c.reason;
+        EXPECT_LE(std::hypot(g(0) - (sign > 0 ? 0 : 1), g(1) - 1), c.bound);
+      }
+    }
+  }
+}
+
 // x = |t| + ½ and x = max(t, 0): at 0 there is no derivative, beside it there is; what an inactive bound does is no matter.
 TEST(QuadraticProgram, DataWithAKinkHaveNoBoundThere) {
   struct Case {

@@ -332,6 +332,21 @@ TEST(InteriorPoint, ProvesUnboundedness) {
   }
 }
 
+TEST(InteriorPoint, AVariableThatOnlyHasACostMakesTheProgramUnbounded) {
+  for (const double cost : {-1.0, 1.0, 1e-12, 1e-30}) {
+    Qp qp(2, 0, 1);
+    qp.Q = {1, 0, 0, 0};
+    qp.q = {-1, cost};
+    qp.G = {1, 0};
+    qp.u = {3};
+    InteriorPoint solver(2, 0, 1);
+    const QpSolution s = solve(qp, solver);
+    ASSERT_EQ(s.status, Status::unbounded) << cost;
+    EXPECT_NEAR(s.unbounded_direction[1] * cost, -1, 1e-9);
+    EXPECT_NEAR(s.unbounded_direction[0], 0, 1e-9);
+  }
+}
+
 TEST(InteriorPoint, RefusesAQWithANegativeEigenvalue) {
   Random random(10);
   for (const std::size_t n : {2U, 10U, 60U, 130U}) {
@@ -346,6 +361,17 @@ TEST(InteriorPoint, RefusesAQWithANegativeEigenvalue) {
   saddle.hi = {1, 1};
   InteriorPoint solver(2, 0, 0);
   EXPECT_EQ(solve(saddle, solver).status, Status::not_convex);
+  // However small beside the others: it may be all there is in its own row.
+  for (const double large : {1.0, 1e7, 1e14, 1e30}) {
+    Qp graded(2, 0, 1);
+    graded.Q = {large, 0, 0, -1};
+    graded.G = {1, 1};
+    graded.u = {1};
+    graded.lo = {-1, -1};
+    graded.hi = {1, 1};
+    InteriorPoint other(2, 0, 1);
+    EXPECT_FALSE(is_solution(other.solve(graded.data()).status)) << large;
+  }
 }
 
 TEST(InteriorPoint, NamesTheArrayThatHoldsANan) {
