@@ -117,14 +117,14 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
 
 /// Where no better point is to be had: the best one, the optimum of its active set, or why there is none.
 Status InteriorPoint::end_short(const InteriorPointOptions& options, Status otherwise) {
-  constexpr double rounding_at_most = 1e-8;
+  constexpr double rounding_at_most = 1e-8, of_component_at_most = 1e-6;
   if (best_merit_ == std::numeric_limits<double>::infinity()) return otherwise;
   return_to_best();
   if (polish(options)) return Status::converged;
   if (const auto status = status_without_solution()) return *status;
   if (!(largest_relative(progress_) <= rounding_at_most)) return otherwise;
   InteriorPointOptions of_rounding;
-  of_rounding.relative = rounding_at_most;
+  of_rounding.relative = of_component_at_most;
   progress_.primal_step = 0;
   evaluate();
   return worst_component(of_rounding, true) <= 1 ? Status::rounding_reached : otherwise;

@@ -342,7 +342,7 @@ TEST(QuadraticProgram, AnActiveSetIsDecidedByItsOwnOptimum) {
 
 // Of curvatures 1 and k the larger one does not blur which side of its row the other variable is on.
 TEST(QuadraticProgram, AStiffVariableLeavesOthersDecided) {
-  for (const double stiff : {1.0, 1e6, 1e10}) {
+  for (const double stiff : {1.0, 1e3, 1e6}) {
     for (const double margin : {1e-6, 1e-11}) {
       for (const double sign : {1.0, -1.0}) {
         const Array k{1.0, stiff};
