@@ -5,9 +5,12 @@
 #include <cmath>
 
 #include "backend/cpu/blas.h"
+#include "solve/qp_active_set.h"
 
 namespace onestep::detail {
 namespace {
+
+double largest_relative(const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); }
 
 // Proximal terms, in scaled units. Condensed, weights of 1/δ meet rounding of 1e-16: ρ δ may not be smaller than that.
 constexpr double first_rho = 1e-6, first_delta = 1e-4, least_condensed = 1e-8, least_augmented = 1e-12;
@@ -18,8 +21,13 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   const Clock::time_point begin = Clock::now();
   const cpu::BlasSerial serial;
   solution_ = {};
+  set_is_current_ = false;
   if (!acceptable(data)) return solution_;
   load(data);
+  if (!scaling_.in_range) {
+    report(Status::not_finite, begin, 0);
+    return solution_;
+  }
   int iterations = 0;
   progress_ = {};
   augmented_ = has_factor_ = closely_ = false;
@@ -47,21 +55,29 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
 Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations) {
   // Without a better point for so many iterations there will be none; longer while far from a solution.
   constexpr int patience_near = 3, patience = 12, patience_far = 30;
-  constexpr double near = 1e-12, far = 1e-7, rounding_at_most = 1e-8;
+  constexpr double near = 1e-12, far = 1e-7;
   double last_mu = 0;
   int since_best = 0, next_proof = 1;
+  by_components_ = set_is_current_ = false;
+  progress_.primal_step = progress_.dual_step = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
-  const auto relative = [](const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); };
   for (;; ++iterations) {
     evaluate();
     last_step_ /= x_size_;
     progress_.iteration = iterations;
     double merit = 0;
-    const bool done = small_enough(options, merit);
+    const bool small = small_enough(options, merit);
     closely_ = closely_ || noise_matters(options);
     if (options.callback && options.callback(progress_)) return Status::cancelled;
-    if (done && (last_step_ <= options.step || iterations == 0)) return Status::converged;
     const bool finite = merit <= std::numeric_limits<double>::max();
+    if (small) {
+      merit = worst_component(options, true);
+      if (merit <= 1) return Status::converged;
+      if (!by_components_) best_merit_ = std::numeric_limits<double>::infinity();
+      by_components_ = true;
+    } else if (by_components_) {
+      merit = std::numeric_limits<double>::max();
+    }
     if (finite && merit < 0.9 * best_merit_) {
       best_merit_ = merit;
       since_best = 0;
@@ -75,17 +91,14 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       if (const auto status = status_without_solution()) return *status;
       next_proof = 2 * iterations;
     }
-    const double best = relative(best_progress_);
+    const double best = largest_relative(best_progress_);
     const bool stuck = since_best > (best <= near ? patience_near : best <= far ? patience : patience_far);
     if (stuck && !augmented_) {
       augmented_ = true;
       since_best = 0;
     } else if (stuck || !finite) {
       if (best_merit_ == std::numeric_limits<double>::infinity()) return Status::not_finite;
-      return_to_best();
-      if (best_merit_ <= 1) return Status::converged;  // only the step was still too long
-      if (const auto status = status_without_solution()) return *status;
-      return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::line_search_failed;
+      return end_short(options, Status::line_search_failed);
     }
     if (iterations >= options.iteration_limit) {
       return_to_best();
@@ -98,18 +111,43 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     }
     regularise(last_mu);
     last_mu = mu_;
-    if (!make_step(options)) {
-      return_to_best();
-      if (const auto status = status_without_solution()) return *status;
-      return relative(progress_) <= rounding_at_most ? Status::rounding_reached : Status::singular;
-    }
+    if (!make_step(options)) return end_short(options, Status::singular);
   }
+}
+
+/// Where no better point is to be had: the best one, the optimum of its active set, or why there is none.
+Status InteriorPoint::end_short(const InteriorPointOptions& options, Status otherwise) {
+  constexpr double rounding_at_most = 1e-8, of_component_at_most = 1e-6;
+  if (best_merit_ == std::numeric_limits<double>::infinity()) return otherwise;
+  return_to_best();
+  if (polish(options)) return Status::converged;
+  if (const auto status = status_without_solution()) return *status;
+  if (!(largest_relative(progress_) <= rounding_at_most)) return otherwise;
+  InteriorPointOptions of_rounding;
+  of_rounding.relative = of_component_at_most;
+  progress_.primal_step = 0;
+  evaluate();
+  return worst_component(of_rounding, true) <= 1 ? Status::rounding_reached : otherwise;
 }
 
 std::optional<Status> InteriorPoint::status_without_solution() {
   if (find_proof_of_infeasibility()) return Status::infeasible;
   if (find_proof_of_unboundedness()) return Status::unbounded;
   return std::nullopt;
+}
+
+/// Moves to the optimum of the active set, if there the residuals are small in every component.
+bool InteriorPoint::polish(const InteriorPointOptions& options) {
+  const QpActiveSet& set = active_set();
+  if (!set.is_decided()) return false;
+  for (std::size_t j = 0; j < n_; ++j) x_[j] = static_cast<double>(set.optimum().dx[j]);
+  for (std::size_t i = 0; i < all_; ++i) lambda_[i] = static_cast<double>(set.optimum().dlambda[i]);
+  closely_ = true;
+  evaluate();
+  double merit = 0;
+  if (small_enough(options, merit) && worst_component(options, false) <= 1) return true;
+  return_to_best();
+  return false;
 }
 
 /// ρ and δ shrink with μ.
@@ -129,7 +167,7 @@ bool InteriorPoint::factor() {
   }
   for (std::size_t i = 0; i < rows_; ++i) weight_[i] = is_equality(i) ? 1 / delta_ : lower_.weight[i] + upper_.weight[i];
   for (std::size_t i = rows_; i < all_; ++i) weight_[i] = is_equality(i) ? Kkt::fixing : lower_.weight[i] + upper_.weight[i];
-  for (std::size_t j = 0; j < n_; ++j) diagonal_[j] = rho_ + weight_[rows_ + j];
+  for (std::size_t j = 0; j < n_; ++j) diagonal_[j] = rho_ * proximal(j) + weight_[rows_ + j];
   return kkt_.factor(diagonal_, weight_, augmented_);
 }
 
@@ -182,14 +220,15 @@ double InteriorPoint::predicted_mu(double primal, double dual) const {
 /// False when no factor could be made.
 bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   constexpr int most_sweeps = 5;
-  constexpr double most_rho = 1, least_mu = 1e-30;
+  constexpr double most_rho = 1, least_mu = 1e-60;
   constexpr double boundary = 0.99,
                    last_boundary = 0.999;  // how much of the way to the boundary, the second when μ is small
   const double dual_size = largest(n_, dual_residual_);
   const double tolerance =
       std::max(0.01 * dual_size, 0.1 * std::min(options.relative * dual_size_, options.absolute * scaling_.c * least_d_));
-  // Where the last step shall be short the barrier parameter has to go on falling.
-  const double least_gap = options.step < std::numeric_limits<double>::infinity()
+  // Where the last step shall be short, or each component right, the barrier parameter has to go on falling.
+  const double least_gap = by_components_ ? 0
+                           : options.step < std::numeric_limits<double>::infinity()
                                ? 1e-22 * gap_size_
                                : 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
   for (QpSide* side : {&lower_, &upper_}) {

@@ -2,10 +2,13 @@
 // regularised problem (IP-PMM), in scaled variables. Tolerances and results are in the units of the data.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -20,7 +23,8 @@ namespace onestep::detail {
 /// How far a point is from optimal, in one respect. Absolute: the largest entry, in the units of the data. Relative: the
 /// largest entry of the normalised problem (qp_scaling.h), divided by the largest entry among the terms of the sums there: x
 /// and Cx; q, Qx, Cᵀλ and the multipliers of bounds; for the gap by the product of these two sizes, or by its largest term.
-/// It does not depend on the units of the data.
+/// It does not depend on the units of the data. A solution has small residuals in every row, too, each against the terms of
+/// that row: variables may differ in size by many orders of magnitude.
 struct QpResidual {
   double absolute = 0, relative = 0;
 };
@@ -37,8 +41,8 @@ struct InteriorPointOptions {
   /// A residual is small enough when it is at most `relative` in the relative measure and, where that is asked for as well,
   /// at most `absolute` in the units of the data.
   double relative = 1e-9, absolute = std::numeric_limits<double>::infinity();
-  /// The last step may also be asked to be short: no entry of x changes by more than this times the largest entry of x and
-  /// Cx (in normalised units). A derivative taken at the iterate before is as good as that step was short.
+  /// The last step may also be asked to be short: no entry of x changes by more than this times its own size, or what its
+  /// rows see of it. A derivative taken at the iterate before is as good as that step was short.
   double step = std::numeric_limits<double>::infinity();
   int iteration_limit = 200;
   double time_limit = std::numeric_limits<double>::infinity();  ///< seconds
@@ -63,11 +67,13 @@ struct QpSolution {
   double last_step = 0;  ///< the largest change of an entry of x in the last step, relative to the largest entry of x and Cx
   double last_change = 0;  ///< the length of the last step in x, in the units of the data
   /// infeasible: y, z and bound multipliers with Aᵀy + Gᵀz + bounds = 0 and bᵀy + uᵀz⁺ - lᵀz⁻ + (the same of lo, hi) = -1.
-  /// Empty where a lower bound is above its upper bound, which needs no other proof.
+  /// Empty where a lower bound is above its upper bound or a row of zeros has to be another number, which needs no other
+  /// proof.
   std::span<const double> infeasible_y, infeasible_z, infeasible_bounds;
   /// unbounded: a direction v with Qv = 0, Av = 0, Gv and v within what finite bounds allow, qᵀv = -1.
   std::span<const double> unbounded_direction;
-  /// not_finite: the array that holds a NaN or an infinity. infeasible: the array whose bounds cross.
+  /// not_finite: the array that holds a NaN or an infinity; none where entries are so large or so small that what is
+  /// computed from them is not finite. infeasible: the array whose bounds cross, or that asks a row of zeros not to be 0.
   const char* culprit = nullptr;
   std::size_t culprit_index = 0;
 };
@@ -84,15 +90,22 @@ struct QpSide {
   double *best_s, *best_z;
 };
 
+class QpActiveSet;
+
 class InteriorPoint {
  public:
   /// Allocates for n variables, m equalities, p inequalities; solve() then allocates nothing, but for the first problem
-  /// that is so degenerate that it needs the augmented form (kkt.h).
+  /// that is so degenerate that it needs the augmented form (kkt.h), and for those whose active set it has to look at.
   InteriorPoint(std::size_t n, std::size_t m, std::size_t p);
+  ~InteriorPoint();
+  InteriorPoint(const InteriorPoint&) = delete;
+  InteriorPoint& operator=(const InteriorPoint&) = delete;
 
   /// Sizes of the data must be those the solver was made for. Numerical trouble is a status.
   const QpSolution& solve(const QpData& data, const InteriorPointOptions& options = {}, const QpStart& start = {});
   const QpSolution& solution() const { return solution_; }
+  /// The optimum and its active set in extended precision, made when first asked for after a solve.
+  const QpActiveSet& active_set();
   /// Of the last solve and of what was differentiated since.
   int factorisations() const { return kkt_.factorisations(); }
 
@@ -117,6 +130,8 @@ class InteriorPoint {
   bool looks_infeasible() const;
   bool looks_unbounded(const double* direction, const double* Q_direction, const double* values) const;
   void report(Status status, Clock::time_point begin, int iterations);
+  void measure_terms();
+  double worst_component(const InteriorPointOptions& options, bool of_iterate);
   void keep_best();
   void return_to_best();
   // interior_point_proof.cpp
@@ -128,6 +143,8 @@ class InteriorPoint {
   bool factor_violated(const double* distance, double rho, double weight);
   // interior_point.cpp
   std::optional<Status> status_without_solution();
+  bool polish(const InteriorPointOptions& options);
+  Status end_short(const InteriorPointOptions& options, Status otherwise);
   Status iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations);
   void regularise(double last_mu);
   bool factor();
@@ -139,6 +156,11 @@ class InteriorPoint {
   void set_multipliers();
   void need_factor();
 
+  /// What a proximal term is relative to: entries of Q and q may be graded.
+  double proximal(std::size_t j) const {
+    constexpr double least = 1e-12;
+    return std::max({least, std::fabs(q_[j]), Q_.entries()[j * n_ + j]});
+  }
   bool is_equality(std::size_t i) const { return equal_[i] != 0; }
 
   std::size_t n_, m_, p_, rows_, all_;
@@ -148,9 +170,12 @@ class InteriorPoint {
   std::vector<double> arena_;
   std::vector<long double> exact_Qx_, exact_value_, exact_Ctl_;
   bool closely_ = false;              // residuals are computed in higher precision
+  bool by_components_ = false;        // the merit of a point is its worst component
   std::vector<unsigned char> equal_;  // of all constraints: lower bound = upper bound
   double* unit_ = nullptr;            // of all constraints: what a value is multiplied with to be in the data's units
   double* q_ = nullptr;
+  double *dual_terms_ = nullptr, *primal_terms_ = nullptr;  // of each variable's row; of all constraints
+  double* multiplier_weight_ = nullptr;  // of all constraints: what a multiplier of 1 is, relative to the terms it adds to
   double *value_ = nullptr, *x_ = nullptr;  // C x, and behind it x
   double* lambda_ = nullptr;                // multipliers of all constraints, upper minus lower
   double *Qx_ = nullptr, *Ctl_ = nullptr, *dual_residual_ = nullptr, *equality_residual_ = nullptr;
@@ -165,6 +190,8 @@ class InteriorPoint {
   double constant_ = 0, least_d_ = 1;
   double x_size_ = 1, dual_size_ = 1, gap_size_ = 1;  // what residuals are relative to
   double linear_residual_ = 0, best_merit_ = 0, last_step_ = 0, last_change_ = 0;
+  std::unique_ptr<QpActiveSet> set_;
+  bool set_is_current_ = false;  // decided for the last solve
   QpProgress progress_, best_progress_;
   QpSolution solution_;
 };

@@ -13,6 +13,19 @@ double dot(std::size_t n, const double* x, const double* y) {
   return s;
 }
 
+/// max_k |row_k x_k|, four at a time: the maximum of one chain would have to wait for itself.
+double largest_term(std::size_t n, const double* row, const double* x) {
+  double most[4] = {0, 0, 0, 0};
+  std::size_t k = 0;
+  for (; k + 4 <= n; k += 4)
+    for (std::size_t l = 0; l < 4; ++l) {
+      const double term = std::fabs(row[k + l] * x[k + l]);
+      most[l] = term > most[l] ? term : most[l];
+    }
+  for (; k < n; ++k) most[0] = std::max(most[0], std::fabs(row[k] * x[k]));
+  return std::max({most[0], most[1], most[2], most[3]});
+}
+
 // In normalised units a solution has a size of about 1. One that is 0 is found to this size times the tolerance.
 constexpr double least_size = 1e-8, least_gap_size = 1e-6;
 
@@ -93,6 +106,69 @@ bool InteriorPoint::small_enough(const InteriorPointOptions& options, double& me
     merit = excess <= merit ? merit : excess;  // NaN is kept
   }
   return merit <= 1;
+}
+
+/// What counts as small in each row: the largest of its terms. What cannot be told from 0 in normalised units counts as 0.
+void InteriorPoint::measure_terms() {
+  constexpr double least_x = 1e-8, least_dual = 1e-12, tiny = 1e-200;
+  const double *Q = Q_.entries(), *C = C_.entries();
+  for (std::size_t j = 0; j < n_; ++j) {
+    const double curvature = Q[j * n_ + j], q = std::fabs(q_[j]);
+    dual_terms_[j] = std::max({q, largest_term(n_, Q + j * n_, x_), std::fabs(lambda_[rows_ + j]), least_x * curvature,
+                               q == 0 && curvature == 0 ? least_dual * dual_size_ : tiny});
+  }
+  for (std::size_t i = 0; i < rows_; ++i)
+    for (std::size_t j = 0; j < n_; ++j) dual_terms_[j] = std::max(dual_terms_[j], std::fabs(C[i * n_ + j] * lambda_[i]));
+  // How much of one of its rows' terms a variable is when it moves by 1.
+  double* share = r_;
+  for (std::size_t j = 0; j < n_; ++j) {
+    multiplier_weight_[rows_ + j] = 1 / dual_terms_[j];
+    share[j] = std::max(0.0, Q[j * n_ + j]) * multiplier_weight_[rows_ + j];
+  }
+  for (std::size_t i = 0; i < rows_; ++i) {
+    const double* row = C + i * n_;
+    primal_terms_[i] = std::max({least_x * x_size_, std::fabs(value_[i]), is_equality(i) ? std::fabs(upper_.bound[i]) : 0,
+                                 largest_term(n_, row, x_)});
+    multiplier_weight_[i] = largest_term(n_, row, multiplier_weight_ + rows_);
+    const double inverse = 1 / primal_terms_[i];
+    for (std::size_t j = 0; j < n_; ++j) share[j] = std::max(share[j], std::fabs(row[j]) * inverse);
+  }
+  for (std::size_t j = 0; j < n_; ++j) {
+    const double room = share[j] * x_size_ > 1 ? 1 / share[j] : x_size_;
+    primal_terms_[rows_ + j] = std::max({std::fabs(x_[j]), room, least_x * x_size_});
+  }
+}
+
+/// How many times too large the worst residual, the worst product s z or (where that is asked for) the worst step is, each
+/// against the terms of its own row. A point that is no iterate has neither products nor a last step.
+double InteriorPoint::worst_component(const InteriorPointOptions& options, bool of_iterate) {
+  constexpr double tiny = std::numeric_limits<double>::min();
+  const double tolerance = std::max(options.relative, tiny), step = std::max(options.step, tiny);
+  measure_terms();
+  double worst = 0;
+  const auto see = [&](double excess) { worst = excess <= worst ? worst : excess; };
+  for (std::size_t j = 0; j < n_; ++j) {
+    const std::size_t i = rows_ + j;
+    if (is_equality(i)) continue;
+    // A curvature that is negative, and taken for rounding of 0, must not count for an x of normal size.
+    const double curvature = Q_.entries()[j * n_ + j];
+    if (curvature < 0) see(-curvature * std::max(1.0, x_size_) / dual_terms_[j] / tolerance);
+    see(std::fabs(dual_residual_[j]) / dual_terms_[j] / tolerance);
+    if (of_iterate) see(progress_.primal_step * std::fabs(direction_.dx[j]) / primal_terms_[i] / step);
+  }
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double terms = primal_terms_[i];
+    const double outside = is_equality(i) ? std::fabs(equality_residual_[i])
+                                          : std::max(lower_.has[i] * (lower_.bound[i] - value_[i]),
+                                                     upper_.has[i] * (value_[i] - upper_.bound[i]));
+    see(outside / terms / tolerance);
+    for (const QpSide* side : {&lower_, &upper_}) {
+      if (!of_iterate) break;
+      const double s = side->has[i] * side->s[i] / std::max(terms, std::fabs(side->bound[i]));
+      see(s * side->z[i] * multiplier_weight_[i] / tolerance);
+    }
+  }
+  return worst;
 }
 
 /// Whether what rounding adds to a sum is not small against what the residual may be. (Terms: from the two measures.)

@@ -20,6 +20,7 @@ constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();
 constexpr double least_radius = 1e4;  // in units of the solution's size
 // Data that are themselves rounded contradict each other by this much, relative to the terms of the contradiction.
 constexpr double least_contradiction = 1e-12;
+constexpr double vanishing = 1e-20;  // beside the contradiction: no point makes up for it
 constexpr int most_steps = 50, most_refinements = 6;
 
 }  // namespace
@@ -208,7 +209,8 @@ bool InteriorPoint::is_proof_of_unboundedness(const double* v, const double* low
   const auto is_rounding = [&](long double sum, const double* row) {
     double terms = 0;
     for (std::size_t k = 0; k < n_; ++k) terms = std::max(terms, std::fabs(row[k] * v[k]));
-    return std::fabs(sum) <= rounding * terms * std::sqrt(static_cast<double>(n_));
+    return std::fabs(sum) <=
+           std::max(static_cast<double>(-slope) * vanishing, rounding * terms * std::sqrt(static_cast<double>(n_)));
   };
   Q_.multiply(v, exact_Qx_.data());
   for (std::size_t j = 0; j < n_; ++j) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "solve/interior_point.h"
+#include "solve/qp_active_set.h"
 
 namespace onestep::detail {
 namespace {
@@ -50,10 +51,11 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
   for (int pass = 0; pass < 2; ++pass) {  // the first counts
     used = 0;
     for (double** v : {&q_, &Qx_, &Ctl_, &dual_residual_, &r_, &diagonal_, &direction_.Qdx, &direction_.Ctdl, &best_x_,
-                       &out_x_, &proof_x_, &proof_trial_})
+                       &out_x_, &proof_x_, &proof_trial_, &dual_terms_})
       place(*v, n);
-    for (double** v : {&unit_, &value_, &equality_residual_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda,
-                       &best_lambda_, &out_lambda_, &proof_, &proof_distance_, &proof_low_, &proof_high_})
+    for (double** v :
+         {&unit_, &value_, &equality_residual_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda, &best_lambda_,
+          &out_lambda_, &primal_terms_, &multiplier_weight_, &proof_, &proof_distance_, &proof_low_, &proof_high_})
       place(*v, all_);
     for (QpSide* side : {&lower_, &upper_}) {
       for (double** v :
@@ -66,6 +68,8 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
   x_ = value_ + rows_;
   direction_.dx = direction_.Cdx + rows_;
 }
+
+InteriorPoint::~InteriorPoint() = default;
 
 /// Says in solution_ what is wrong with the data.
 bool InteriorPoint::acceptable(const QpData& data) {
@@ -102,6 +106,20 @@ bool InteriorPoint::acceptable(const QpData& data) {
     if (crossing == b.size) continue;
     solution_.culprit = b.low_name;
     solution_.culprit_index = crossing;
+    solution_.status = Status::infeasible;
+    return false;
+  }
+  // A row of zeros that asks for something else.
+  const auto excludes_zero = [&](const double* row, double low, double high) {
+    return (low > 0 || high < 0) && std::all_of(row, row + n_, [](double e) { return e == 0; });
+  };
+  for (std::size_t i = 0; i < rows_; ++i) {
+    const std::size_t k = i < m_ ? i : i - m_;
+    const auto of = [&](const double* side, double otherwise) { return side == nullptr ? otherwise : side[k]; };
+    const double low = i < m_ ? of(data.b, 0) : of(data.l, -infinity), high = i < m_ ? low : of(data.u, infinity);
+    if (!excludes_zero((i < m_ ? data.A : data.G) + k * n_, low, high)) continue;
+    solution_.culprit = i < m_ ? "b" : low > 0 ? "l" : "u";
+    solution_.culprit_index = k;
     solution_.status = Status::infeasible;
     return false;
   }
@@ -184,7 +202,7 @@ bool InteriorPoint::start_cold() {
     h_[i] = -weight_[i] * target;
   }
   for (std::size_t j = 0; j < n_; ++j) {
-    diagonal_[j] = rho_ + weight_[rows_ + j];
+    diagonal_[j] = rho_ * proximal(j) + weight_[rows_ + j];
     r_[j] = -q_[j] - h_[rows_ + j];
   }
   if (!kkt_.factor(diagonal_, weight_)) return false;

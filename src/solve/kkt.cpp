@@ -45,14 +45,14 @@ void Kkt::begin(const RowMatrix& Q, const RowMatrix& C) {
 /// Variables that no off-diagonal entry touches need only a diagonal that is not negative; of the others a shifted Cholesky
 /// factor must exist.
 bool Kkt::is_convex() {
-  constexpr double shift = 1e-10;
+  constexpr double shift = 1e-10, of_all = 1e-14;  // of a variable's own curvature; of the largest
   const double* Q = Q_->entries();
   const double size = largest(n_ * n_, Q);
   std::size_t coupled = 0;
   kept_rows_.clear();
   for (std::size_t i = 0; i < n_; ++i) {
     const double* row = Q + i * n_;
-    if (row[i] < -shift * size) return false;
+    if (row[i] < -of_all * size) return false;
     if (std::any_of(row, row + i, [](double x) { return x != 0; }) ||
         std::any_of(row + i + 1, row + n_, [](double x) { return x != 0; })) {
       kept_rows_.push_back(i);
@@ -63,7 +63,7 @@ bool Kkt::is_convex() {
   for (std::size_t a = 0; a < coupled; ++a) {
     const double* row = Q + kept_rows_[a] * n_;
     for (std::size_t b = 0; b <= a; ++b) h[a * coupled + b] = row[kept_rows_[b]];
-    h[a * coupled + a] += shift * (size + row[kept_rows_[a]]);
+    h[a * coupled + a] += of_all * size + shift * std::fabs(row[kept_rows_[a]]);
   }
   return cpu::factor(Op::cholesky, coupled, h, nullptr, cholesky_scratch_.data());
 }

@@ -29,6 +29,26 @@ double norm_of(const std::vector<double>& v) {
 
 }  // namespace
 
+const QpActiveSet& InteriorPoint::active_set() {
+  if (set_is_current_) return *set_;
+  if (!set_) set_ = std::make_unique<QpActiveSet>(*this);
+  std::vector<QpActive> guess(all_);
+  std::vector<double> strength(all_);
+  measure_terms();
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double unit = primal_terms_[i] * multiplier_weight_[i];
+    const double at_upper = unit * upper_.z[i] / upper_.s[i], at_lower = unit * lower_.z[i] / lower_.s[i];
+    strength[i] = std::max(at_upper, at_lower);
+    guess[i] = is_equality(i)                         ? QpActive::equality
+               : at_upper > 1 && at_upper >= at_lower ? QpActive::upper
+               : at_lower > 1                         ? QpActive::lower
+                                                      : QpActive::none;
+  }
+  set_->decide(guess, strength);
+  set_is_current_ = true;
+  return *set_;
+}
+
 bool QpActiveSet::decide(std::span<const QpActive> guess, std::span<const double> strength) {
   constexpr int most_rounds = 20;
   active_.assign(guess.begin(), guess.end());
@@ -143,25 +163,48 @@ bool QpActiveSet::correct_guess() {
   return right;
 }
 
-/// The data are taken for rounded: a slack or a multiplier counts when it is larger than what rounding of the data, and the
-/// error of the linear solve, can make of 0.
+/// The data are taken for rounded: a slack or a multiplier counts when it is larger than what rounding of the terms of each
+/// row, and the error of the linear solve, can make of 0.
 void QpActiveSet::find_undecided() {
   constexpr double safety = 4;
+  constexpr int trials = 2;
+  const cpu::BlasSerial serial;
   const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
-  const double of_x = static_cast<double>(largest_of(optimum_.dx)),
-               of_lambda = static_cast<double>(largest_of(optimum_.dlambda));
-  double size = std::max(of_x, of_lambda);
-  for (std::size_t j = 0; j < n; ++j) size = std::max(size, std::fabs(solver_.q_[j]));
-  const double error = optimum_.error * std::max(of_x, of_lambda) + epsilon * std::max(1.0, growth_) * size;
+  const double error = optimum_.error * static_cast<double>(std::max(largest_of(optimum_.dx), largest_of(optimum_.dlambda)));
+  std::vector<double> uncertain(all), x(n), lambda(rows), value(rows), gradient(n);
   for (std::size_t i = 0; i < all; ++i) {
-    if (active_[i] == QpActive::equality) continue;
     double row_size = 1;
     if (i < rows && active_[i] == QpActive::none) {
       row_size = 0;
       for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
     }
+    uncertain[i] = row_size * error + (active_[i] == QpActive::none ? epsilon * solver_.primal_terms_[i] : 0);
+  }
+  std::uint32_t state = 3;
+  const auto sign = [&state] {
+    state = state * 1664525U + 1013904223U;
+    return (state & 0x80000000U) != 0 ? epsilon : -epsilon;
+  };
+  const std::size_t f = free_.size(), size = f + rows_.size();
+  for (int trial = 0; trial < trials; ++trial) {
+    for (std::size_t k = 0; k < f; ++k) system_[k] = sign() * solver_.dual_terms_[free_[k]];
+    for (std::size_t k = f; k < size; ++k) system_[k] = sign() * solver_.primal_terms_[rows_[k - f]];
+    if (size > 0) cpu::solve(Op::lu, false, size, matrix_.data(), pivots_.data(), system_.data(), 1);
+    for (std::size_t k = 0; k < f; ++k) x[free_[k]] = system_[k];
+    for (std::size_t k = f; k < size; ++k) lambda[rows_[k - f]] = system_[k];
+    solver_.C_.multiply(x.data(), value.data());
+    solver_.Q_.multiply(x.data(), gradient.data());
+    solver_.C_.add_transposed(lambda.data(), gradient.data());
+    for (std::size_t i = 0; i < all; ++i) {
+      const bool is_active = active_[i] != QpActive::none;
+      const double change = i < rows ? (is_active ? lambda[i] : value[i]) : (is_active ? gradient : x)[i - rows];
+      uncertain[i] = std::max(uncertain[i], std::fabs(change));
+    }
+  }
+  for (std::size_t i = 0; i < all; ++i) {
+    if (active_[i] == QpActive::equality) continue;
     const double margin = active_[i] == QpActive::none ? slack(i) : std::fabs(multiplier(i));
-    if (!(margin > safety * row_size * error)) undecided_.push_back(i);
+    if (!(margin > safety * trials * uncertain[i])) undecided_.push_back(i);
   }
 }
 

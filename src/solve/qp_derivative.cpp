@@ -33,7 +33,7 @@ void QpDerivative::linearise(QpDerivativeAt at) {
   by_set_ = false;
   if (at == QpDerivativeAt::solution) {
     weigh_at_solution();
-    move_to_optimum();
+    if (!solver_.set_is_current_ || !use_active_set()) move_to_optimum();
   } else {
     weigh_at_previous_iterate();
   }
@@ -101,29 +101,10 @@ bool QpDerivative::signs_are_right() {
   return true;
 }
 
-const QpActiveSet& QpDerivative::active_set() {
-  if (set_is_current_) return *set_;
-  if (!set_) set_ = std::make_unique<QpActiveSet>(solver_);
-  guess_.resize(all_);
-  strength_.resize(all_);
-  const QpSide &low = solver_.lower_, &high = solver_.upper_;
-  for (std::size_t i = 0; i < all_; ++i) {
-    const bool at_upper = high.z[i] > high.s[i], at_lower = low.z[i] > low.s[i];
-    strength_[i] = std::max(high.z[i] / high.s[i], low.z[i] / low.s[i]);
-    guess_[i] = solver_.is_equality(i)                                     ? QpActive::equality
-                : at_upper && high.z[i] * low.s[i] >= low.z[i] * high.s[i] ? QpActive::upper
-                : at_lower                                                 ? QpActive::lower
-                                                                           : QpActive::none;
-  }
-  set_->decide(guess_, strength_);
-  set_is_current_ = true;
-  return *set_;
-}
-
 /// Where it decides the matter, the active set takes the place of the weights; of constraints whose slack and multiplier
 /// both vanish the weights stay.
 bool QpDerivative::use_active_set() {
-  const QpActiveSet& set = active_set();
+  const QpActiveSet& set = solver_.active_set();
   if (!set.is_decided()) return false;
   for (std::size_t j = 0; j < n_; ++j) x_[j] = static_cast<double>(set.optimum().dx[j]);
   for (std::size_t i = 0; i < all_; ++i) lambda_[i] = static_cast<double>(set.optimum().dlambda[i]);
@@ -139,7 +120,11 @@ bool QpDerivative::use_active_set() {
 }
 
 double QpDerivative::solve_by_active_set() {
-  set_->solve(rhs_x_, rhs_, precise_);
+  if (rhs_x_ != precise_rhs_x_ || rhs_ != precise_rhs_) {
+    solver_.active_set().solve(rhs_x_, rhs_, precise_);
+    precise_rhs_x_ = rhs_x_;
+    precise_rhs_ = rhs_;
+  }
   for (std::size_t j = 0; j < n_; ++j) dx_[j] = static_cast<double>(precise_.dx[j]);
   for (std::size_t i = 0; i < all_; ++i) dlambda_[i] = static_cast<double>(precise_.dlambda[i]);
   return precise_.error;
@@ -154,8 +139,8 @@ double QpDerivative::solve_system() {
   return solve_by_active_set();
 }
 
-/// The error of the solution and of the optimum as far as known, relative; moves both at random when asked to.
-double QpDerivative::perturb(double perturbation) {
+/// Moves the solution and the optimum at random.
+void QpDerivative::perturb(double perturbation) {
   std::uint32_t state = 7;
   const auto sign = [&state] {
     state = state * 1664525U + 1013904223U;
@@ -166,43 +151,45 @@ double QpDerivative::perturb(double perturbation) {
     for (double& e : v)
       e += e == 0 ? 0 : (perturbation * size + std::numeric_limits<double>::epsilon() * std::fabs(e)) * sign();
   };
-  if (perturbation > 0) {
-    const double of_solution = std::max(largest(dx_), largest(dlambda_));
-    const double of_optimum = std::max(largest(x_), largest(lambda_));
-    move(dx_, of_solution);
-    move(dlambda_, of_solution);
-    move(x_, of_optimum);
-    move(lambda_, of_optimum);
-  }
-  return precise_.error + set_->optimum().error;
+  const double of_solution = std::max(largest(dx_), largest(dlambda_));
+  const double of_optimum = std::max(largest(x_), largest(lambda_));
+  move(dx_, of_solution);
+  move(dlambda_, of_solution);
+  move(x_, of_optimum);
+  move(lambda_, of_optimum);
 }
 
-double QpDerivative::jvp_precisely(const QpData& t, double perturbation, std::span<double> dx, std::span<double> dy,
-                                   std::span<double> dz, std::span<double> dbounds) {
+template <class Write> double QpDerivative::write_precisely(Write write) {
+  solve_by_active_set();
+  const double error = precise_.error + solver_.active_set().optimum().error;
   kept_x_ = x_;
   kept_lambda_ = lambda_;
-  use_active_set();
-  set_rhs_of_jvp(t);
-  solve_by_active_set();
-  const double error = perturb(perturbation);
-  write_tangents(dx, dy, dz, dbounds);
+  kept_dx_ = dx_;
+  kept_dlambda_ = dlambda_;
+  write(false);
+  dx_ = kept_dx_;  // what is written may be scaled in place
+  dlambda_ = kept_dlambda_;
+  perturb(error);
+  write(true);
   x_ = kept_x_;
   lambda_ = kept_lambda_;
   return error;
+}
+
+double QpDerivative::jvp_precisely(const QpData& t, const QpTangents& precise, const QpTangents& moved) {
+  use_active_set();
+  set_rhs_of_jvp(t);
+  return write_precisely([&](bool is_moved) {
+    const QpTangents& to = is_moved ? moved : precise;
+    write_tangents(to.x, to.y, to.z, to.bounds);
+  });
 }
 
 double QpDerivative::vjp_precisely(std::span<const double> x, std::span<const double> y, std::span<const double> z,
-                                   std::span<const double> bounds, double perturbation, const QpCotangents& out) {
-  kept_x_ = x_;
-  kept_lambda_ = lambda_;
+                                   std::span<const double> bounds, const QpCotangents& precise, const QpCotangents& moved) {
   use_active_set();
   set_rhs_of_vjp(x, y, z, bounds);
-  solve_by_active_set();
-  const double error = perturb(perturbation);
-  write_cotangents(out);
-  x_ = kept_x_;
-  lambda_ = kept_lambda_;
-  return error;
+  return write_precisely([&](bool is_moved) { write_cotangents(is_moved ? moved : precise); });
 }
 
 void QpDerivative::weigh_at_previous_iterate() {
@@ -308,8 +295,9 @@ QpDegeneracy QpDerivative::degeneracy() {
     const QpSide& side = solver_.upper_.z[i] * solver_.lower_.s[i] > solver_.lower_.z[i] * solver_.upper_.s[i]
                              ? solver_.upper_
                              : solver_.lower_;
-    const bool decided = set_is_current_ && set_->is_decided();
-    const double slack = decided ? set_->slack(i) : side.s[i], multiplier = decided ? set_->multiplier(i) : side.z[i];
+    const bool decided = solver_.set_is_current_ && solver_.set_->is_decided();
+    const double slack = decided ? solver_.set_->slack(i) : side.s[i],
+                 multiplier = decided ? solver_.set_->multiplier(i) : side.z[i];
     found.margins.push_back(
         {std::fabs(slack) * solver_.unit_[i], std::fabs(multiplier) / solver_.unit_[i] / solver_.scaling_.c});
   }

@@ -34,6 +34,11 @@ struct QpCotangents {
          *hi = nullptr;
 };
 
+/// Where tangents of the solution are written.
+struct QpTangents {
+  std::span<double> x, y, z, bounds;
+};
+
 /// Where the solution map is not differentiable, or not a map at all. Constraints are counted through: rows of A, rows of G,
 /// variables (for their bounds).
 struct QpDegeneracy {
@@ -57,7 +62,8 @@ class QpDerivative {
   /// A new solve has been made.
   void forget() {
     at_.reset();
-    set_is_current_ = by_set_ = false;
+    by_set_ = false;
+    precise_rhs_.clear();
   }
   /// Takes the derivative of what the solver found last. At the solution the point is first moved to the optimum of its
   /// active set, and signs of slacks and multipliers are checked there. Makes no factorisation unless the solve had none to
@@ -67,8 +73,7 @@ class QpDerivative {
   /// determines a small one is taken.
   void linearise(QpDerivativeAt at);
   QpDegeneracy degeneracy();
-  /// At the solution: the optimum and its active set in extended precision, made when first asked for after a solve.
-  const QpActiveSet& active_set();
+  const QpActiveSet& active_set() { return solver_.active_set(); }
 
   /// Tangents of the solution for tangents of the data (null: zero; Q is read as the mean of its triangles). Returns the
   /// relative residual that the linear system was solved to.
@@ -79,12 +84,11 @@ class QpDerivative {
              const QpCotangents& out);
 
   /// The same derivatives by the active set's own factor, whose error they return as an estimate relative to the largest
-  /// entry of the linear system's solution. With `perturbation` each entry of it and of the optimum is moved at random by
-  /// that much of the largest one, up or down, which shows what such errors do to the derivative.
-  double jvp_precisely(const QpData& tangents, double perturbation, std::span<double> dx, std::span<double> dy,
-                       std::span<double> dz, std::span<double> dbounds);
+  /// entry of the linear system's solution. `moved`: with each entry of that and of the optimum moved at random by as much
+  /// of the largest one, up or down, which shows what such errors do to the derivative.
+  double jvp_precisely(const QpData& tangents, const QpTangents& precise, const QpTangents& moved);
   double vjp_precisely(std::span<const double> x, std::span<const double> y, std::span<const double> z,
-                       std::span<const double> bounds, double perturbation, const QpCotangents& out);
+                       std::span<const double> bounds, const QpCotangents& precise, const QpCotangents& moved);
 
  private:
   void set_rhs_of_jvp(const QpData& tangents);
@@ -94,7 +98,8 @@ class QpDerivative {
   void write_cotangents(const QpCotangents& out);
   double solve_system();
   double solve_by_active_set();
-  double perturb(double perturbation);
+  void perturb(double perturbation);
+  template <class Write> double write_precisely(Write write);
   void move_to_optimum();
   bool use_active_set();
   bool signs_are_right();
@@ -115,12 +120,10 @@ class QpDerivative {
   std::vector<double> rhs_x_, rhs_, dx_, dlambda_, value_, Qdx_, Ctdl_, e_x_, e_, r_, h_;
   std::vector<double> work_x_, work_rows_, work_Q_, work_C_, best_dx_, best_dlambda_;
   std::vector<std::size_t> undecided_;
-  std::unique_ptr<QpActiveSet> set_;
-  bool set_is_current_ = false;  // decided for the last solve
-  bool by_set_ = false;          // derivatives at the solution are solved for by its factor
-  QpPrecise precise_;
-  std::vector<QpActive> guess_;
-  std::vector<double> strength_, kept_x_, kept_lambda_;
+  bool by_set_ = false;                              // derivatives at the solution are solved for by its factor
+  QpPrecise precise_;                                // what the active set's factor solved last
+  std::vector<double> precise_rhs_x_, precise_rhs_;  // and for which right-hand sides
+  std::vector<double> kept_x_, kept_lambda_, kept_dx_, kept_dlambda_;
 };
 
 }  // namespace onestep::detail

@@ -9,9 +9,11 @@
 #include <numeric>
 
 #include "graph/graph.h"
+#include "graph/rules.h"
 #include "onestep/diff.h"
 #include "solve/interior_point.h"
 #include "solve/method.h"
+#include "solve/qp_data.h"
 #include "solve/qp_derivative.h"
 #include "solve/traced_program.h"
 
@@ -32,108 +34,15 @@ class QpMethod final : public Method {
   std::unique_ptr<Loop> loop() const override;
   std::shared_ptr<Method> with_data(const std::vector<Array>& other) const override {
     auto copy = std::make_shared<QpMethod>(*this);
-    copy->constants = other;
+    copy->data.constants = other;
     return copy;
   }
 
-  Sizes sizes;
-  std::array<bool, blocks> moves{};  // with θ
-  std::optional<Plan> data;          // θ to the blocks, and its derivatives
-  std::vector<Array> constants;      // that the blocks are made of; behind all other inputs of the plan
+  QpDataPlan data;
 };
 
 // Relative length of the last step where it is differentiated: the derivative has the error of the iterate before it.
 constexpr double small_step = 1e-9;
-constexpr int constants_level = 0, theta_level = 1, pull_back_branch = 3, push_forward_branch = 4;
-
-/// The data for a θ, and derivatives with respect to data as derivatives with respect to θ.
-class QpDataAt {
- public:
-  explicit QpDataAt(const QpMethod& method)
-      : plan_(*method.data), workspace_(plan_.workspace()), moves_(method.moves), thetas_(method.step->parameters.size()) {
-    const std::array<Shape, blocks> shapes = shapes_of(method.sizes);
-    for (const Input& p : method.step->parameters) inputs_.push_back(zeros(p.shape));
-    for (std::size_t i = 0; i < blocks; ++i) {
-      const auto size = static_cast<std::size_t>(shapes[i].size());
-      values_.emplace_back(size);
-      bars_.emplace_back(moves_[i] ? size : 0);
-      tangents_.emplace_back(moves_[i] ? size : 0);
-      if (!moves_[i]) continue;
-      inputs_.push_back(shapes[i].rank() == 2
-                            ? Array::view(MatrixView{bars_[i].data(), shapes[i][0], shapes[i][1], shapes[i][1], 1})
-                            : Array::view(bars_[i]));
-    }
-    dtheta_ = static_cast<std::ptrdiff_t>(inputs_.size());
-    for (const Input& p : method.step->parameters) inputs_.push_back(zeros(p.shape));
-    inputs_.insert(inputs_.end(), method.constants.begin(), method.constants.end());
-    outputs_.resize(blocks + thetas_ + static_cast<std::size_t>(std::ranges::count(moves_, true)));
-    std::ranges::copy(values_, outputs_.begin());
-    data_.n = static_cast<std::size_t>(method.sizes.n);
-    data_.m = static_cast<std::size_t>(method.sizes.m);
-    data_.p = static_cast<std::size_t>(method.sizes.p);
-    data_ = view(values_);
-  }
-
-  /// What does not move is written the first time only.
-  const QpData& bind(std::span<const Array> theta) {
-    std::ranges::copy(theta, inputs_.begin());
-    for (std::size_t i = 0; i < blocks; ++i)
-      if (moves_[i]) outputs_[i] = values_[i];
-    plan_.run(workspace_, inputs_, outputs_, theta_level, theta_level);
-    std::fill_n(outputs_.begin(), blocks, Vector{});
-    return data_;
-  }
-  const QpData& data() const { return data_; }
-
-  /// Where vjp writes the cotangents of the blocks that move, and θ̄ from them.
-  QpCotangents cotangents() { return view_of(bars_); }
-  std::vector<std::vector<double>>& bars() { return bars_; }
-  static QpCotangents view_of(std::vector<std::vector<double>>& memory) {
-    const auto at = [&](std::size_t i) { return memory[i].empty() ? nullptr : memory[i].data(); };
-    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8)};
-  }
-  /// The tangents that push_forward wrote last.
-  QpData tangents() const { return view(tangents_); }
-  std::vector<std::vector<double>> room_for_theta() const {
-    std::vector<std::vector<double>> room;
-    for (std::size_t i = 0; i < thetas_; ++i) room.emplace_back(static_cast<std::size_t>(inputs_[i].shape().size()));
-    return room;
-  }
-  /// Whose derivative the cotangents and tangents belong to.
-  const void* owner = nullptr;
-  void pull_back(std::span<const Vector> out) {
-    std::ranges::copy(out, outputs_.begin() + blocks);
-    plan_.run(workspace_, inputs_, outputs_, pull_back_branch, pull_back_branch);
-    std::fill_n(outputs_.begin() + blocks, thetas_, Vector{});
-  }
-  QpData push_forward(std::span<const Array> dtheta) {
-    std::ranges::copy(dtheta, inputs_.begin() + dtheta_);
-    auto to = outputs_.begin() + static_cast<std::ptrdiff_t>(blocks + thetas_);
-    for (std::size_t i = 0; i < blocks; ++i)
-      if (moves_[i]) *to++ = tangents_[i];
-    plan_.run(workspace_, inputs_, outputs_, push_forward_branch, push_forward_branch);
-    std::fill(outputs_.begin() + static_cast<std::ptrdiff_t>(blocks + thetas_), outputs_.end(), Vector{});
-    return view(tangents_);
-  }
-
- private:
-  QpData view(const std::vector<std::vector<double>>& memory) const {
-    QpData d = data_;
-    const auto at = [&](std::size_t i) { return memory[i].empty() ? nullptr : memory[i].data(); };
-    d.Q = at(0), d.q = at(1), d.A = at(2), d.b = at(3), d.G = at(4), d.l = at(5), d.u = at(6), d.lo = at(7), d.hi = at(8);
-    return d;
-  }
-
-  const Plan& plan_;
-  Workspace workspace_;
-  std::array<bool, blocks> moves_;
-  std::size_t thetas_;
-  std::ptrdiff_t dtheta_ = 0;  // where inputs begin
-  std::vector<std::vector<double>> values_, bars_, tangents_;
-  std::vector<Array> inputs_;
-  std::vector<Vector> outputs_;
-  QpData data_;
-};
 
 /// The derivative of the solved program: of the last step, or of its solution. As an equation it reads w - S(θ) = 0, with
 /// the linear solve inside S: its derivative by w is the identity.
@@ -172,6 +81,7 @@ class QpPoint final : public Point {
     data_.owner = this;
     last_is_jvp_ = false;
     last_.assign(c.begin(), c.end());
+    last_size_ = norm_of_parts(out);
     doubt_.reset();
   }
   double residual() const override { return residual_; }
@@ -210,9 +120,11 @@ class QpPoint final : public Point {
     double error = 0;
     if (last_is_jvp_) {
       std::vector<double> precise(last_.size()), moved(last_.size());
-      const auto a = parts(Vector(precise)), b = parts(Vector(moved));
-      error = derivative_.jvp_precisely(data_.tangents(), 0, a[0], a[1], a[2], a[3]);
-      derivative_.jvp_precisely(data_.tangents(), error, b[0], b[1], b[2], b[3]);
+      const auto tangents = [&](Vector w) {
+        const auto part = parts(w);
+        return QpTangents{part[0], part[1], part[2], part[3]};
+      };
+      error = derivative_.jvp_precisely(data_.tangents(), tangents(precise), tangents(moved));
       doubt.rounding = rounding * norm(precise);
       for (std::size_t i = 0; i < last_.size(); ++i) {
         moved[i] -= precise[i];
@@ -220,19 +132,31 @@ class QpPoint final : public Point {
       }
       doubt.left_out = norm(precise);
       doubt.from_distance = safety * norm(moved);
+      if (!data_.is_smooth()) {
+        const std::vector<Array> direction = data_.direction();
+        look_for_kinks(doubt, norm(last_), [&] {
+          std::vector<double> out(last_.size());
+          const auto part = parts(Vector(out));
+          derivative_.jvp(data_.push_forward(direction), part[0], part[1], part[2], part[3]);
+          return out;
+        });
+      }
     } else {
-      std::vector<std::vector<double>> returned = data_.bars(), precise = returned;
+      std::vector<std::vector<double>> returned = data_.bars(), precise = returned, moved = returned;
       const auto c = parts(ConstVector(last_));
-      error = derivative_.vjp_precisely(c[0], c[1], c[2], c[3], 0, QpDataAt::view_of(precise));
-      doubt.left_out = norm_of_pulled_back(returned, precise, 1);
-      derivative_.vjp_precisely(c[0], c[1], c[2], c[3], error, QpDataAt::view_of(returned));
-      doubt.from_distance = safety * norm_of_pulled_back(returned, precise, 1);
-      // Rounding of each cotangent of the data, and of the sums that θ̄ is made of.
+      error = derivative_.vjp_precisely(c[0], c[1], c[2], c[3], QpDataAt::view_of(precise), QpDataAt::view_of(moved));
+      doubt.left_out = returned == precise ? 0 : norm_of_pulled_back(returned, precise);
+      doubt.from_distance = safety * norm_of_pulled_back(moved, precise);
+      // Rounding of the sums that θ̄ is made of, and of each cotangent of the data.
       for (std::size_t i = 0; i < blocks; ++i)
-        for (std::size_t k = 0; k < precise[i].size(); ++k) returned[i][k] = precise[i][k] * (k % 2 == 0 ? 2 : 0);
-      doubt.rounding = rounding * norm_of_pulled_back(returned, precise, 1);
-      std::ranges::for_each(returned, [](auto& block) { std::ranges::fill(block, 0.0); });
-      doubt.rounding += rounding * norm_of_pulled_back(returned, precise, -1);
+        for (std::size_t k = 0; k < precise[i].size(); ++k) moved[i][k] = precise[i][k] * (k % 2 == 0 ? 2 : 0);
+      doubt.rounding = rounding * (last_size_ + doubt.left_out + norm_of_pulled_back(moved, precise));
+      if (!data_.is_smooth()) {
+        look_for_kinks(doubt, last_size_, [&] {
+          data_.bars() = precise;
+          return data_.pulled_back();
+        });
+      }
     }
     if (!(error < 1e-3)) {
       doubt.left_out = std::numeric_limits<double>::infinity();
@@ -240,18 +164,36 @@ class QpPoint final : public Point {
     }
     return doubt;
   }
+  /// At a kink of the data the solution has no derivative: where they may have one, the derivative is taken with parameters
+  /// beside those given, and its change counts.
+  template <class Derivative> void look_for_kinks(Doubt& doubt, double size, const Derivative& derivative) {
+    constexpr double visible = 0.1;
+    const std::vector<double> here = derivative();
+    double most = 0;
+    const bool goes_on = data_.look_beside([&] {
+      std::vector<double> there = derivative();
+      for (std::size_t i = 0; i < there.size(); ++i) there[i] -= here[i];
+      const double change = norm(there);
+      most = change <= most ? most : change;
+    });
+    doubt.from_distance += most;
+    if (!goes_on)
+      doubt.reason = "the data of the program jump at these parameters, or within rounding of them";
+    else if (!(most <= visible * size))
+      doubt.reason = "the data of the program have a kink at these parameters, or within rounding of them";
+    if (!doubt.reason.empty()) doubt.left_out = std::numeric_limits<double>::infinity();
+  }
   std::string reason();
-  double norm_of_pulled_back(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b,
-                             double factor) {
+  double norm_of_pulled_back(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
     for (std::size_t i = 0; i < blocks; ++i)
-      for (std::size_t k = 0; k < a[i].size(); ++k) data_.bars()[i][k] = factor * (a[i][k] - b[i][k]);
-    std::vector<std::vector<double>> room = data_.room_for_theta();
-    data_.pull_back(std::vector<Vector>(room.begin(), room.end()));
+      for (std::size_t k = 0; k < a[i].size(); ++k) data_.bars()[i][k] = a[i][k] - b[i][k];
     data_.owner = nullptr;
-    double squares = 0;
-    for (const auto& part : room)
-      for (const double e : part) squares += e * e;
-    return std::sqrt(squares);
+    return norm(data_.pulled_back());
+  }
+  static double norm_of_parts(std::span<const Vector> parts) {
+    double size = 0;
+    for (const Vector part : parts) size = std::hypot(size, norm(part));
+    return size;
   }
 
   QpDerivative& derivative_;
@@ -262,6 +204,7 @@ class QpPoint final : public Point {
   double residual_ = 0;
   bool last_is_jvp_ = false;
   std::vector<double> last_;  // what jvp returned, or the cotangent vjp was given
+  double last_size_ = 0;      // of what vjp returned
   std::optional<Doubt> doubt_;
 };
 
@@ -307,15 +250,21 @@ std::string QpPoint::reason() {
                            : "no set of active constraints was found for which slacks and multipliers have the right signs";
 }
 
+/// Whether an active set leaves no doubt that there is a derivative.
+bool is_settled(const QpActiveSet& set) {
+  constexpr double most_growth = 1e9;
+  return set.is_decided() && set.undecided().empty() && set.growth() <= most_growth;
+}
+
 class QpLoop final : public Loop {
  public:
   explicit QpLoop(const QpMethod& method)
-      : data_(method),
+      : data_(method.data),
         solver_(data_.data().n, data_.data().m, data_.data().p),
         derivative_(solver_),
-        last_(derivative_, QpDerivativeAt::previous_iterate, data_, method.sizes, 1),
-        here_(derivative_, QpDerivativeAt::solution, data_, method.sizes, 1),
-        equation_(derivative_, QpDerivativeAt::solution, data_, method.sizes, -1) {}
+        last_(derivative_, QpDerivativeAt::previous_iterate, data_, method.data.sizes, 1),
+        here_(derivative_, QpDerivativeAt::solution, data_, method.data.sizes, 1),
+        equation_(derivative_, QpDerivativeAt::solution, data_, method.data.sizes, -1) {}
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
@@ -370,6 +319,7 @@ class QpLoop final : public Loop {
   Point* reference() override { return &here_; }
   Point* equation() override { return &equation_; }
   std::string degeneracy() override {
+    if (is_settled(derivative_.active_set())) return "";
     derivative_.linearise(QpDerivativeAt::solution);
     return describe(derivative_.degeneracy(), data_.data());
   }
@@ -405,31 +355,35 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
     auto method = std::make_shared<QpMethod>();
     const std::vector<Input>& parameters = problem.parameters;
     const std::size_t thetas = parameters.size();
-    method->constants = problem.data;
+    method->data.constants = problem.data;
+    method->data.parameters = parameters;
     std::vector<Input> of_values = parameters;
     for (const Array& a : problem.data) of_values.emplace_back("data", a.shape());
     const Function values(of_values, [&](std::span<const Expr> in) {
       const TracedProgram traced = program_of(problem.lambda.call(in));
-      method->sizes = sizes_of(traced);
-      return full_blocks(traced, method->sizes);
+      method->data.sizes = sizes_of(traced);
+      return full_blocks(traced, method->data.sizes);
     });
-    const Sizes& s = method->sizes;
+    const Sizes& s = method->data.sizes;
     std::vector<Id> ids(thetas);  // a graph begins with its inputs
     std::iota(ids.begin(), ids.end(), 0);
     const Indexed<bool> moves = values.graph()->between(ids, ids_of(values.outputs()));
+    bool& smooth = method->data.smooth;
+    for (Id id = 0; id < values.graph()->size(); ++id)
+      smooth = smooth && !(moves[id] && has_kink(values.graph()->node(id).op));
     const std::array<Shape, blocks> shapes = shapes_of(s);
     std::vector<Input> inputs = parameters;
-    std::vector<int> levels(thetas, theta_level);
+    std::vector<int> levels(thetas, QpDataPlan::theta_level);
     for (std::size_t i = 0; i < blocks; ++i) {
-      method->moves[i] = moves[values.outputs()[i].id()];
-      if (method->moves[i]) inputs.emplace_back(fmt::format("{}_bar", block_names[i]), shapes[i]);
+      method->data.moves[i] = moves[values.outputs()[i].id()];
+      if (method->data.moves[i]) inputs.emplace_back(fmt::format("{}_bar", block_names[i]), shapes[i]);
     }
-    levels.resize(inputs.size(), pull_back_branch);
+    levels.resize(inputs.size(), QpDataPlan::pull_back_branch);
     const std::size_t bar_count = inputs.size() - thetas;
     for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
-    levels.resize(inputs.size(), push_forward_branch);
+    levels.resize(inputs.size(), QpDataPlan::push_forward_branch);
     inputs.insert(inputs.end(), of_values.begin() + static_cast<std::ptrdiff_t>(thetas), of_values.end());
-    levels.resize(inputs.size(), constants_level);
+    levels.resize(inputs.size(), QpDataPlan::constants_level);
     const Function family(inputs, [&](std::span<const Expr> in) {
       const std::span<const Expr> theta = in.first(thetas), bars = in.subspan(thetas, bar_count),
                                   dtheta = in.subspan(thetas + bar_count, thetas);
@@ -437,18 +391,20 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
       of_both.insert(of_both.end(), in.end() - static_cast<std::ptrdiff_t>(problem.data.size()), in.end());
       std::vector<Expr> results = values(of_both), moving;
       for (std::size_t i = 0; i < blocks; ++i)
-        if (method->moves[i]) moving.push_back(results[i]);
+        if (method->data.moves[i]) moving.push_back(results[i]);
       const auto append = [&](const std::vector<Expr>& more) { results.insert(results.end(), more.begin(), more.end()); };
       append(vjp(moving, theta, bars));
       append(jvp(moving, theta, dtheta));
       return results;
     });
-    method->data.emplace(family, PlanOptions{.levels = levels, .loop = theta_level, .branches = pull_back_branch});
+    method->data.plan.emplace(
+        family, PlanOptions{.levels = levels, .loop = QpDataPlan::theta_level, .branches = QpDataPlan::pull_back_branch});
     auto step = std::make_shared<QpMap>(), equation = std::make_shared<QpMap>();
     for (QpMap* map : {step.get(), equation.get()}) {
       map->state = {{s.n}, {s.m}, {s.p}, {s.n}};
       map->parameters = parameters;
       map->infinite_parameters = true;
+      map->smooth = smooth;
     }
     equation->symmetric = equation->identity = true;
     if (problem.state != step->state)

@@ -8,10 +8,11 @@ namespace onestep::detail {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-// Far from overflow even where a factor is squared.
-constexpr double least_factor = 0x1p-300, most_factor = 0x1p300;
+// Far from overflow: of factors of variables even where they are squared, of rows and of the objective as they are.
+constexpr double least_factor = 0x1p-500, most_factor = 0x1p500, least_of_row = 0x1p-1000, most_of_row = 0x1p1000;
 
 bool is_usable(double size) { return size >= least_factor && size <= most_factor; }
+bool is_usable_of_row(double size) { return size >= least_of_row && size <= most_of_row; }
 
 double power_of_two(double x) {
   int exponent = 0;
@@ -44,6 +45,7 @@ void QpScaling::prepare(std::size_t n, std::size_t rows) {
   column_norm_.assign(n, 0.0);
   quadratic_norm_.assign(n, 0.0);
   alone_.assign(n, 0);
+  in_rows_.assign(n, 0);
   row_norm_.assign(rows, 0.0);
 }
 
@@ -51,31 +53,37 @@ void QpScaling::compute(const QpData& data) {
   std::fill(d.begin(), d.end(), 1.0);
   std::fill(e.begin(), e.end(), 1.0);
   c = 1;
+  in_range = true;
   equilibrate(data);
   for (double& x : d) x = power_of_two(x);
   for (double& x : e) x = power_of_two(x);
   const double unit = power_of_two(size_of_x(data));
   for (double& x : d) x *= unit;
   for (double& x : e) x /= unit;
+  scale_what_no_row_touches(data);
   scale_what_no_matrix_touches(data);
   double largest = 0;
   for (std::size_t j = 0; j < data.n; ++j) {
     if (data.q != nullptr) largest = std::max(largest, d[j] * std::fabs(data.q[j]));
     if (data.Q != nullptr) largest = std::max(largest, d[j] * row_largest(data.n, data.Q + j * data.n, d.data()));
   }
-  if (is_usable(largest)) c = power_of_two(1 / largest);
+  if (is_usable_of_row(largest)) c = power_of_two(1 / largest);
+  const auto has_entries = [](const double* x, std::size_t size) {
+    return x != nullptr && std::any_of(x, x + size, [](double entry) { return entry != 0; });
+  };
+  if (!is_usable_of_row(largest) && (has_entries(data.q, data.n) || has_entries(data.Q, data.n * data.n))) in_range = false;
 }
 
-/// Ruiz's sweeps over [Q Aᵀ Gᵀ; A 0; G 0]. The size of Q against that of A and G is the unit of the objective, which must
-/// not matter: in each sweep the largest entry of Q counts as 1.
+/// Ruiz's sweeps over the rows of A and G; of columns that are in none of them over Q, whose largest entry counts as 1.
 void QpScaling::equilibrate(const QpData& data) {
   constexpr int most_sweeps = 20;
   constexpr double enough = 4;
   const std::size_t n = data.n;
-  // Rows first: a factor of a row is the row's own, and shall not be shared out to its variables, which occur in Q too.
+  // Rows first: a factor of a row is the row's own, and shall not be shared out to its variables.
   for (std::size_t i = 0; i < data.m + data.p; ++i) {
     const double largest = row_largest(n, i < data.m ? data.A + i * n : data.G + (i - data.m) * n, d.data());
-    if (is_usable(largest)) e[i] = 1 / largest;
+    if (is_usable_of_row(largest)) e[i] = 1 / largest;
+    if (largest > 0 && !is_usable_of_row(largest)) in_range = false;
   }
   for (int sweep = 0; sweep < most_sweeps; ++sweep) {
     std::fill(column_norm_.begin(), column_norm_.end(), 0.0);
@@ -83,24 +91,27 @@ void QpScaling::equilibrate(const QpData& data) {
       const double* row = i < data.m ? data.A + i * n : data.G + (i - data.m) * n;
       row_norm_[i] = e[i] * row_pass(n, row, d.data(), e[i], column_norm_.data());
     }
-    for (std::size_t j = 0; j < n; ++j) column_norm_[j] *= d[j];
+    for (std::size_t j = 0; j < n; ++j) {
+      in_rows_[j] = column_norm_[j] > 0 ? 1 : 0;
+      column_norm_[j] *= d[j];
+    }
     if (data.Q != nullptr) {
       double largest = 0;
       for (std::size_t j = 0; j < n; ++j) {
         quadratic_norm_[j] = d[j] * row_largest(n, data.Q + j * n, d.data());
         largest = std::max(largest, quadratic_norm_[j]);
       }
-      for (std::size_t j = 0; is_usable(largest) && j < n; ++j)
-        column_norm_[j] = std::max(column_norm_[j], quadratic_norm_[j] / largest);
+      for (std::size_t j = 0; is_usable_of_row(largest) && j < n; ++j)
+        if (in_rows_[j] == 0) column_norm_[j] = quadratic_norm_[j] / largest;
     }
     double off = 1;
-    const auto update = [&](double norm, double& factor) {
+    const auto update = [&](double norm, double& factor, double least, double most) {
       if (!is_usable(norm)) return;
       off = std::max({off, norm, 1 / norm});
-      factor = std::clamp(factor / std::sqrt(norm), least_factor, most_factor);
+      factor = std::clamp(factor / std::sqrt(norm), least, most);
     };
-    for (std::size_t j = 0; j < n; ++j) update(column_norm_[j], d[j]);
-    for (std::size_t i = 0; i < data.m + data.p; ++i) update(row_norm_[i], e[i]);
+    for (std::size_t j = 0; j < n; ++j) update(column_norm_[j], d[j], least_factor, most_factor);
+    for (std::size_t i = 0; i < data.m + data.p; ++i) update(row_norm_[i], e[i], least_of_row, most_of_row);
     if (off < enough) break;
   }
   for (std::size_t j = 0; j < n; ++j) alone_[j] = column_norm_[j] == 0 ? 1 : 0;
@@ -120,15 +131,18 @@ double QpScaling::size_of_x(const QpData& data) {
   const auto of = [](const double* bounds, std::size_t i, double otherwise) {
     return bounds == nullptr ? otherwise : bounds[i];
   };
+  // A variable that no row ties to others has a size of its own.
+  const bool any_in_rows = std::ranges::find(in_rows_, 1) != in_rows_.end();
+  const auto counts = [&](std::size_t j) { return any_in_rows ? in_rows_[j] != 0 : alone_[j] == 0; };
   for (std::size_t i = 0; i < data.m; ++i)
     if (row_norm_[i] > 0) see_bounds(e[i] * of(data.b, i, 0), e[i] * of(data.b, i, 0));
   for (std::size_t i = 0; i < data.p; ++i)
     if (row_norm_[data.m + i] > 0)
       see_bounds(e[data.m + i] * of(data.l, i, -infinity), e[data.m + i] * of(data.u, i, infinity));
   for (std::size_t j = 0; j < n; ++j)
-    if (alone_[j] == 0) see_bounds(of(data.lo, j, -infinity) / d[j], of(data.hi, j, infinity) / d[j]);
+    if (counts(j)) see_bounds(of(data.lo, j, -infinity) / d[j], of(data.hi, j, infinity) / d[j]);
   for (std::size_t j = 0; j < n; ++j) {
-    if (alone_[j] != 0) continue;
+    if (!counts(j)) continue;
     linear = std::max(linear, d[j] * std::fabs(of(data.q, j, 0)));
     if (data.Q != nullptr) quadratic = std::max(quadratic, d[j] * row_largest(n, data.Q + j * n, d.data()));
   }
@@ -137,7 +151,7 @@ double QpScaling::size_of_x(const QpData& data) {
   double way = 0;
   for (std::size_t j = 0; j < n; ++j) {
     target[j] = 0;
-    if (alone_[j] != 0) continue;
+    if (!counts(j)) continue;
     const double curvature = data.Q == nullptr ? 0 : d[j] * d[j] * data.Q[j * n + j];
     const double slope = d[j] * of(data.q, j, 0);
     const double low = of(data.lo, j, -infinity) / d[j], high = of(data.hi, j, infinity) / d[j];
@@ -157,7 +171,21 @@ double QpScaling::size_of_x(const QpData& data) {
     if (std::isfinite(bound) && bound * value > 0) part = std::min(part, bound / value);
   }
   const double size = std::max(outside, way > 0 ? (part < infinity ? part : 1) * way : 0);
+  if (size > 0 && !is_usable(size)) in_range = false;
   return is_usable(size) ? size : is_usable(smallest) && smallest < infinity ? smallest : 1;
+}
+
+/// Each has the size it would have without the others, where that is known.
+void QpScaling::scale_what_no_row_touches(const QpData& data) {
+  if (data.Q == nullptr) return;
+  for (std::size_t j = 0; j < data.n; ++j) {
+    const double curvature = data.Q[j * data.n + j], slope = data.q == nullptr ? 0 : data.q[j];
+    if (in_rows_[j] != 0 || alone_[j] != 0 || !(curvature > 0)) continue;
+    const double low = data.lo == nullptr ? -infinity : data.lo[j], high = data.hi == nullptr ? infinity : data.hi[j];
+    const double size = std::fabs(low <= high ? std::clamp(-slope / curvature, low, high) : 0);
+    if (is_usable(size)) d[j] = power_of_two(size);
+    if (size > most_factor) in_range = false;
+  }
 }
 
 /// Variables that occur in bounds and q alone, and rows of zeros.

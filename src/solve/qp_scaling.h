@@ -1,7 +1,9 @@
 // Normalisation of a quadratic program: x = d ∘ x̂, rows times e, objective times c. Ruiz equilibration makes the largest
-// entry of every row of [Q Aᵀ Gᵀ; A 0; G 0] comparable; one more factor for all of x makes a solution x̂ of size 1, and c
-// makes the largest entry of Q and q 1. The normalised problem is thus the same in whatever units the data were given, and
-// what the solver compares with constants is in these units. Factors are powers of two: scaling and unscaling are exact.
+// entries of the rows and columns of A and G comparable, and those of Q where a variable is in no row; one more factor for
+// all of x, or a variable's own where no row ties it to others, makes a solution x̂ of size 1, and c makes the largest entry
+// of Q and q 1. (Curvatures of variables in rows are left as they come: Q may be graded, x̂ shall not be.) The normalised
+// problem is thus the same in whatever units the data were given, and what the solver compares with constants is in these
+// units. Factors are powers of two: scaling and unscaling are exact.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +23,7 @@ struct QpData {
 struct QpScaling {
   std::vector<double> d, e;  ///< of the variables; of the rows of A, then of G
   double c = 1;
+  bool in_range = true;  ///< false: sizes are too far apart, or too extreme, for what is computed from them
 
   void prepare(std::size_t n, std::size_t rows);
   void compute(const QpData& data);
@@ -28,10 +31,11 @@ struct QpScaling {
  private:
   void equilibrate(const QpData& data);
   double size_of_x(const QpData& data);
+  void scale_what_no_row_touches(const QpData& data);
   void scale_what_no_matrix_touches(const QpData& data);
 
   std::vector<double> column_norm_, row_norm_, quadratic_norm_;
-  std::vector<unsigned char> alone_;
+  std::vector<unsigned char> alone_, in_rows_;  // in no matrix; in a row of A or G
 };
 
 }  // namespace onestep::detail

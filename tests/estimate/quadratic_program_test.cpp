@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -337,6 +338,78 @@ TEST(QuadraticProgram, AnActiveSetIsDecidedByItsOwnOptimum) {
   ASSERT_TRUE(doubt);
   EXPECT_EQ(doubt->left_out, std::numeric_limits<double>::infinity());
   EXPECT_NE(doubt->reason.find("strict complementarity fails at variable 0"), std::string::npos) << doubt->reason;
+}
+
+// Of curvatures 1 and k the larger one does not blur which side of its row the other variable is on.
+TEST(QuadraticProgram, AStiffVariableLeavesOthersDecided) {
+  for (const double stiff : {1.0, 1e3, 1e6}) {
+    for (const double margin : {1e-6, 1e-11}) {
+      for (const double sign : {1.0, -1.0}) {
+        const Array k{1.0, stiff};
+        const Solver box = quadratic_program([&](Expr c) {
+          return TracedProgram{.Q = Array{{1.0, 0.0}, {0.0, stiff}}, .q = -k * c, .G = eye(2), .u = 1.0};
+        });
+        const Solution s = solve(box, Array{1 + sign * margin, 0.5}, Implicit{});
+        ASSERT_EQ(s.status(), Status::converged) << stiff;
+        const Array g = s.vjp(Array{1.0, 1.0});
+        EXPECT_NEAR(g(0), sign > 0 ? 0 : 1, 1e-12) << stiff << ' ' << sign * margin;
+        EXPECT_NEAR(g(1), 1, 1e-12) << stiff;
+        const Certificate c = s.certificate(Array{1.0, 1.0});
+        EXPECT_EQ(c.basis, Certificate::Basis::observed) << stiff << ' ' << sign * margin << ": " << c.reason;
+        EXPECT_LE(std::hypot(g(0) - (sign > 0 ? 0 : 1), g(1) - 1), c.bound);
+      }
+    }
+  }
+}
+
+// x = |t| + ½ and x = max(t, 0): at 0 there is no derivative, beside it there is; what an inactive bound does is no matter.
+TEST(QuadraticProgram, DataWithAKinkHaveNoBoundThere) {
+  struct Case {
+    const char* text;
+    std::function<TracedProgram(Expr)> program;
+    Array at, beside;
+    bool has_derivative;
+  };
+  const Array one = ones({1, 1});
+  const std::vector<Case> cases{
+      {"abs", [&](Expr t) { return TracedProgram{.Q = one, .q = -abs(t) - 0.5}; }, {0.0}, {0.1}, false},
+      {"bound", [&](Expr t) { return TracedProgram{.Q = one, .q = ones({1}), .lo = maximum(t, 0.0)}; }, {0.0}, {0.1}, false},
+      {"matrix",
+       [&](Expr t) {
+         return TracedProgram{.Q = reshape(1.0 + abs(t), {1, 1}), .q = -ones({1})};
+       },
+       {0.0},
+       {0.1},
+       false},
+      {"difference",
+       [&](Expr t) { return TracedProgram{.Q = one, .q = -abs(slice(t, 0, 1) - slice(t, 1, 2)) - 1.0}; },
+       {0.3, 0.3},
+       {0.3, 0.2},
+       false},
+      {"jump",
+       [&](Expr t) { return TracedProgram{.Q = one, .q = where(greater(t, 0.0), -1.0, -2.0) - t}; },
+       {0.0},
+       {0.1},
+       false},
+      {"inactive", [&](Expr t) { return TracedProgram{.Q = one, .q = -t - 1.0, .lo = abs(t) - 3.0}; }, {0.0}, {0.1}, true},
+      {"smooth", [&](Expr t) { return TracedProgram{.Q = one, .q = -exp(t)}; }, {0.0}, {0.1}, true},
+  };
+  for (const Case& c : cases) {
+    const Solver solver = quadratic_program(c.program);
+    for (const Estimator& e : std::vector<Estimator>{OneStep{}, Implicit{}, Auto{}}) {
+      const Solution kinked = solve(solver, c.at, e), near = solve(solver, c.beside, e);
+      const Array tangent = c.at.size() == 1 ? Array{1.0} : Array{1.0, 0.0};
+      for (const Certificate& found : {kinked.certificate(Array{1.0}), kinked.certificate_jvp(tangent)}) {
+        EXPECT_EQ(found.basis == Certificate::Basis::observed, c.has_derivative) << c.text << ": " << found.bound;
+        if (c.has_derivative) continue;
+        EXPECT_NE(found.reason.find("the data of the program"), std::string::npos) << found.reason;
+      }
+      for (const Certificate& found : {near.certificate(Array{1.0}), near.certificate_jvp(tangent)}) {
+        EXPECT_EQ(found.basis, Certificate::Basis::observed) << c.text << ": " << found.reason;
+        EXPECT_LT(found.relative, 1e-6) << c.text;
+      }
+    }
+  }
 }
 
 // Units of the objective, of x and of a row: derivatives are the same, each in its unit.

@@ -264,6 +264,24 @@ TEST(InteriorPoint, ProvesThatEqualitiesContradictEachOther) {
   expect_proof_of_infeasibility(qp, solve(qp, solver));
 }
 
+TEST(InteriorPoint, ARowOfZerosAsksForNothingElse) {
+  for (const double asked : {1e-9, -1e-5, 3.0}) {
+    Qp equality(2, 1, 0), row(2, 0, 2);
+    equality.Q = row.Q = {1, 0, 0, 1};
+    equality.b = {asked};
+    row.G = {1, 0, 0, 0};
+    row.l[0] = 0.5;
+    (asked > 0 ? row.l : row.u)[1] = asked;
+    for (const Qp& qp : {equality, row}) {
+      InteriorPoint solver(2, qp.m, qp.p);
+      const QpSolution s = solve(qp, solver);
+      EXPECT_EQ(s.status, Status::infeasible) << asked;
+      EXPECT_STREQ(s.culprit, qp.m > 0 ? "b" : asked > 0 ? "l" : "u");
+      EXPECT_EQ(s.culprit_index, qp.m > 0 ? 0U : 1U);
+    }
+  }
+}
+
 TEST(InteriorPoint, NamesBoundsThatCross) {
   Qp qp(3, 0, 1);
   qp.G = {1, 1, 1};
@@ -314,6 +332,21 @@ TEST(InteriorPoint, ProvesUnboundedness) {
   }
 }
 
+TEST(InteriorPoint, AVariableThatOnlyHasACostMakesTheProgramUnbounded) {
+  for (const double cost : {-1.0, 1.0, 1e-12, 1e-30}) {
+    Qp qp(2, 0, 1);
+    qp.Q = {1, 0, 0, 0};
+    qp.q = {-1, cost};
+    qp.G = {1, 0};
+    qp.u = {3};
+    InteriorPoint solver(2, 0, 1);
+    const QpSolution s = solve(qp, solver);
+    ASSERT_EQ(s.status, Status::unbounded) << cost;
+    EXPECT_NEAR(s.unbounded_direction[1] * cost, -1, 1e-9);
+    EXPECT_NEAR(s.unbounded_direction[0], 0, 1e-9);
+  }
+}
+
 TEST(InteriorPoint, RefusesAQWithANegativeEigenvalue) {
   Random random(10);
   for (const std::size_t n : {2U, 10U, 60U, 130U}) {
@@ -328,6 +361,17 @@ TEST(InteriorPoint, RefusesAQWithANegativeEigenvalue) {
   saddle.hi = {1, 1};
   InteriorPoint solver(2, 0, 0);
   EXPECT_EQ(solve(saddle, solver).status, Status::not_convex);
+  // However small beside the others: it may be all there is in its own row.
+  for (const double large : {1.0, 1e7, 1e14, 1e30}) {
+    Qp graded(2, 0, 1);
+    graded.Q = {large, 0, 0, -1};
+    graded.G = {1, 1};
+    graded.u = {1};
+    graded.lo = {-1, -1};
+    graded.hi = {1, 1};
+    InteriorPoint other(2, 0, 1);
+    EXPECT_FALSE(is_solution(other.solve(graded.data()).status)) << large;
+  }
 }
 
 TEST(InteriorPoint, NamesTheArrayThatHoldsANan) {
@@ -465,6 +509,13 @@ TEST(InteriorPoint, LargeAndSmallDataAreSolvedAsWellAsOthers) {
       {separable({0, 0}, 1, -1, 1), {0, 0}},
       {separable({0, 0}, 0, 2, 2), {2, 2}},
       {separable({-1e8}, 1, 0, 1e-6), {1e-6}},
+      {separable({-0.3e150, -2e150}, 1e150, 0, 1), {0.3, 1}},
+      {separable({-0.3e-150, -2e-150}, 1e-150, 0, 1), {0.3, 1}},
+      {separable({-0.3e-300, -2e-300}, 1e-300, 0, 1), {0.3, 1}},
+      {separable({-0.3e150, -2e150}, 1, 0, 1e150), {0.3e150, 1e150}},
+      {separable({-0.3e-150, -2e-150}, 1, 0, 1e-150), {0.3e-150, 1e-150}},
+      {separable({-1}, 1e-150, -infinity, infinity), {1e150}},
+      {separable({-1}, 1, 0, 1e308), {1}},
   };
   for (const Case& c : cases) {
     InteriorPoint solver(c.qp.n, 0, 0);
@@ -474,6 +525,74 @@ TEST(InteriorPoint, LargeAndSmallDataAreSolvedAsWellAsOthers) {
     for (const double e : c.x) size = std::max(size, std::fabs(e));
     for (std::size_t j = 0; j < c.qp.n; ++j) EXPECT_NEAR(s.x[j], c.x[j], size > 0 ? 1e-8 * size : 1e-12) << c.qp.q[0];
   }
+}
+
+TEST(InteriorPoint, VariablesOfVeryDifferentSizeAreEachRight) {
+  struct Case {
+    std::vector<double> curvature, c, high, x;
+  };
+  const std::vector<Case> cases{{{1, 1}, {0.3, 1e7}, {1, 1e8}, {0.3, 1e7}},
+                                {{1, 1}, {0.3e-7, 2}, {1, 1}, {0.3e-7, 1}},
+                                {{1e-14, 1}, {0.3, 2}, {infinity, infinity}, {0.3e14, 2}},
+                                {{1e6, 1}, {3e3, 1e7}, {1e-3, 1e6}, {1e-3, 1e6}},
+                                {{4, 1, 9}, {1e-3, 1e3, 9e-9}, {1, 1e8, 1}, {0.25e-3, 1e3, 1e-9}}};
+  for (const Case& c : cases) {
+    const std::size_t n = c.x.size();
+    Qp qp(n, 0, 0);
+    for (std::size_t j = 0; j < n; ++j) {
+      qp.Q[j * n + j] = c.curvature[j];
+      qp.q[j] = -c.c[j];
+      qp.lo[j] = 0;
+      qp.hi[j] = c.high[j];
+    }
+    InteriorPoint solver(n, 0, 0);
+    const QpSolution s = solver.solve(qp.data());
+    ASSERT_EQ(s.status, Status::converged) << c.c[0];
+    for (std::size_t j = 0; j < n; ++j) EXPECT_NEAR(s.x[j], c.x[j], 1e-8 * c.x[j]) << c.c[0] << ' ' << j;
+  }
+}
+
+TEST(InteriorPoint, DataBeyondTheRangeOfNumbersAreRefused) {
+  for (const Qp& qp : {separable({-1e300}, 1, -infinity, infinity), separable({-1e-300}, 1, -infinity, infinity),
+                       separable({-0.3e-300, -2e-300}, 1, 0, 1e-300), separable({-1e308}, 1, 0, 1e308),
+                       separable({-1}, 1e-300, -infinity, infinity), separable({-1}, 1e300, -infinity, infinity)}) {
+    InteriorPoint solver(qp.n, 0, 0);
+    EXPECT_EQ(solver.solve(qp.data()).status, Status::not_finite) << qp.q[0] << ' ' << qp.Q[0];
+  }
+  for (const double size : {1e-300, 1e-150, 1e150, 1e300}) {
+    Qp equality(2, 1, 0), row(2, 0, 1);
+    equality.Q = row.Q = {1, 0, 0, 1};
+    equality.A = row.G = {size, size};
+    equality.b = row.l = {size};
+    for (const Qp& qp : {equality, row}) {
+      InteriorPoint solver(2, qp.m, qp.p);
+      const QpSolution s = solver.solve(qp.data());
+      ASSERT_EQ(s.status, Status::converged) << size;
+      EXPECT_NEAR(s.x[0], 0.5, 1e-8);
+      EXPECT_NEAR(s.x[1], 0.5, 1e-8);
+    }
+  }
+}
+
+/// Gives each variable a size of its own in bounds, rows and q; curvatures stay, but for couplings, which shrink.
+template <class Size> void spread(Qp& qp, const Size& next) {
+  const std::size_t n = qp.n;
+  std::vector<double> size(n);
+  for (double& e : size) e = next();
+  for (std::size_t i = 0; i < n; ++i) {
+    double sum = qp.Q[i * n + i] > 0 ? 0.1 : 0;
+    for (std::size_t j = 0; j < n; ++j) {
+      if (i == j) continue;
+      qp.Q[i * n + j] *= std::min(size[i] / size[j], size[j] / size[i]);
+      sum += std::fabs(qp.Q[i * n + j]);
+    }
+    qp.Q[i * n + i] = sum;
+    qp.q[i] *= sum > 0 ? size[i] : 1 / size[i];
+    qp.lo[i] *= size[i];
+    qp.hi[i] *= size[i];
+  }
+  for (std::vector<double>* matrix : {&qp.A, &qp.G})
+    for (std::size_t k = 0; k < matrix->size(); ++k) (*matrix)[k] /= size[k % n];
 }
 
 // x = d x', rows times r, objective times c: the same x and multipliers, each in its unit.
@@ -494,7 +613,8 @@ TEST(InteriorPoint, UnitsDoNotChangeTheAnswer) {
     const double c = power(12), all = power(12);
     const bool uniform = random.flip();
     std::vector<double> d(n), r(m + p);
-    for (double& e : d) e = uniform ? all : power(6);
+    if (seed % 2 == 1) spread(qp, [&] { return power(4); });
+    for (double& e : d) e = uniform ? all : power(12);
     for (double& e : r) e = random.flip() ? 1 : power(12);
     Qp other = qp;
     for (std::size_t i = 0; i < n; ++i) {
@@ -516,23 +636,26 @@ TEST(InteriorPoint, UnitsDoNotChangeTheAnswer) {
     const QpSolution a = first.solve(qp.data(), options), b = second.solve(other.data(), options);
     ASSERT_EQ(a.status, Status::converged) << seed;
     ASSERT_EQ(b.status, Status::converged) << seed;
-    EXPECT_LE(b.iterations, a.iterations + 6) << seed;
-    double x_size = 0, dual_size = 0;
+    EXPECT_LE(b.iterations, a.iterations + (seed % 2 == 1 ? 12 : 6)) << seed;
+    // Each against its own size, or what its rows and bounds see of it.
+    std::vector<double> dual(n);
     for (std::size_t j = 0; j < n; ++j) {
-      x_size = std::max(x_size, std::fabs(a.x[j]));
-      double Qx = qp.q[j];
-      dual_size = std::max(dual_size, std::fabs(Qx));
-      for (std::size_t k = 0; k < n; ++k) Qx += qp.Q[j * n + k] * a.x[k];
-      dual_size = std::max(dual_size, std::fabs(Qx));
+      dual[j] = std::fabs(qp.q[j]);
+      for (std::size_t k = 0; k < n; ++k) dual[j] = std::max(dual[j], std::fabs(qp.Q[j * n + k] * a.x[k]));
+      for (std::size_t i = 0; i < m; ++i) dual[j] = std::max(dual[j], std::fabs(qp.A[i * n + j] * a.y[i]));
+      for (std::size_t i = 0; i < p; ++i) dual[j] = std::max(dual[j], std::fabs(qp.G[i * n + j] * a.z[i]));
+      double size = std::fabs(a.x[j]);
+      for (const double side : {qp.lo[j], qp.hi[j]}) size = std::isfinite(side) ? std::max(size, std::fabs(side)) : size;
+      EXPECT_NEAR(b.x[j] * d[j], a.x[j], 1e-8 * size) << seed << ' ' << j;
+      EXPECT_NEAR(b.bound_multipliers[j] / c / d[j], a.bound_multipliers[j], 1e-6 * dual[j]) << seed << ' ' << j;
     }
-    for (std::size_t j = 0; j < n; ++j) {
-      EXPECT_NEAR(b.x[j] * d[j], a.x[j], 1e-7 * x_size) << seed;
-      EXPECT_NEAR(b.bound_multipliers[j] / c / d[j], a.bound_multipliers[j], 1e-6 * dual_size) << seed;
-    }
-    for (std::size_t i = 0; i < m; ++i)
-      EXPECT_NEAR(b.y[i] * r[i] / c, a.y[i], 1e-6 * (dual_size + std::fabs(a.y[i]))) << seed;
-    for (std::size_t i = 0; i < p; ++i)
-      EXPECT_NEAR(b.z[i] * r[m + i] / c, a.z[i], 1e-6 * (dual_size + std::fabs(a.z[i]))) << seed;
+    const auto expect_same = [&](const std::vector<double>& matrix, std::size_t i, double of_a, double of_b) {
+      double size = 0;  // of the multiplier that is all of the rows it adds to
+      for (std::size_t j = 0; j < n; ++j) size = std::max(size, dual[j] / std::fabs(matrix[i * n + j]));
+      EXPECT_NEAR(of_b / c, of_a, 1e-6 * (size + std::fabs(of_a))) << seed;
+    };
+    for (std::size_t i = 0; i < m; ++i) expect_same(qp.A, i, a.y[i], b.y[i] * r[i]);
+    for (std::size_t i = 0; i < p; ++i) expect_same(qp.G, i, a.z[i], b.z[i] * r[m + i]);
   }
 }
 
