@@ -368,8 +368,9 @@ Parts Solution::vjp(const Parts& c) const {
   std::vector<double> flat = flat_cotangent("vjp", s, c);
   const std::vector<Input>& parameters = s.method->step->parameters;
   std::vector<std::vector<double>> memory = memory_for(parameters);
+  const bool is_scaled = detail::exponent_of(flat) != 0;
   run_vjp(s, flat, std::vector<Vector>(memory.begin(), memory.end()));
-  s.returned.cotangent = flat;
+  s.returned.cotangent = is_scaled ? std::vector<double>() : flat;
   s.returned.vjp = memory;
   s.returned.of_vjp = s.report;
   std::vector<Array> result;
