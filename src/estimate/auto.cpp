@@ -11,7 +11,7 @@
 namespace onestep::detail {
 namespace {
 
-constexpr double inverse_safety = 4;  // of ‖(I - A)⁻¹‖ as GMRES saw it
+constexpr double inverse_safety = 8;  // of ‖(I - A)⁻¹‖ as GMRES saw it
 constexpr double sought = 0.1;        // the estimated error that a solve aims at, as a fraction of the tolerance
 constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
 constexpr int most_products = 1000;
@@ -68,6 +68,7 @@ class AutoDifferentiator final : public Differentiator {
           return std::pair{size, std::max(size_of(spans), of_u * norm(r_))};
         },
         [&] { return norm_b(s) * norm(u_); });
+    if (s.report.met_tolerance) note_cancellation(s, out);
     s.held = {{c.begin(), c.end()}, u_};
   }
 
@@ -169,6 +170,29 @@ class AutoDifferentiator final : public Differentiator {
       last = left;
       target = left * std::clamp(sought * tolerance_ * derivative / error, 1e-6, 0.5);
     }
+  }
+
+  // Where this cotangent sees little of B, what it sees may be the rounding of larger terms inside the step: the same a few
+  // last places beside x_k tells.
+  void note_cancellation(SolutionState& s, std::span<const Vector> out) {
+    constexpr double little = 1e-3, last_places = 4 * std::numeric_limits<double>::epsilon(), safety = 4;
+    const double size = size_of(out);
+    if (size > little * norm_b(s) * norm(u_)) return;
+    std::vector<double> beside = s.run.x, y(beside.size());
+    for (std::size_t i = 0; i < beside.size(); ++i) beside[i] *= 1 + random_sign(i) * last_places;
+    if (!s.walker().apply(beside, s.run.controls, y)) return;
+    rest_ = memory_for(s.method->step->parameters);
+    s.walker().vjp_theta(u_, std::vector<Vector>(rest_.begin(), rest_.end()));
+    ++s.report.products;
+    s.report.flops += s.method->step->costs.apply + s.method->step->costs.vjp_theta;
+    double change = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      add(rest_[i], out[i], -1);
+      change = std::hypot(change, norm(rest_[i]));
+    }
+    if (safety * change <= tolerance_ * size) return;
+    s.report.met_tolerance = false;
+    s.report.status = Status::rounding_reached;
   }
 
   // Where θ does not move the step, the system has no right-hand side to tell whether its solution, zero, is the only one:
