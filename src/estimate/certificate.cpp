@@ -5,8 +5,9 @@
 //   ‖g - Bᵀu‖                                with a safety factor; nothing about the estimator enters
 //   ‖(I - A)⁻¹‖ ‖B‖ times the residual       what GMRES left, with norms as it saw them
 //   what is left of the way from x⁺ to x̄     extrapolated geometrically from how A and B, applied to u, changed on the way
-//                                            to x⁺, so that derivatives which are only Hölder continuous are followed too
-//   changes in corners around x⁺             where the step may have kinks
+//                                            to x⁺, so that derivatives which are only Hölder continuous are followed too;
+//                                            or from how they change beside x⁺, where the way was one that tells little
+//   changes in corners around x⁺             where an operation of the step may switch (corners.h)
 //   rounding                                 x⁺ is known to 4ε|x| ‖(I - A)⁻¹‖; superlinear methods: measured (rounding.cpp)
 //
 // All of it is observed, on u and not on v: the error acts there.

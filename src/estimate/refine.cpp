@@ -19,6 +19,8 @@ constexpr int most_products = 4;
 constexpr double may_be_rounding = 1e-7;
 constexpr std::size_t usual_stages = 3, most_stages = 5;
 constexpr double much_nearer = 0.05;
+// Newton's method shortens the step by more than this near a solution, unless that is degenerate.
+constexpr double slow = 0.2;
 
 }  // namespace
 
@@ -47,7 +49,8 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
     // One is enough where the derivatives are smooth and it led much nearer.
     const bool is_near = done >= 2 && map_.smooth && best().step <= much_nearer * stages_[done - 2].step;
     const bool is_last = superlinear || is_constant || is_near;
-    if (done >= 2 && (is_last || ((done >= usual_stages || products_ >= most_products) && !goes_farther))) break;
+    const bool is_usual = done >= usual_stages || products_ >= most_products;
+    if (done >= 2 && (is_last || (is_usual && !goes_farther && !slow_))) break;
     Stage& from = stages_.back();
     const double step = from.step;
     std::vector<double> x = from.x;
@@ -55,7 +58,10 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
     add(x, plain ? step_ : newton_step(from, std::max(1, most_products - products_)));
     std::vector<double> one_step_on = from.x;
     add(one_step_on, step_);
-    if (advance(std::move(x), plain ? step : 0.5 * step)) continue;
+    if (advance(std::move(x), plain ? step : 0.5 * step)) {
+      slow_ = !plain && best().step > std::max(slow * step, 3 * left_);
+      continue;
+    }
     if (!trouble_.empty()) return;
     if (!plain && advance(std::move(one_step_on), step)) continue;
     if (step <= may_be_rounding * scale_)
@@ -65,6 +71,8 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
           fmt::format("x_k is not near a solution: its next step, of length {:.1e}, is not followed by a shorter one", step);
     return;
   }
+  if (slow_ && best().step > noise_)
+    trouble_ = "Newton's method converges slowly from x_k: the solution is degenerate, or not near";
 }
 
 double Refinement::distance() const {
@@ -117,6 +125,7 @@ bool Refinement::advance(std::vector<double> x, double most_step) {
 // (I - A)⁻¹ (F(x) - x), roughly.
 std::vector<double> Refinement::newton_step(Stage& from, int most) {
   std::vector<double> delta = step_;
+  left_ = 0;
   if (s_.differentiator->solve_by_factor(false, delta) && all_finite(delta)) return delta;
   LinearSystem system;
   system.product = [&](ConstVector v, Vector out) {
@@ -126,6 +135,7 @@ std::vector<double> Refinement::newton_step(Stage& from, int most) {
   gmres_.begin(step_);
   products_ += gmres_.run(system, rough * from.step, most);
   gmres_.solution(system, delta);
+  left_ = gmres_.residual();
   inverse_ = std::max(inverse_, gmres_.inverse());
   return delta;
 }

@@ -44,6 +44,8 @@ class Refinement {
   std::size_t used_ = 0;  // of SolutionState::of_refinement
   std::vector<double> step_;  // F(x) - x at the best point
   double noise_ = 0, scale_ = 0, inverse_ = 1;
+  double left_ = 0;    // residual of the last linear system
+  bool slow_ = false;  // the last Newton step led less far than it should have
   int products_ = 0;
   std::string trouble_;
   Gmres gmres_;

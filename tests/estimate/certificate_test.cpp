@@ -233,6 +233,21 @@ TEST(Certificate, SeesThatNewtonIsNotFastAtADegenerateSolution) {
   EXPECT_THROW(automatic.jvp(Array{1.0}), NoDerivativeError);
 }
 
+// x = x - (x - 1)³/2 + t: at small t the step hardly contracts, and from loose solves the solution is farther than it seems.
+TEST(Certificate, OfSublinearStepsIsTrueOrRefused) {
+  for (const double t : {1e-3, 1e-6, 1e-9, 1e-12})
+    for (const double tolerance : {1e-2, 1e-4, 1e-6, 1e-8})
+      for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{20}, Implicit{}, Auto{1e-6}}) {
+        const Solver cubic = fixed_point([](Expr x, Expr theta) { return x - 0.5 * pow(x - 1.0, 3.0) + theta; },
+                                         {.tolerance = tolerance, .max_iterations = 100000});
+        const Solution s = solve(cubic, Array(2.0), Array(t), e);
+        if (!is_solution(s.status())) continue;
+        const double d = std::cbrt(2 * t), expected = 1 / (1.5 * d * d);
+        const Certificate c = s.certificate(Array(1.0));
+        EXPECT_GE(c.bound, std::fabs(s.vjp(Array(1.0))[0].item() - expected)) << t << " " << tolerance << " " << c;
+      }
+}
+
 TEST(Certificate, OfNewtonIsNeverBelowTheError) {
   test::Random random(11);
   for (int trial = 0; trial < 50; ++trial) {
