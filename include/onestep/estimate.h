@@ -233,8 +233,8 @@ class Solution {
   /// vjp(c) returned, or that derivative computed again where another one was asked for last. For a superlinear method that
   /// costs a few iterations of the solve; for others at most ten vjps beyond a matrix-free Implicit solve to 1e-3, which is
   /// not made where Implicit or Auto left its solution, and more only next to a kink. Certificate::products says how much.
-  /// Certificates of one Solution share the nearer point. Throws MisuseError for shapes that do not fit, and NoDerivativeError where KStep or Unrolled find
-  /// that their steps expand; whatever else is wrong is a refusal, with its reason.
+  /// Certificates of one Solution share the nearer point. Throws MisuseError for shapes that do not fit; whatever else is
+  /// wrong is a refusal, with its reason.
   ///
   ///     Certificate how_wrong = s.certificate(s.x());
   Certificate certificate(const Parts& c) const;

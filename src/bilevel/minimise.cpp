@@ -100,6 +100,7 @@ class Minimiser {
         return status_ || ends();
       }
       if (state_.iteration > 0 && !is_exactly_zero()) return end(Status::converged);
+      if (state_.iteration >= options_.max_iterations) return end(Status::iteration_limit);
       look_around();
       return status_ || ends();
     }

@@ -11,7 +11,7 @@
 namespace onestep::detail {
 namespace {
 
-constexpr double inverse_safety = 8;  // of ‖(I - A)⁻¹‖ as GMRES saw it
+constexpr double inverse_safety = 4;  // of ‖(I - A)⁻¹‖ as GMRES saw it
 constexpr double sought = 0.1;        // the estimated error that a solve aims at, as a fraction of the tolerance
 constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
 constexpr int most_products = 1000;
@@ -65,10 +65,9 @@ class AutoDifferentiator final : public Differentiator {
           const std::vector<Vector> spans(rest_.begin(), rest_.end());
           apply_b(r_, spans);
           const double of_u = norm(u_) > 0 ? size / norm(u_) : 0;
-          return std::pair{size, std::max(size_of(spans), of_u * norm(r_))};
+          return std::pair{size, std::max(size_of(spans), std::max(of_u, norm_b(s)) * norm(r_))};
         },
         [&] { return norm_b(s) * norm(u_); });
-    if (s.report.met_tolerance) note_cancellation(s, out);
     s.held = {{c.begin(), c.end()}, u_};
   }
 
@@ -128,6 +127,8 @@ class AutoDifferentiator final : public Differentiator {
       s.report.flops += cost;
     };
     const std::size_t n = b.size();
+    const int before = s.report.products;  // of other directions
+    const auto spent = [&] { return s.report.products - before; };
     const double size = norm(b), rounding = 1e-15 * size;
     u.assign(b.begin(), b.end());
     r_.resize(n);
@@ -143,7 +144,7 @@ class AutoDifferentiator final : public Differentiator {
     for (bool first = true;; first = false) {
       if (!(first && starts_near) && last > rounding) {
         gmres_.begin(r_);
-        s.report.terms += gmres_.run(system, target, most_products - s.report.products);
+        s.report.terms += gmres_.run(system, target, most_products - spent());
         gmres_.solution(system, z_);
         inverse = std::max(inverse, gmres_.inverse());
         s.note_inverse(inverse);
@@ -155,44 +156,22 @@ class AutoDifferentiator final : public Differentiator {
       inverse = std::max(inverse, size > 0 ? norm(u) / size : 0);
       const double rounding_error = 4 * std::numeric_limits<double>::epsilon() * rounding_scale();
       const double error = inverse_safety * inverse * (rest + rounding_error);
-      s.report.residual = size > 0 ? left / size : 0;
       // A residual that B takes to zero is no evidence of a solution.
-      if (error <= tolerance_ * derivative && left <= std::max(unsolved, tolerance_) * size) return;
-      // Not accurate enough: the residual that is needed is known now.
+      const bool is_met = error <= tolerance_ * derivative && left <= std::max(unsolved, tolerance_) * size;
       const bool stalls = !(first && starts_near) && !(left < 0.5 * last);
-      if (left <= rounding || stalls || s.report.products >= most_products || !std::isfinite(left)) {
+      if (is_met || left <= rounding || stalls || spent() >= most_products || !std::isfinite(left)) {
+        s.report.residual = std::max(s.report.residual, size > 0 ? left / size : 0);
+        if (is_met) return;
         s.report.met_tolerance = false;
-        s.report.status = !(left <= unsolved * size)           ? Status::singular
-                          : s.report.products >= most_products ? Status::iteration_limit
-                                                               : Status::rounding_reached;
+        note_status(s.report, !(left <= unsolved * size) ? Status::singular
+                              : spent() >= most_products ? Status::iteration_limit
+                                                         : Status::rounding_reached);
         return;
       }
+      // Not accurate enough: the residual that is needed is known now.
       last = left;
       target = left * std::clamp(sought * tolerance_ * derivative / error, 1e-6, 0.5);
     }
-  }
-
-  // Where this cotangent sees little of B, what it sees may be the rounding of larger terms inside the step: the same a few
-  // last places beside x_k tells.
-  void note_cancellation(SolutionState& s, std::span<const Vector> out) {
-    constexpr double little = 1e-3, last_places = 4 * std::numeric_limits<double>::epsilon(), safety = 4;
-    const double size = size_of(out);
-    if (size > little * norm_b(s) * norm(u_)) return;
-    std::vector<double> beside = s.run.x, y(beside.size());
-    for (std::size_t i = 0; i < beside.size(); ++i) beside[i] *= 1 + random_sign(i) * last_places;
-    if (!s.walker().apply(beside, s.run.controls, y)) return;
-    rest_ = memory_for(s.method->step->parameters);
-    s.walker().vjp_theta(u_, std::vector<Vector>(rest_.begin(), rest_.end()));
-    ++s.report.products;
-    s.report.flops += s.method->step->costs.apply + s.method->step->costs.vjp_theta;
-    double change = 0;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      add(rest_[i], out[i], -1);
-      change = std::hypot(change, norm(rest_[i]));
-    }
-    if (safety * change <= tolerance_ * size) return;
-    s.report.met_tolerance = false;
-    s.report.status = Status::rounding_reached;
   }
 
   // Where θ does not move the step, the system has no right-hand side to tell whether its solution, zero, is the only one:
@@ -205,10 +184,10 @@ class AutoDifferentiator final : public Differentiator {
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = std::sin(static_cast<double>(i) + 1);
     const LinearResult result = LinearSolver().solve(system, b, x);
     s.report.products += result.products;
-    s.report.residual = result.residual;
-    s.report.status = result.status;
-    s.report.met_tolerance = is_solution(result.status);
-    return s.report.met_tolerance;
+    s.report.residual = std::max(s.report.residual, result.residual);
+    note_status(s.report, result.status);
+    s.report.met_tolerance = s.report.met_tolerance && is_solution(result.status);
+    return is_solution(result.status);
   }
 
   // What one step of a superlinear method leaves out is BᵀAᵀc to first order: (I - A)J = B.
@@ -255,6 +234,7 @@ class AutoDifferentiator final : public Differentiator {
   }
   void judge_by_doubt(SolutionState& s, double size) const {
     took_implicit(s);
+    if (s.method->users_equation) return;  // which is where the derivative was taken
     const std::optional<Doubt> doubt = s.loop->equation()->doubt();
     if (!doubt) return;
     const double error = doubt->left_out + doubt->rounding;  // the distance is the solver's tolerance
@@ -265,10 +245,11 @@ class AutoDifferentiator final : public Differentiator {
   // accurate than that.
   double rounding(SolutionState& s) {
     if (rounding_) return *rounding_;
-    rounding_ = 0;
     const Map& step = *s.method->step;
-    if (!step.preconditions || !s.method->equation || s.method->users_equation || !s.method->equation->no_jvp.empty())
+    if (!step.preconditions || !s.method->equation || s.method->users_equation || !s.method->equation->no_jvp.empty()) {
+      rounding_ = 0;
       return 0;
+    }
     const std::size_t n = s.size();
     std::vector<double> x(n), y(n);
     for (std::size_t i = 0; i < n; ++i) x[i] = std::sin(static_cast<double>(i) + 1);

@@ -104,6 +104,7 @@ class Certifier {
     if (!can(map_.no_jvp, "jvp")) return c_;
     const std::vector<double> g = returned_jvp(v);
     c_.value = shown_norm(g);
+    if (n_ == 0) return conclude(0);
     if (!is_there() || !refine()) return c_;
     if (Point* const knows = s_.loop->reference()) {
       std::vector<double> better(s_.shown_size());
@@ -157,6 +158,9 @@ class Certifier {
                   detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v));
   }
 
+  /// Products for the derivative itself, where that was computed again.
+  int of_estimator() const { return of_estimator_; }
+
  private:
   /// A and B at some point, applied to what is certified.
   struct Seen {
@@ -167,21 +171,24 @@ class Certifier {
   // What the user was given, computed again where that was in another direction.
   Parameters returned_vjp(ConstVector v) {
     s_.report = s_.returned.of_vjp;
-    if (!v.empty() && std::ranges::equal(s_.returned.cotangent, v)) return s_.returned.vjp;
+    if (!v.empty() && is_kept() && std::ranges::equal(s_.returned.cotangent, v)) return s_.returned.vjp;
     Parameters g = zero();
     s_.report = {};
     s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
+    of_estimator_ += s_.report.products;
     return g;
   }
   std::vector<double> returned_jvp(std::span<const Array> v) {
     const std::vector<double> flat = flat_tangent(v);
     s_.report = s_.returned.of_jvp;
-    if (!flat.empty() && flat == s_.returned.tangent) return s_.returned.jvp;
+    if (!flat.empty() && is_kept() && flat == s_.returned.tangent) return s_.returned.jvp;
     std::vector<double> g(n_);
     s_.report = {};
     s_.differentiator->jvp(s_, v, g);
+    of_estimator_ += s_.report.products;
     return g;
   }
+  bool is_kept() const { return s_.returned.allow_unconverged == s_.allow_unconverged; }
   static double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
   double shown_norm(ConstVector x) const { return detail::norm(x.first(s_.shown_size())); }
   Parameters zero() const { return memory_for(map_.parameters); }
@@ -379,9 +386,7 @@ class Certifier {
   }
 
   // With B and the residual; at x_k, on the way, and beside x: see finish().
-  int products_to_come() const {
-    return is_constant() ? 1 : 2 + static_cast<int>(s_.refinement->stages().size() - 1);
-  }
+  int products_to_come() const { return is_constant() ? 1 : 2 + static_cast<int>(s_.refinement->stages().size() - 1); }
 
   // By power iteration with the factor.
   double inverse_by_factor() {
@@ -459,11 +464,14 @@ class Certifier {
     const Refinement& way = *s_.refinement;
     const double length = displacement * way.scale();
     if (length == 0) return 0;
-    std::vector<double> x = way.best().x, y(n_);
-    for (std::size_t i = 0; i < n_; ++i) x[i] += random_sign(i) * length;
-    Point& beside = walker();
-    if (!beside.apply(x, s_.run.controls, y) || !all_finite(y)) return 0;
-    return difference(look_(beside), here) / length;
+    std::vector<double> y(n_);
+    for (const double side : {1.0, -1.0}) {  // next to the end of a domain the step may be finite on one side only
+      std::vector<double> x = way.best().x;
+      for (std::size_t i = 0; i < n_; ++i) x[i] += side * random_sign(i) * length;
+      Point& beside = walker();
+      if (beside.apply(x, s_.run.controls, y) && all_finite(y)) return difference(look_(beside), here) / length;
+    }
+    return infinity;
   }
 
   Point& walker() {
@@ -572,24 +580,29 @@ class Certifier {
   Certificate c_;
   double inverse_ = 1, scale_b_ = 0, reference_ = 0;
   bool has_inverse_by_factor_ = false;
+  int of_estimator_ = 0;
   std::function<Seen(Point&)> look_;
   std::unique_ptr<Point> walker_;  // of a step with solves inside
   Seen at_best_;                   // what look_ would return at the best point
 };
 
 template <class Certify> Certificate certified(SolutionState& s, const Certify& certify) {
-  const DerivativeReport of_last = s.report;
+  struct KeptReport {
+    SolutionState& s;
+    DerivativeReport report;
+    ~KeptReport() { s.report = std::move(report); }
+  } const kept{s, s.report};
   const int products = s.products();
   Certificate certificate;
   try {
     Certifier certifier(s);
     certificate = certify(certifier);
+    certificate.products += certifier.of_estimator();
   } catch (const NoDerivativeError& none) {
     certificate.reason = none.reason;
     certificate.advice = "take Implicit{}, which needs no contraction";
   }
   certificate.products += s.products() - products;
-  s.report = of_last;
   return certificate;
 }
 

@@ -1,7 +1,6 @@
 #include "estimate/corners.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "estimate/certify.h"
@@ -15,15 +14,21 @@ constexpr double parameter_radius = 1e-13;  // relative to the largest entry
 // An operation is far from its kink where what decides it changes by less than this, relative, between x and a corner.
 constexpr double far_from_kink = 0.5;
 
-std::vector<Array> moved(std::span<const Array> theta, double side) {
+// All entries the same way first, then at random: where two are equal, one has to move against the other.
+std::vector<Array> moved(std::span<const Array> theta, double side, int pair) {
   std::vector<Array> result;
+  std::size_t entry = 0;
   for (const Array& a : theta) {
     std::vector<double> entries(static_cast<std::size_t>(a.size()));
     flatten({&a, 1}, entries);
     double size = 0;
-    for (const double e : entries) size = std::max(size, std::fabs(e));
+    for (const double e : entries) size = std::isfinite(e) ? std::max(size, std::fabs(e)) : size;
     const double by = side * parameter_radius * (size == 0 ? 1 : size);
-    for (double& e : entries) e += by;
+    for (double& e : entries) {
+      const double sign = pair == 0 ? 1 : random_sign(entry, seed_of_signs + static_cast<std::uint64_t>(pair));
+      e += sign * by;
+      ++entry;
+    }
     result.emplace_back(a.shape(), std::move(entries));
   }
   return result;
@@ -39,15 +44,18 @@ Corners::Corners(SolutionState& s, const Map& map, ConstVector x)
 bool Corners::visit(double half_width, const std::function<void(Point&)>& look) {
   std::vector<double> corner(x_.size()), signs(x_.size());
   for (int pair = 0; pair < pairs; ++pair) {
-    for (std::size_t i = 0; i < signs.size(); ++i) signs[i] = random_sign(i, seed_of_signs + static_cast<std::uint64_t>(pair));
+    for (std::size_t i = 0; i < signs.size(); ++i)
+      signs[i] = random_sign(i, seed_of_signs + static_cast<std::uint64_t>(pair));
     for (const double side : {1.0, -1.0}) {
       std::ranges::copy(x_, corner.begin());
       add(corner, signs, side * half_width);
       if (!visit_corner(corner, s_.theta, look)) return false;
     }
   }
-  return std::ranges::all_of(std::array{1.0, -1.0},
-                             [&](double side) { return visit_corner(x_, moved(s_.theta, side), look); });
+  for (int pair = 0; pair < pairs; ++pair)
+    for (const double side : {1.0, -1.0})
+      if (!visit_corner(x_, moved(s_.theta, side, pair), look)) return false;
+  return true;
 }
 
 bool Corners::visit_corner(ConstVector x, std::span<const Array> theta, const std::function<void(Point&)>& look) {

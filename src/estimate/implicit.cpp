@@ -72,7 +72,6 @@ class ImplicitDifferentiator final : public Differentiator {
   bool is_degenerate(SolutionState& s) {
     constexpr double linear = 0.45;  // Newton's method at a double root contracts by ½
     if (degenerate_) return *degenerate_;
-    degenerate_ = false;
     const Map& step = *s.method->step;
     if (!s.method->superlinear || s.loop->here() != nullptr || !(s.run.last_step > 0) || !step.no_jvp.empty()) return false;
     std::vector<double> last(s.size()), image(s.size());
@@ -115,8 +114,8 @@ class ImplicitDifferentiator final : public Differentiator {
     else if (has_factor)
       system.precondition = [&](Vector r) { s.last().precondition(transposed, r); };
     const LinearResult result = linear_.solve(system, b, x);
-    s.report.status = result.status;
-    s.report.residual = result.residual;
+    note_status(s.report, result.status);
+    s.report.residual = std::max(s.report.residual, result.residual);
     s.report.products += result.products;
     if (on_step(s) && !how_.preconditioner) s.note_inverse(result.inverse);
     s.report.flops +=
@@ -166,7 +165,7 @@ class ImplicitDifferentiator final : public Differentiator {
     const double size = norm(b);
     ++s.report.products;
     note_residual(s.report, size > 0 ? norm(residual_) / size : 0, how_.tolerance);
-    if (workspace_->failed()) s.report.status = Status::singular;
+    if (workspace_->failed()) note_status(s.report, Status::singular);
   }
 
   // By the factor, which the first one makes.

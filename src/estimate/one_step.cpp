@@ -96,28 +96,27 @@ class KStepDifferentiator final : public Differentiator {
   int steps(SolutionState& s) {
     const int kept = s.run.trajectory.kept();
     if (further_ < 0) {
-      further_ = 0;
+      int made = 0;
       beyond_.clear();
       // Of a superlinear method more than a few add nothing.
       constexpr int of_superlinear = 3;
       const int wanted = s.method->superlinear ? std::min(K_, std::max(kept, of_superlinear)) : K_;
       const int missing = is_solution(s.run.status) ? wanted - kept : 0;
-      if (missing > s.options.max_iterations) {
-        further_ = -1;
+      if (missing > s.options.max_iterations)
         throw MisuseError(
             fmt::format("[KStep] K = {}: {} steps beyond those of the solve would be made, SolveOptions::max_iterations is "
                         "{}; fewer steps leave out little, Implicit{{}} nothing",
                         K_, missing, s.options.max_iterations));
-      }
       if (missing > 0) beyond_.insert(beyond_.end(), s.run.x.begin(), s.run.x.end());
-      for (; further_ < missing; ++further_) {
-        const std::size_t n = s.size(), begin = static_cast<std::size_t>(further_) * n;
+      for (; made < missing; ++made) {
+        const std::size_t n = s.size(), begin = static_cast<std::size_t>(made) * n;
         beyond_.resize(begin + 2 * n);
         const Vector all(beyond_);
         if (!s.walker().apply(all.subspan(begin, n), s.run.controls, all.subspan(begin + n, n)) ||
             !all_finite(all.subspan(begin + n, n)))
           break;
       }
+      further_ = made;
     }
     s.report.further += further_;
     return kept + further_;

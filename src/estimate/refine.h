@@ -41,7 +41,7 @@ class Refinement {
   SolutionState& s_;
   const Map& map_;  // the step, with solves inside it made precisely
   std::vector<Stage> stages_;
-  std::size_t used_ = 0;  // of SolutionState::of_refinement
+  std::size_t used_ = 0;      // of SolutionState::of_refinement
   std::vector<double> step_;  // F(x) - x at the best point
   double noise_ = 0, scale_ = 0, inverse_ = 1;
   double left_ = 0;    // residual of the last linear system

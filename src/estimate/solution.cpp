@@ -211,10 +211,23 @@ void run_jvp(SolutionState& state, std::span<const Array> v, Vector out) {
   scale_back(state, "jvp", {&out, 1}, exponent);
 }
 
+// With the other permission derivatives may be others: what was kept of them in the other mode is not.
+void keep_for_certificate(SolutionState& state, std::vector<double>& other_direction) {
+  if (state.returned.allow_unconverged != state.allow_unconverged) other_direction.clear();
+  state.returned.allow_unconverged = state.allow_unconverged;
+}
+
 // A certificate of the derivative in the direction itself, likewise: everything in it that is linear in the direction.
 Certificate scaled_back(Certificate c, int exponent) {
+  if (exponent == 0) return c;
   for (double* const number : {&c.bound, &c.estimate, &c.value, &c.left_out, &c.from_distance, &c.rounding, &c.L_J})
     *number = std::scalbn(*number, exponent);
+  if (c.basis == Certificate::Basis::observed && !(std::isfinite(c.bound) && std::isfinite(c.value))) {
+    c.basis = Certificate::Basis::refused;
+    c.bound = c.relative = std::numeric_limits<double>::infinity();
+    c.reason = "the derivative in this direction is beyond the range of numbers";
+    c.advice = "ask for a shorter direction: derivatives are linear in it";
+  }
   return c;
 }
 
@@ -371,6 +384,7 @@ Parts Solution::vjp(const Parts& c) const {
   const bool is_scaled = detail::exponent_of(flat) != 0;
   run_vjp(s, flat, std::vector<Vector>(memory.begin(), memory.end()));
   s.returned.cotangent = is_scaled ? std::vector<double>() : flat;
+  keep_for_certificate(s, s.returned.tangent);
   s.returned.vjp = memory;
   s.returned.of_vjp = s.report;
   std::vector<Array> result;
@@ -384,6 +398,7 @@ Parts Solution::jvp(const Parts& v) const {
   const std::vector<Array> tangents = checked_tangents("jvp", s, v);
   run_jvp(s, tangents, out);
   s.returned.tangent = detail::flat_tangent(tangents);
+  keep_for_certificate(s, s.returned.cotangent);
   s.returned.jvp = out;
   s.returned.of_jvp = s.report;
   return detail::unflatten(out, s.parts());

@@ -50,18 +50,19 @@ void Differentiator::jvps(SolutionState& s, std::span<const std::vector<Array>> 
   for (std::size_t d = 0; d < vs.size(); ++d) jvp(s, vs[d], outs[d]);
 }
 
+void note_status(DerivativeReport& report, Status status) { report.status = std::max(report.status, status); }
+
 void note_residual(DerivativeReport& report, double residual, double tolerance) {
   constexpr double hopeless = 1e-6;
   report.residual = std::max(report.residual, residual);
   if (!(residual <= std::max(hopeless, tolerance)))
-    report.status = Status::singular;
-  else if (residual > tolerance && report.status == Status::converged)
-    report.status = Status::rounding_reached;
+    note_status(report, Status::singular);
+  else if (residual > tolerance)
+    note_status(report, Status::rounding_reached);
 }
 
 double norm_b(SolutionState& state) {
   if (state.size_of_b) return *state.size_of_b;
-  state.size_of_b = 0;
   if (!state.method->step->no_vjp.empty()) return 0;
   std::mt19937_64 random(state.size());
   std::normal_distribution<double> gaussian;
@@ -184,14 +185,16 @@ Point& SolutionState::beside() {
 
 int SolutionState::factorisations() const {
   int total = loop->factorisations();
-  for (const Point* p : {here_.get(), equation_.get(), walker_.get()})
+  for (const Point* p : {here_.get(), equation_.get(), walker_.get(), beside_.get()})
     if (p != nullptr) total += p->factorisations();
+  for (const auto& p : of_refinement) total += p->factorisations();
   return total;
 }
 int SolutionState::products() const {
   int total = loop->products();
-  for (const Point* p : {here_.get(), equation_.get(), walker_.get()})
+  for (const Point* p : {here_.get(), equation_.get(), walker_.get(), beside_.get()})
     if (p != nullptr) total += p->products();
+  for (const auto& p : of_refinement) total += p->products();
   return total;
 }
 

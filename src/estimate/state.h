@@ -52,6 +52,7 @@ struct Returned {
   std::vector<std::vector<double>> vjp;
   std::vector<double> jvp;
   DerivativeReport of_vjp, of_jvp;
+  bool allow_unconverged = false;  ///< of the Solution that asked
 };
 
 struct SolutionState {
@@ -70,10 +71,10 @@ struct SolutionState {
   std::vector<double> power, next_power;   ///< and for growth()
   Held held;
   Returned returned;
-  std::shared_ptr<Refinement> refinement;  ///< made when a certificate first asks for it
+  std::shared_ptr<Refinement> refinement;             ///< made when a certificate first asks for it
   std::vector<std::unique_ptr<Point>> of_refinement;  ///< its points, which serve every solve
-  double seen_inverse = 1;                 ///< ‖(I - A)⁻¹‖, as linear solves saw it
-  std::optional<double> size_of_b;         ///< see norm_b
+  double seen_inverse = 1;                            ///< ‖(I - A)⁻¹‖, as linear solves saw it
+  std::optional<double> size_of_b;                    ///< see norm_b
 
   void note_inverse(double seen) { seen_inverse = std::max(seen_inverse, seen); }
   std::size_t size() const { return run.x.size(); }
@@ -101,8 +102,7 @@ struct SolutionState {
 
  private:
   std::unique_ptr<Point> start_, here_, equation_, walker_, beside_;
-  bool last_ready_ = false, here_ready_ = false, equation_ready_ = false, walker_ready_ = false,
-       beside_ready_ = false;
+  bool last_ready_ = false, here_ready_ = false, equation_ready_ = false, walker_ready_ = false, beside_ready_ = false;
   std::vector<double> scratch_;
   std::vector<std::vector<double>> parts_;
   std::vector<Vector> part_spans_;
@@ -133,6 +133,8 @@ std::string no_contraction(SolutionState& state);
 /// relative to it, whatever the direction. 0 where there is no vjp.
 double norm_b(SolutionState& state);
 
+/// The status of one of several directions: the worst of them is reported.
+void note_status(DerivativeReport& report, Status status);
 /// Records the relative residual of a linear solve in the report, and sets its status where that is above `tolerance`.
 void note_residual(DerivativeReport& report, double residual, double tolerance);
 

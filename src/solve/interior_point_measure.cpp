@@ -146,7 +146,7 @@ double InteriorPoint::worst_component(const InteriorPointOptions& options, bool 
   const double tolerance = std::max(options.relative, tiny), step = std::max(options.step, tiny);
   measure_terms();
   double worst = 0;
-  const auto see = [&](double excess) { worst = excess <= worst ? worst : excess; };
+  const auto see = [&](double excess) { worst = std::isnan(worst) || excess <= worst ? worst : excess; };
   for (std::size_t j = 0; j < n_; ++j) {
     const std::size_t i = rows_ + j;
     if (is_equality(i)) continue;

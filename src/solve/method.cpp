@@ -188,8 +188,10 @@ std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state
   made->known = merged(known, made->known);
   if (traces.lambda && has_solves(*traces.lambda)) {
     made->inside_left_out = left_out_inside(*traces.lambda);
-    made->precise = Lazy<Method>(
-        [from = make, p = problem_of(traces.lambda, Inside::precise)]() -> std::shared_ptr<const Method> { return from(p); });
+    made->precise =
+        Lazy<Method>([from = make, p = problem_of(traces.lambda, Inside::precise)]() -> std::shared_ptr<const Method> {
+          return from(p);
+        });
   }
   made->users_equation = equation.call || foreign_equation;
   if (foreign_equation)

@@ -91,7 +91,10 @@ template <class T> class Lazy {
   explicit operator bool() const { return state_ != nullptr; }
   std::shared_ptr<const T> shared() const {
     if (!state_) return nullptr;
-    std::call_once(state_->once, [&] { state_->made = std::exchange(state_->make, nullptr)(); });
+    std::call_once(state_->once, [&] {
+      state_->made = state_->make();
+      state_->make = nullptr;
+    });
     return state_->made;
   }
   const T* get() const { return shared().get(); }

@@ -247,7 +247,7 @@ bool QpActiveSet::factor() {
       e = (state & 0x8000U) != 0 ? 1 : -1;
     }
     cpu::solve(Op::lu, trial == 1, size, matrix_.data(), pivots_.data(), system_.data(), 1);
-    for (const double e : system_) growth_ = e <= growth_ || -e <= growth_ ? std::max(growth_, std::fabs(e)) : std::fabs(e);
+    for (const double e : system_) growth_ = std::isnan(growth_) || std::fabs(e) <= growth_ ? growth_ : std::fabs(e);
   }
   singular_ = !(growth_ <= most_growth);
   return !singular_;

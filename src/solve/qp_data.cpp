@@ -134,6 +134,7 @@ bool QpDataAt::jumped_from(const std::vector<std::vector<double>>& before) const
     double size = 0, change = 0, slope = 0;
     for (std::size_t k = 0; k < before[i].size(); ++k) {
       if (before[i][k] == values_[i][k]) continue;  // infinite bounds among them
+      if (!std::isfinite(before[i][k]) || !std::isfinite(values_[i][k])) return true;
       size = std::max(size, std::fabs(before[i][k]));
       change = std::max(change, std::fabs(values_[i][k] - before[i][k]));
       slope = std::max(slope, std::fabs(tangents_[i][k]));

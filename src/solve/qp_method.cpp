@@ -174,7 +174,7 @@ class QpPoint final : public Point {
       std::vector<double> there = derivative();
       for (std::size_t i = 0; i < there.size(); ++i) there[i] -= here[i];
       const double change = norm(there);
-      most = change <= most ? most : change;
+      most = std::isnan(most) || change <= most ? most : change;
     });
     doubt.from_distance += most;
     if (!goes_on)

@@ -233,6 +233,30 @@ TEST(Certificate, SeesThatNewtonIsNotFastAtADegenerateSolution) {
   EXPECT_THROW(automatic.jvp(Array{1.0}), NoDerivativeError);
 }
 
+// Where two parameters are equal, the larger of them has no derivative, and no parameter alone tells.
+TEST(Certificate, RefusesWhereEqualParametersTie) {
+  const Array tie{1.0, 1.0}, apart{1.0, 1.5};
+  for (const auto& largest : std::vector<std::function<Expr(const Expr&)>>{
+           [](const Expr& t) { return max(t); }, [](const Expr& t) { return abs(slice(t, 0, 1) - slice(t, 1, 2)); }}) {
+    const Solver solver =
+        fixed_point([&](Expr x, Expr t) { return 0.5 * x + reshape(largest(t), Shape{}); }, {.tolerance = 1e-12});
+    EXPECT_EQ(solve(solver, Array(0.0), tie, Implicit{}).certificate(Array(1.0)).basis, Certificate::Basis::refused);
+    EXPECT_EQ(solve(solver, Array(0.0), apart, Implicit{}).certificate(Array(1.0)).basis, Certificate::Basis::observed);
+  }
+}
+
+// A derivative computed with the other permission is another one: the certificate is of what this handle returns.
+TEST(Certificate, IsOfTheHandleThatAsks) {
+  const Solver half = fixed_point([](Expr x, Expr t) { return 0.5 * x + t; }, {.tolerance = 1e-12});
+  const Solution s = solve(half, Array(2.0), Array(1.0), Unrolled{}), any = s.even_if_unconverged();
+  for (int k = 0; k < 2; ++k) {
+    const double of_any = any.vjp(Array(1.0))[0].item(), of_s = s.vjp(Array(1.0))[0].item();
+    EXPECT_GE(any.certificate(Array(1.0)).bound, std::fabs(of_any - 2));
+    EXPECT_GE(s.certificate(Array(1.0)).bound, std::fabs(of_s - 2));
+    EXPECT_GE(any.certificate(Array(1.0)).bound, std::fabs(of_any - 2));
+  }
+}
+
 // x = x - (x - 1)³/2 + t: at small t the step hardly contracts, and from loose solves the solution is farther than it seems.
 TEST(Certificate, OfSublinearStepsIsTrueOrRefused) {
   for (const double t : {1e-3, 1e-6, 1e-9, 1e-12})

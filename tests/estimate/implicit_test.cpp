@@ -235,5 +235,37 @@ TEST(Identity, AsAStepHasNoUniqueFixedPoint) {
   EXPECT_EQ(s.vjp(ones(2))[0](0), 0);
 }
 
+// A direction with a solution does not hide one without.
+TEST(Jacobian, ASingularDirectionIsNotForgotten) {
+  const Solver partly = fixed_point([](Expr x, Expr t) {
+    return concat({slice(x, 0, 1) + 0.0 * slice(t, 0, 1), 0.5 * slice(x, 1, 2) + slice(t, 1, 2)});
+  });
+  for (const Estimator& e : std::vector<Estimator>{Implicit{.how = Implicit::matrix_free}, Implicit{}, Auto{}}) {
+    const Solution s = solve(partly, Array{1.0, 2.0}, Array{1.0, 1.0}, e);
+    ASSERT_TRUE(is_solution(s.status())) << s.message();
+    EXPECT_THROW(static_cast<void>(s.jacobian()), NoDerivativeError);
+  }
+}
+
+// Each direction may take as many products as one alone.
+TEST(Jacobian, ByAutoHasAsManyDirectionsAsThereAre) {
+  const std::int64_t n = 240, m = 45;
+  std::vector<double> rates(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < rates.size(); ++i) rates[i] = 0.99 * static_cast<double>(i) / static_cast<double>(n);
+  test::Random random(3);
+  const Array rho(Shape{n}, rates), B = random.array({n, m});
+  const Solver solver =
+      fixed_point([&](Expr x, Expr t) { return rho * x + matmul(B, t); }, {.tolerance = 1e-12, .max_iterations = 100000});
+  const Solution s = solve(solver, zeros({n}), random.array({m}), Auto{1e-8});
+  const Parts J = s.jacobian();
+  EXPECT_GT(s.report().products, 1000);
+  EXPECT_TRUE(s.report().met_tolerance);
+  double worst = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < m; ++j)
+      worst = std::max(worst, std::fabs(J[0](i, j) * (1 - rates[static_cast<std::size_t>(i)]) - B(i, j)));
+  EXPECT_LE(worst, 1e-6);
+}
+
 }  // namespace
 }  // namespace onestep

@@ -203,17 +203,15 @@ TEST(Nested, TheCertificateKnowsOfLooseSolvesInside) {
     const Solver outer =
         fixed_point([&](Expr z, Expr t) { return inner(0.2 * z + t); }, {.tolerance = 1e-13, .max_iterations = 10000});
     expect_true_bound(solve(outer, Array(4.0), Array(0.8), Implicit{}), expected, 1e-3 * std::min(tolerance, 1e-9));
-    const Solution rough =
-        solve(fixed_point([in = inner.with(Implicit{.how = Implicit::matrix_free, .tolerance = 0.05})](
-                              Expr z, Expr t) { return in(0.2 * z + t); },
-                          {.tolerance = 1e-13, .max_iterations = 10000}),
-              Array(4.0), Array(0.8), Implicit{});
+    const Solution rough = solve(fixed_point([in = inner.with(Implicit{.how = Implicit::matrix_free, .tolerance = 0.05})](
+                                                 Expr z, Expr t) { return in(0.2 * z + t); },
+                                             {.tolerance = 1e-13, .max_iterations = 10000}),
+                                 Array(4.0), Array(0.8), Implicit{});
     const Certificate c = rough.certificate(Array(1.0));
     EXPECT_LE(std::fabs(rough.vjp(Array(1.0))[0].item() - expected), c.bound) << c;
-    const Solution by_steps =
-        solve(fixed_point([in = inner.with(OneStep{})](Expr z, Expr t) { return in(0.2 * z + t); },
-                          {.tolerance = 1e-13, .max_iterations = 10000}),
-              Array(4.0), Array(0.8), Implicit{});
+    const Solution by_steps = solve(fixed_point([in = inner.with(OneStep{})](Expr z, Expr t) { return in(0.2 * z + t); },
+                                                {.tolerance = 1e-13, .max_iterations = 10000}),
+                                    Array(4.0), Array(0.8), Implicit{});
     EXPECT_EQ(by_steps.certificate(Array(1.0)).basis, Certificate::Basis::refused);
     EXPECT_TRUE(says(by_steps.certificate(Array(1.0)).reason, {"solve inside"}));
   }

@@ -45,8 +45,8 @@ Data made_data(Random& random, std::int64_t N, std::int64_t n) {
 /// would leave a condition number of 44.
 Data scaled(const std::string& path) {
   const Dataset file = read_libsvm(path);
-  const Function make =
-      trace([](Expr a) { return a / maximum(max(abs(a), onestep::Axis{0}), std::numeric_limits<double>::min()); }, file.A.shape());
+  const Function make = trace(
+      [](Expr a) { return a / maximum(max(abs(a), onestep::Axis{0}), std::numeric_limits<double>::min()); }, file.A.shape());
   return {evaluate(make, {file.A})[0], file.y,
           fmt::format("the data of --cpusmall, {} × {}, columns divided by their largest entry", file.A.shape()[0],
                       file.A.shape()[1])};
