@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "backend/cpu/blas.h"
 #include "solve/qp_active_set.h"
@@ -55,10 +56,11 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
 Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations) {
   // Without a better point for so many iterations there will be none; longer while far from a solution.
   constexpr int patience_near = 3, patience = 12, patience_far = 30;
-  constexpr double near = 1e-12, far = 1e-7;
-  double last_mu = 0;
-  int since_best = 0, next_proof = 1;
-  by_components_ = set_is_current_ = false;
+  constexpr double near = 1e-12, far = 1e-7, whole_step = 0.9;
+  constexpr int most_pulls = 15;
+  double last_mu = 0, multipliers = 0;
+  int since_best = 0, next_proof = 1, pulls = 0;
+  by_components_ = set_is_current_ = pulled_ = false;
   progress_.primal_step = progress_.dual_step = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
   for (;; ++iterations) {
@@ -70,20 +72,12 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     closely_ = closely_ || noise_matters(options);
     if (options.callback && options.callback(progress_)) return Status::cancelled;
     const bool finite = merit <= std::numeric_limits<double>::max();
-    if (small) {
-      merit = worst_component(options, true);
-      if (merit <= 1) return Status::converged;
-      if (!by_components_) best_merit_ = std::numeric_limits<double>::infinity();
-      by_components_ = true;
-    } else if (by_components_) {
-      merit = std::numeric_limits<double>::max();
-    }
-    if (finite && merit < 0.9 * best_merit_) {
-      best_merit_ = merit;
-      since_best = 0;
-      keep_best();
+    if (pulled_) {
+      const double before = std::exchange(multipliers, sum_of_row_multipliers());
+      pulled_ = finite && pulls < most_pulls && (progress_.dual_step < whole_step || multipliers < 0.5 * before);
     } else {
-      ++since_best;
+      since_best = finite && is_best(small, merit, options) ? 0 : since_best + 1;
+      if (small && merit <= 1) return Status::converged;
     }
     if (finite && iterations >= next_proof &&
         (looks_infeasible() || looks_unbounded(x_, Qx_, value_) ||
@@ -96,6 +90,12 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     if (stuck && !augmented_) {
       augmented_ = true;
       since_best = 0;
+    } else if (stuck && finite && pulls == 0 && best <= far) {
+      return_to_best();
+      evaluate();
+      pulled_ = true;
+      multipliers = sum_of_row_multipliers();
+      since_best = -patience_near;
     } else if (stuck || !finite) {
       if (best_merit_ == std::numeric_limits<double>::infinity()) return Status::not_finite;
       return end_short(options, Status::line_search_failed);
@@ -104,14 +104,56 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       return_to_best();
       return Status::iteration_limit;
     }
-    if (options.time_limit < std::numeric_limits<double>::infinity() &&
-        std::chrono::duration<double>(Clock::now() - begin).count() > options.time_limit) {
+    if (time_is_up(options, begin)) {
       return_to_best();
       return Status::time_limit;
     }
     regularise(last_mu);
     last_mu = mu_;
+    if (pulled_) {
+      ++pulls;
+      pull_multipliers();
+    }
     if (!make_step(options)) return end_short(options, Status::singular);
+  }
+}
+
+bool InteriorPoint::time_is_up(const InteriorPointOptions& options, Clock::time_point begin) {
+  return options.time_limit < std::numeric_limits<double>::infinity() &&
+         std::chrono::duration<double>(Clock::now() - begin).count() > options.time_limit;
+}
+
+double InteriorPoint::sum_of_row_multipliers() const {
+  double sum = 0;
+  for (std::size_t i = 0; i < rows_; ++i) sum += std::fabs(lambda_[i]);
+  return sum;
+}
+
+/// Keeps the iterate if it is better than all before. merit: that of small_enough(); where all residuals are small it becomes
+/// that of the worst component.
+bool InteriorPoint::is_best(bool small, double& merit, const InteriorPointOptions& options) {
+  if (small) {
+    merit = worst_component(options, true);
+    if (!by_components_) best_merit_ = std::numeric_limits<double>::infinity();
+    by_components_ = true;
+  } else if (by_components_) {
+    merit = std::numeric_limits<double>::max();
+  }
+  if (!(merit < 0.9 * best_merit_)) return false;
+  best_merit_ = merit;
+  keep_best();
+  return true;
+}
+
+/// Moves the proximal centre of the multipliers of rows to 0 for the next step. Where multipliers are not unique (of rows
+/// that depend on each other, of rows of zeros) an iterate may have some that are so large that what rounding leaves of
+/// them in a sum is more than the tolerance; such steps take away what the objective does not need, and x off the
+/// constraints by δ λ, which the steps after them win back.
+void InteriorPoint::pull_multipliers() {
+  for (std::size_t i = 0; i < rows_; ++i) {
+    upper_.residual[i] -= delta_ * upper_.z[i];
+    lower_.residual[i] += delta_ * lower_.z[i];
+    equality_residual_[i] -= delta_ * lambda_[i];
   }
 }
 
@@ -220,7 +262,7 @@ double InteriorPoint::predicted_mu(double primal, double dual) const {
 /// False when no factor could be made.
 bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   constexpr int most_sweeps = 5;
-  constexpr double most_rho = 1, least_mu = 1e-60;
+  constexpr double most_rho = 1;
   constexpr double boundary = 0.99,
                    last_boundary = 0.999;  // how much of the way to the boundary, the second when μ is small
   const double dual_size = largest(n_, dual_residual_);
@@ -231,6 +273,8 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
                            : options.step < std::numeric_limits<double>::infinity()
                                ? 1e-22 * gap_size_
                                : 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
+  // A step that shall shorten multipliers needs room to the boundary: s of a hundredth of what δ allows.
+  const double least_aim = pulled_ ? 1e-4 * delta_ * dual_size_ * dual_size_ : 1e-60;
   for (QpSide* side : {&lower_, &upper_}) {
     std::copy_n(side->s, all_, side->previous_s);
     std::copy_n(side->z, all_, side->previous_z);
@@ -250,7 +294,7 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
       step_lengths(primal, dual);
       const double ratio = predicted_mu(std::min(primal, 1.0), std::min(dual, 1.0)) / mu_;
       const double sigma = std::pow(std::clamp(ratio, 0.0, 1.0), 3);
-      const double aim = std::max({sigma * mu_, least_gap / sides_, least_mu});
+      const double aim = std::max({sigma * mu_, least_gap / sides_, least_aim});
       for (QpSide* side : {&lower_, &upper_}) {
         for (std::size_t i = 0; i < all_; ++i)
           side->target[i] = side->has[i] * (aim - side->s[i] * side->z[i] - side->ds[i] * side->dz[i]);

@@ -146,6 +146,10 @@ class InteriorPoint {
   bool polish(const InteriorPointOptions& options);
   Status end_short(const InteriorPointOptions& options, Status otherwise);
   Status iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations);
+  static bool time_is_up(const InteriorPointOptions& options, Clock::time_point begin);
+  bool is_best(bool small, double& merit, const InteriorPointOptions& options);
+  void pull_multipliers();
+  double sum_of_row_multipliers() const;
   void regularise(double last_mu);
   bool factor();
   void solve_direction(double tolerance, int most_sweeps);
@@ -170,6 +174,7 @@ class InteriorPoint {
   std::vector<double> arena_;
   std::vector<long double> exact_Qx_, exact_value_, exact_Ctl_;
   bool closely_ = false;              // residuals are computed in higher precision
+  bool pulled_ = false;               // the next step shall shorten multipliers, or the last one did
   bool by_components_ = false;        // the merit of a point is its worst component
   std::vector<unsigned char> equal_;  // of all constraints: lower bound = upper bound
   double* unit_ = nullptr;            // of all constraints: what a value is multiplied with to be in the data's units
