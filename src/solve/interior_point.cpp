@@ -92,6 +92,8 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       since_best = 0;
     } else if (stuck && finite && pulls == 0 && best <= far) {
       return_to_best();
+      if (polish(options)) return Status::converged;
+      set_is_current_ = false;
       evaluate();
       pulled_ = true;
       multipliers = sum_of_row_multipliers();
