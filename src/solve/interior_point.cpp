@@ -60,7 +60,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
   constexpr int most_pulls = 15;
   double last_mu = 0, multipliers = 0;
   int since_best = 0, next_proof = 1, pulls = 0;
-  by_components_ = set_is_current_ = pulled_ = false;
+  by_components_ = set_is_current_ = pulled_ = shortened_ = false;
   progress_.primal_step = progress_.dual_step = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
   for (;; ++iterations) {
@@ -95,7 +95,8 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       if (polish(options)) return Status::converged;
       set_is_current_ = false;
       evaluate();
-      pulled_ = true;
+      pulled_ = shortened_ = true;
+      if (by_components_) best_merit_ = worst_component(options, true);
       multipliers = sum_of_row_multipliers();
       since_best = -patience_near;
     } else if (stuck || !finite) {

@@ -175,11 +175,13 @@ class InteriorPoint {
   std::vector<long double> exact_Qx_, exact_value_, exact_Ctl_;
   bool closely_ = false;              // residuals are computed in higher precision
   bool pulled_ = false;               // the next step shall shorten multipliers, or the last one did
+  bool shortened_ = false;            // multipliers are as short as such steps could make them
   bool by_components_ = false;        // the merit of a point is its worst component
   std::vector<unsigned char> equal_;  // of all constraints: lower bound = upper bound
   double* unit_ = nullptr;            // of all constraints: what a value is multiplied with to be in the data's units
   double* q_ = nullptr;
   double *dual_terms_ = nullptr, *primal_terms_ = nullptr;  // of each variable's row; of all constraints
+  double* own_terms_ = nullptr;                             // of each variable's row, without those of rows of C
   double* multiplier_weight_ = nullptr;  // of all constraints: what a multiplier of 1 is, relative to the terms it adds to
   double *value_ = nullptr, *x_ = nullptr;  // C x, and behind it x
   double* lambda_ = nullptr;                // multipliers of all constraints, upper minus lower
