@@ -14,6 +14,7 @@ namespace {
 double largest_relative(const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); }
 
 // Proximal terms, in scaled units. Condensed, weights of 1/δ meet rounding of 1e-16: ρ δ may not be smaller than that.
+constexpr int centring_pulls = 3;
 constexpr double first_rho = 1e-6, first_delta = 1e-4, least_condensed = 1e-8, least_augmented = 1e-12;
 
 }  // namespace
@@ -59,8 +60,9 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
   constexpr double near = 1e-12, far = 1e-7, whole_step = 0.9;
   constexpr int most_pulls = 15;
   double last_mu = 0, multipliers = 0;
-  int since_best = 0, next_proof = 1, pulls = 0;
+  int since_best = 0, next_proof = 1;
   by_components_ = set_is_current_ = pulled_ = shortened_ = false;
+  pulls_ = 0;
   progress_.primal_step = progress_.dual_step = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
   for (;; ++iterations) {
@@ -74,7 +76,8 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     const bool finite = merit <= std::numeric_limits<double>::max();
     if (pulled_) {
       const double before = std::exchange(multipliers, sum_of_row_multipliers());
-      pulled_ = finite && pulls < most_pulls && (progress_.dual_step < whole_step || multipliers < 0.5 * before);
+      pulled_ = finite && pulls_ < most_pulls &&
+                (pulls_ <= centring_pulls || progress_.dual_step < whole_step || multipliers < 0.5 * before);
     } else {
       since_best = finite && is_best(small, merit, options) ? 0 : since_best + 1;
       if (small && merit <= 1) return Status::converged;
@@ -90,7 +93,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     if (stuck && !augmented_) {
       augmented_ = true;
       since_best = 0;
-    } else if (stuck && finite && pulls == 0 && best <= far) {
+    } else if (stuck && finite && pulls_ == 0 && best <= far) {
       return_to_best();
       if (polish(options)) return Status::converged;
       set_is_current_ = false;
@@ -114,7 +117,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     regularise(last_mu);
     last_mu = mu_;
     if (pulled_) {
-      ++pulls;
+      ++pulls_;
       pull_multipliers();
     }
     if (!make_step(options)) return end_short(options, Status::singular);
@@ -132,8 +135,8 @@ double InteriorPoint::sum_of_row_multipliers() const {
   return sum;
 }
 
-/// Keeps the iterate if it is better than all before. merit: that of small_enough(); where all residuals are small it becomes
-/// that of the worst component.
+/// Keeps the iterate if it is better than all before. merit: that of small_enough(); where all residuals are small it
+/// becomes that of the worst component.
 bool InteriorPoint::is_best(bool small, double& merit, const InteriorPointOptions& options) {
   if (small) {
     merit = worst_component(options, true);
@@ -265,19 +268,20 @@ double InteriorPoint::predicted_mu(double primal, double dual) const {
 /// False when no factor could be made.
 bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   constexpr int most_sweeps = 5;
-  constexpr double most_rho = 1;
+  constexpr double most_rho = 1, least_mu = 1e-60, room = 1e-4;
   constexpr double boundary = 0.99,
                    last_boundary = 0.999;  // how much of the way to the boundary, the second when μ is small
   const double dual_size = largest(n_, dual_residual_);
   const double tolerance =
       std::max(0.01 * dual_size, 0.1 * std::min(options.relative * dual_size_, options.absolute * scaling_.c * least_d_));
   // Where the last step shall be short, or each component right, the barrier parameter has to go on falling.
-  const double least_gap = by_components_ ? 0
-                           : options.step < std::numeric_limits<double>::infinity()
-                               ? 1e-22 * gap_size_
-                               : 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
-  // A step that shall shorten multipliers needs room to the boundary: s of a hundredth of what δ allows.
-  const double least_aim = pulled_ ? 1e-4 * delta_ * dual_size_ * dual_size_ : 1e-60;
+  const double enough = 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
+  const double least_gap = pulled_ && pulls_ <= centring_pulls                         ? enough
+                           : by_components_ || shortened_                              ? 0
+                           : options.step < std::numeric_limits<double>::infinity() ? 1e-22 * gap_size_
+                                                                                       : enough;
+  // Steps that shorten multipliers need room to the boundary; what they do to x is of the size of δ.
+  const double least_aim = pulled_ ? std::max(least_mu, room * delta_ * dual_size_ * dual_size_) : least_mu;
   for (QpSide* side : {&lower_, &upper_}) {
     std::copy_n(side->s, all_, side->previous_s);
     std::copy_n(side->z, all_, side->previous_z);

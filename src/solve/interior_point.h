@@ -175,6 +175,7 @@ class InteriorPoint {
   std::vector<long double> exact_Qx_, exact_value_, exact_Ctl_;
   bool closely_ = false;              // residuals are computed in higher precision
   bool pulled_ = false;               // the next step shall shorten multipliers, or the last one did
+  int pulls_ = 0;
   bool shortened_ = false;            // multipliers are as short as such steps could make them
   bool by_components_ = false;        // the merit of a point is its worst component
   std::vector<unsigned char> equal_;  // of all constraints: lower bound = upper bound

@@ -145,7 +145,8 @@ void InteriorPoint::measure_terms() {
 
 /// How many times too large the worst residual, the worst product s z or (where that is asked for) the worst step is, each
 /// against the terms of its own row. A point that is no iterate has neither products nor a last step. The terms of the rows'
-/// multipliers count only where these have been shortened as far as they can be: large ones that cancel would allow anything.
+/// multipliers count only where these have been shortened as far as they can be: large ones that cancel would allow
+/// anything.
 double InteriorPoint::worst_component(const InteriorPointOptions& options, bool of_iterate) {
   constexpr double tiny = std::numeric_limits<double>::min();
   const double tolerance = std::max(options.relative, tiny), step = std::max(options.step, tiny);
