@@ -14,8 +14,10 @@ namespace {
 double largest_relative(const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); }
 
 // Proximal terms, in scaled units. Condensed, weights of 1/δ meet rounding of 1e-16: ρ δ may not be smaller than that.
-constexpr int centring_pulls = 3;
 constexpr double first_rho = 1e-6, first_delta = 1e-4, least_condensed = 1e-8, least_augmented = 1e-12;
+
+// Of the steps that shorten multipliers, so many are also made to leave the boundary.
+constexpr int centring_pulls = 3;
 
 }  // namespace
 
@@ -57,8 +59,7 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
 Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations) {
   // Without a better point for so many iterations there will be none; longer while far from a solution.
   constexpr int patience_near = 3, patience = 12, patience_far = 30;
-  constexpr double near = 1e-12, far = 1e-7, whole_step = 0.9;
-  constexpr int most_pulls = 15;
+  constexpr double near = 1e-12, far = 1e-7, too_far_to_pull = 1e-5;
   double last_mu = 0, multipliers = 0;
   int since_best = 0, next_proof = 1;
   by_components_ = set_is_current_ = pulled_ = shortened_ = false;
@@ -76,8 +77,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     const bool finite = merit <= std::numeric_limits<double>::max();
     if (pulled_) {
       const double before = std::exchange(multipliers, sum_of_row_multipliers());
-      pulled_ = finite && pulls_ < most_pulls &&
-                (pulls_ <= centring_pulls || progress_.dual_step < whole_step || multipliers < 0.5 * before);
+      pulled_ = finite && is_worth_pulling(multipliers / before);
     } else {
       since_best = finite && is_best(small, merit, options) ? 0 : since_best + 1;
       if (small && merit <= 1) return Status::converged;
@@ -93,13 +93,10 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     if (stuck && !augmented_) {
       augmented_ = true;
       since_best = 0;
-    } else if (stuck && finite && pulls_ == 0 && best <= far) {
+    } else if (stuck && finite && pulls_ == 0 && best <= too_far_to_pull) {
       return_to_best();
       if (polish(options)) return Status::converged;
-      set_is_current_ = false;
-      evaluate();
-      pulled_ = shortened_ = true;
-      if (by_components_) best_merit_ = worst_component(options, true);
+      begin_pulling(options);
       multipliers = sum_of_row_multipliers();
       since_best = -patience_near;
     } else if (stuck || !finite) {
@@ -127,6 +124,21 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
 bool InteriorPoint::time_is_up(const InteriorPointOptions& options, Clock::time_point begin) {
   return options.time_limit < std::numeric_limits<double>::infinity() &&
          std::chrono::duration<double>(Clock::now() - begin).count() > options.time_limit;
+}
+
+/// The best point so far is judged by the terms of its multipliers from now on, as those to come will be.
+void InteriorPoint::begin_pulling(const InteriorPointOptions& options) {
+  set_is_current_ = false;
+  evaluate();
+  pulled_ = shortened_ = true;
+  if (by_components_) best_merit_ = worst_component(options, true);
+}
+
+/// shrunk: the sum of multipliers, relative to that before the last step.
+bool InteriorPoint::is_worth_pulling(double shrunk) const {
+  constexpr int most_pulls = 15;
+  constexpr double whole_step = 0.9, visibly = 0.5;
+  return pulls_ < most_pulls && (pulls_ <= centring_pulls || progress_.dual_step < whole_step || shrunk < visibly);
 }
 
 double InteriorPoint::sum_of_row_multipliers() const {
@@ -193,7 +205,9 @@ bool InteriorPoint::polish(const InteriorPointOptions& options) {
   closely_ = true;
   evaluate();
   double merit = 0;
+  const bool before = std::exchange(shortened_, true);  // multipliers of independent constraints are what they are
   if (small_enough(options, merit) && worst_component(options, false) <= 1) return true;
+  shortened_ = before;
   return_to_best();
   return false;
 }
@@ -276,10 +290,10 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
       std::max(0.01 * dual_size, 0.1 * std::min(options.relative * dual_size_, options.absolute * scaling_.c * least_d_));
   // Where the last step shall be short, or each component right, the barrier parameter has to go on falling.
   const double enough = 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
-  const double least_gap = pulled_ && pulls_ <= centring_pulls                         ? enough
-                           : by_components_ || shortened_                              ? 0
+  const double least_gap = pulled_ && pulls_ <= centring_pulls                      ? enough
+                           : by_components_ || shortened_                           ? 0
                            : options.step < std::numeric_limits<double>::infinity() ? 1e-22 * gap_size_
-                                                                                       : enough;
+                                                                                    : enough;
   // Steps that shorten multipliers need room to the boundary; what they do to x is of the size of δ.
   const double least_aim = pulled_ ? std::max(least_mu, room * delta_ * dual_size_ * dual_size_) : least_mu;
   for (QpSide* side : {&lower_, &upper_}) {

@@ -148,6 +148,8 @@ class InteriorPoint {
   Status iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations);
   static bool time_is_up(const InteriorPointOptions& options, Clock::time_point begin);
   bool is_best(bool small, double& merit, const InteriorPointOptions& options);
+  void begin_pulling(const InteriorPointOptions& options);
+  bool is_worth_pulling(double shrunk) const;
   void pull_multipliers();
   double sum_of_row_multipliers() const;
   void regularise(double last_mu);
@@ -175,8 +177,8 @@ class InteriorPoint {
   std::vector<long double> exact_Qx_, exact_value_, exact_Ctl_;
   bool closely_ = false;              // residuals are computed in higher precision
   bool pulled_ = false;               // the next step shall shorten multipliers, or the last one did
-  int pulls_ = 0;
-  bool shortened_ = false;            // multipliers are as short as such steps could make them
+  bool shortened_ = false;            // such steps were made: multipliers are no larger than they need be
+  int pulls_ = 0;                     // how many
   bool by_components_ = false;        // the merit of a point is its worst component
   std::vector<unsigned char> equal_;  // of all constraints: lower bound = upper bound
   double* unit_ = nullptr;            // of all constraints: what a value is multiplied with to be in the data's units
