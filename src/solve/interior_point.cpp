@@ -90,12 +90,12 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     }
     const double best = largest_relative(best_progress_);
     const bool stuck = since_best > (best <= near ? patience_near : best <= far ? patience : patience_far);
+    const bool may_pull = stuck && finite && rows_ > 0 && pulls_ == 0 && best <= too_far_to_pull;
+    if (may_pull && (augmented_ || only_multipliers_excuse_it_) && polish_best(options)) return Status::converged;
     if (stuck && !augmented_) {
       augmented_ = true;
       since_best = 0;
-    } else if (stuck && finite && pulls_ == 0 && best <= too_far_to_pull) {
-      return_to_best();
-      if (polish(options)) return Status::converged;
+    } else if (may_pull) {
       begin_pulling(options);
       multipliers = sum_of_row_multipliers();
       since_best = -patience_near;
@@ -126,10 +126,17 @@ bool InteriorPoint::time_is_up(const InteriorPointOptions& options, Clock::time_
          std::chrono::duration<double>(Clock::now() - begin).count() > options.time_limit;
 }
 
-/// The best point so far is judged by the terms of its multipliers from now on, as those to come will be.
-void InteriorPoint::begin_pulling(const InteriorPointOptions& options) {
+/// Returns to the best point, and moves on to the optimum of its active set if that is a solution.
+bool InteriorPoint::polish_best(const InteriorPointOptions& options) {
+  return_to_best();
+  if (polish(options)) return true;
   set_is_current_ = false;
   evaluate();
+  return false;
+}
+
+/// The best point so far is judged by the terms of its multipliers from now on, as those to come will be.
+void InteriorPoint::begin_pulling(const InteriorPointOptions& options) {
   pulled_ = shortened_ = true;
   if (by_components_) best_merit_ = worst_component(options, true);
 }
@@ -150,8 +157,13 @@ double InteriorPoint::sum_of_row_multipliers() const {
 /// Keeps the iterate if it is better than all before. merit: that of small_enough(); where all residuals are small it
 /// becomes that of the worst component.
 bool InteriorPoint::is_best(bool small, double& merit, const InteriorPointOptions& options) {
+  only_multipliers_excuse_it_ = false;
   if (small) {
     merit = worst_component(options, true);
+    if (merit > 1 && !std::exchange(shortened_, true)) {
+      only_multipliers_excuse_it_ = worst_component(options, true) <= 1;
+      shortened_ = false;
+    }
     if (!by_components_) best_merit_ = std::numeric_limits<double>::infinity();
     by_components_ = true;
   } else if (by_components_) {
