@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "backend/cpu/blas.h"
 #include "solve/qp_active_set.h"
@@ -14,6 +15,9 @@ double largest_relative(const QpProgress& p) { return std::max({p.primal.relativ
 
 // Proximal terms, in scaled units. Condensed, weights of 1/δ meet rounding of 1e-16: ρ δ may not be smaller than that.
 constexpr double first_rho = 1e-6, first_delta = 1e-4, least_condensed = 1e-8, least_augmented = 1e-12;
+
+// Of the steps that shorten multipliers, so many are also made to leave the boundary.
+constexpr int centring_pulls = 3;
 
 }  // namespace
 
@@ -55,10 +59,11 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
 Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations) {
   // Without a better point for so many iterations there will be none; longer while far from a solution.
   constexpr int patience_near = 3, patience = 12, patience_far = 30;
-  constexpr double near = 1e-12, far = 1e-7;
-  double last_mu = 0;
+  constexpr double near = 1e-12, far = 1e-7, too_far_to_pull = 1e-5;
+  double last_mu = 0, multipliers = 0;
   int since_best = 0, next_proof = 1;
-  by_components_ = set_is_current_ = false;
+  by_components_ = set_is_current_ = pulled_ = shortened_ = false;
+  pulls_ = 0;
   progress_.primal_step = progress_.dual_step = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
   for (;; ++iterations) {
@@ -70,20 +75,12 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     closely_ = closely_ || noise_matters(options);
     if (options.callback && options.callback(progress_)) return Status::cancelled;
     const bool finite = merit <= std::numeric_limits<double>::max();
-    if (small) {
-      merit = worst_component(options, true);
-      if (merit <= 1) return Status::converged;
-      if (!by_components_) best_merit_ = std::numeric_limits<double>::infinity();
-      by_components_ = true;
-    } else if (by_components_) {
-      merit = std::numeric_limits<double>::max();
-    }
-    if (finite && merit < 0.9 * best_merit_) {
-      best_merit_ = merit;
-      since_best = 0;
-      keep_best();
+    if (pulled_) {
+      const double before = std::exchange(multipliers, sum_of_row_multipliers());
+      pulled_ = finite && is_worth_pulling(multipliers / before);
     } else {
-      ++since_best;
+      since_best = finite && is_best(small, merit, options) ? 0 : since_best + 1;
+      if (small && merit <= 1) return Status::converged;
     }
     if (finite && iterations >= next_proof &&
         (looks_infeasible() || looks_unbounded(x_, Qx_, value_) ||
@@ -93,9 +90,15 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
     }
     const double best = largest_relative(best_progress_);
     const bool stuck = since_best > (best <= near ? patience_near : best <= far ? patience : patience_far);
+    const bool may_pull = stuck && finite && rows_ > 0 && pulls_ == 0 && best <= too_far_to_pull;
+    if (may_pull && (augmented_ || only_multipliers_excuse_it_) && polish_best(options)) return Status::converged;
     if (stuck && !augmented_) {
       augmented_ = true;
       since_best = 0;
+    } else if (may_pull) {
+      begin_pulling(options);
+      multipliers = sum_of_row_multipliers();
+      since_best = -patience_near;
     } else if (stuck || !finite) {
       if (best_merit_ == std::numeric_limits<double>::infinity()) return Status::not_finite;
       return end_short(options, Status::line_search_failed);
@@ -104,14 +107,83 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       return_to_best();
       return Status::iteration_limit;
     }
-    if (options.time_limit < std::numeric_limits<double>::infinity() &&
-        std::chrono::duration<double>(Clock::now() - begin).count() > options.time_limit) {
+    if (time_is_up(options, begin)) {
       return_to_best();
       return Status::time_limit;
     }
     regularise(last_mu);
     last_mu = mu_;
+    if (pulled_) {
+      ++pulls_;
+      pull_multipliers();
+    }
     if (!make_step(options)) return end_short(options, Status::singular);
+  }
+}
+
+bool InteriorPoint::time_is_up(const InteriorPointOptions& options, Clock::time_point begin) {
+  return options.time_limit < std::numeric_limits<double>::infinity() &&
+         std::chrono::duration<double>(Clock::now() - begin).count() > options.time_limit;
+}
+
+/// Returns to the best point, and moves on to the optimum of its active set if that is a solution.
+bool InteriorPoint::polish_best(const InteriorPointOptions& options) {
+  return_to_best();
+  if (polish(options)) return true;
+  set_is_current_ = false;
+  evaluate();
+  return false;
+}
+
+/// The best point so far is judged by the terms of its multipliers from now on, as those to come will be.
+void InteriorPoint::begin_pulling(const InteriorPointOptions& options) {
+  pulled_ = shortened_ = true;
+  if (by_components_) best_merit_ = worst_component(options, true);
+}
+
+/// shrunk: the sum of multipliers, relative to that before the last step.
+bool InteriorPoint::is_worth_pulling(double shrunk) const {
+  constexpr int most_pulls = 15;
+  constexpr double whole_step = 0.9, visibly = 0.5;
+  return pulls_ < most_pulls && (pulls_ <= centring_pulls || progress_.dual_step < whole_step || shrunk < visibly);
+}
+
+double InteriorPoint::sum_of_row_multipliers() const {
+  double sum = 0;
+  for (std::size_t i = 0; i < rows_; ++i) sum += std::fabs(lambda_[i]);
+  return sum;
+}
+
+/// Keeps the iterate if it is better than all before. merit: that of small_enough(); where all residuals are small it
+/// becomes that of the worst component.
+bool InteriorPoint::is_best(bool small, double& merit, const InteriorPointOptions& options) {
+  only_multipliers_excuse_it_ = false;
+  if (small) {
+    merit = worst_component(options, true);
+    if (merit > 1 && !std::exchange(shortened_, true)) {
+      only_multipliers_excuse_it_ = worst_component(options, true) <= 1;
+      shortened_ = false;
+    }
+    if (!by_components_) best_merit_ = std::numeric_limits<double>::infinity();
+    by_components_ = true;
+  } else if (by_components_) {
+    merit = std::numeric_limits<double>::max();
+  }
+  if (!(merit < 0.9 * best_merit_)) return false;
+  best_merit_ = merit;
+  keep_best();
+  return true;
+}
+
+/// Moves the proximal centre of the multipliers of rows to 0 for the next step. Where multipliers are not unique (of rows
+/// that depend on each other, of rows of zeros) an iterate may have some that are so large that what rounding leaves of
+/// them in a sum is more than the tolerance; such steps take away what the objective does not need, and x off the
+/// constraints by δ λ, which the steps after them win back.
+void InteriorPoint::pull_multipliers() {
+  for (std::size_t i = 0; i < rows_; ++i) {
+    upper_.residual[i] -= delta_ * upper_.z[i];
+    lower_.residual[i] += delta_ * lower_.z[i];
+    equality_residual_[i] -= delta_ * lambda_[i];
   }
 }
 
@@ -145,7 +217,9 @@ bool InteriorPoint::polish(const InteriorPointOptions& options) {
   closely_ = true;
   evaluate();
   double merit = 0;
+  const bool before = std::exchange(shortened_, true);  // multipliers of independent constraints are what they are
   if (small_enough(options, merit) && worst_component(options, false) <= 1) return true;
+  shortened_ = before;
   return_to_best();
   return false;
 }
@@ -220,17 +294,20 @@ double InteriorPoint::predicted_mu(double primal, double dual) const {
 /// False when no factor could be made.
 bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   constexpr int most_sweeps = 5;
-  constexpr double most_rho = 1, least_mu = 1e-60;
+  constexpr double most_rho = 1, least_mu = 1e-60, room = 1e-4;
   constexpr double boundary = 0.99,
                    last_boundary = 0.999;  // how much of the way to the boundary, the second when μ is small
   const double dual_size = largest(n_, dual_residual_);
   const double tolerance =
       std::max(0.01 * dual_size, 0.1 * std::min(options.relative * dual_size_, options.absolute * scaling_.c * least_d_));
   // Where the last step shall be short, or each component right, the barrier parameter has to go on falling.
-  const double least_gap = by_components_ ? 0
-                           : options.step < std::numeric_limits<double>::infinity()
-                               ? 1e-22 * gap_size_
-                               : 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
+  const double enough = 0.1 * std::min(options.relative * gap_size_, options.absolute * scaling_.c);
+  const double least_gap = pulled_ && pulls_ <= centring_pulls                      ? enough
+                           : by_components_ || shortened_                           ? 0
+                           : options.step < std::numeric_limits<double>::infinity() ? 1e-22 * gap_size_
+                                                                                    : enough;
+  // Steps that shorten multipliers need room to the boundary; what they do to x is of the size of δ.
+  const double least_aim = pulled_ ? std::max(least_mu, room * delta_ * dual_size_ * dual_size_) : least_mu;
   for (QpSide* side : {&lower_, &upper_}) {
     std::copy_n(side->s, all_, side->previous_s);
     std::copy_n(side->z, all_, side->previous_z);
@@ -250,7 +327,7 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
       step_lengths(primal, dual);
       const double ratio = predicted_mu(std::min(primal, 1.0), std::min(dual, 1.0)) / mu_;
       const double sigma = std::pow(std::clamp(ratio, 0.0, 1.0), 3);
-      const double aim = std::max({sigma * mu_, least_gap / sides_, least_mu});
+      const double aim = std::max({sigma * mu_, least_gap / sides_, least_aim});
       for (QpSide* side : {&lower_, &upper_}) {
         for (std::size_t i = 0; i < all_; ++i)
           side->target[i] = side->has[i] * (aim - side->s[i] * side->z[i] - side->ds[i] * side->dz[i]);

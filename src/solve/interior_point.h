@@ -146,6 +146,13 @@ class InteriorPoint {
   bool polish(const InteriorPointOptions& options);
   Status end_short(const InteriorPointOptions& options, Status otherwise);
   Status iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations);
+  static bool time_is_up(const InteriorPointOptions& options, Clock::time_point begin);
+  bool is_best(bool small, double& merit, const InteriorPointOptions& options);
+  bool polish_best(const InteriorPointOptions& options);
+  void begin_pulling(const InteriorPointOptions& options);
+  bool is_worth_pulling(double shrunk) const;
+  void pull_multipliers();
+  double sum_of_row_multipliers() const;
   void regularise(double last_mu);
   bool factor();
   void solve_direction(double tolerance, int most_sweeps);
@@ -169,12 +176,17 @@ class InteriorPoint {
   Kkt kkt_;
   std::vector<double> arena_;
   std::vector<long double> exact_Qx_, exact_value_, exact_Ctl_;
-  bool closely_ = false;              // residuals are computed in higher precision
-  bool by_components_ = false;        // the merit of a point is its worst component
-  std::vector<unsigned char> equal_;  // of all constraints: lower bound = upper bound
-  double* unit_ = nullptr;            // of all constraints: what a value is multiplied with to be in the data's units
+  bool closely_ = false;                     // residuals are computed in higher precision
+  bool pulled_ = false;                      // the next step shall shorten multipliers, or the last one did
+  bool shortened_ = false;                   // such steps were made: multipliers are no larger than they need be
+  int pulls_ = 0;                            // how many
+  bool only_multipliers_excuse_it_ = false;  // the last iterate is a solution if the terms of multipliers count
+  bool by_components_ = false;               // the merit of a point is its worst component
+  std::vector<unsigned char> equal_;         // of all constraints: lower bound = upper bound
+  double* unit_ = nullptr;                   // of all constraints: what a value is multiplied with to be in the data's units
   double* q_ = nullptr;
   double *dual_terms_ = nullptr, *primal_terms_ = nullptr;  // of each variable's row; of all constraints
+  double* own_terms_ = nullptr;                             // of each variable's row, without those of rows of C
   double* multiplier_weight_ = nullptr;  // of all constraints: what a multiplier of 1 is, relative to the terms it adds to
   double *value_ = nullptr, *x_ = nullptr;  // C x, and behind it x
   double* lambda_ = nullptr;                // multipliers of all constraints, upper minus lower

@@ -117,6 +117,10 @@ void InteriorPoint::measure_terms() {
     dual_terms_[j] = std::max({q, largest_term(n_, Q + j * n_, x_), std::fabs(lambda_[rows_ + j]), least_x * curvature,
                                q == 0 && curvature == 0 ? least_dual * dual_size_ : tiny});
   }
+  double objective = 0;
+  for (std::size_t j = 0; j < n_; ++j) objective = std::max({objective, std::fabs(q_[j]), std::fabs(Qx_[j])});
+  for (std::size_t j = 0; j < n_; ++j)
+    own_terms_[j] = q_[j] == 0 && Q[j * n_ + j] == 0 ? std::max(dual_terms_[j], objective) : dual_terms_[j];
   for (std::size_t i = 0; i < rows_; ++i)
     for (std::size_t j = 0; j < n_; ++j) dual_terms_[j] = std::max(dual_terms_[j], std::fabs(C[i * n_ + j] * lambda_[i]));
   // How much of one of its rows' terms a variable is when it moves by 1.
@@ -140,7 +144,9 @@ void InteriorPoint::measure_terms() {
 }
 
 /// How many times too large the worst residual, the worst product s z or (where that is asked for) the worst step is, each
-/// against the terms of its own row. A point that is no iterate has neither products nor a last step.
+/// against the terms of its own row. A point that is no iterate has neither products nor a last step. The terms of the rows'
+/// multipliers count only where these have been shortened as far as they can be: large ones that cancel would allow
+/// anything.
 double InteriorPoint::worst_component(const InteriorPointOptions& options, bool of_iterate) {
   constexpr double tiny = std::numeric_limits<double>::min();
   const double tolerance = std::max(options.relative, tiny), step = std::max(options.step, tiny);
@@ -153,7 +159,7 @@ double InteriorPoint::worst_component(const InteriorPointOptions& options, bool 
     // A curvature that is negative, and taken for rounding of 0, must not count for an x of normal size.
     const double curvature = Q_.entries()[j * n_ + j];
     if (curvature < 0) see(-curvature * std::max(1.0, x_size_) / dual_terms_[j] / tolerance);
-    see(std::fabs(dual_residual_[j]) / dual_terms_[j] / tolerance);
+    see(std::fabs(dual_residual_[j]) / (shortened_ ? dual_terms_ : own_terms_)[j] / tolerance);
     if (of_iterate) see(progress_.primal_step * std::fabs(direction_.dx[j]) / primal_terms_[i] / step);
   }
   for (std::size_t i = 0; i < all_; ++i) {

@@ -51,7 +51,7 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
   for (int pass = 0; pass < 2; ++pass) {  // the first counts
     used = 0;
     for (double** v : {&q_, &Qx_, &Ctl_, &dual_residual_, &r_, &diagonal_, &direction_.Qdx, &direction_.Ctdl, &best_x_,
-                       &out_x_, &proof_x_, &proof_trial_, &dual_terms_})
+                       &out_x_, &proof_x_, &proof_trial_, &dual_terms_, &own_terms_})
       place(*v, n);
     for (double** v :
          {&unit_, &value_, &equality_residual_, &lambda_, &h_, &weight_, &direction_.Cdx, &direction_.dlambda, &best_lambda_,

@@ -552,6 +552,47 @@ TEST(InteriorPoint, VariablesOfVeryDifferentSizeAreEachRight) {
   }
 }
 
+/// Pairs of opposite rows (x₀ = x₁ = 3x₃), whose multipliers may grow together, perhaps a row of zeros; a curvature that
+/// sets the unit of the objective but not the solution, a variable that may be anything and so no optimum of an active set.
+Qp with_opposite_rows(double curvature, double far, bool row_of_zeros) {
+  Qp qp(5, 0, 6);
+  const auto row = [&](std::size_t i, std::vector<double> entries) {
+    std::ranges::copy(entries, qp.G.begin() + static_cast<std::ptrdiff_t>(i * qp.n));
+    qp.l[i] = 0;
+  };
+  qp.Q[0] = qp.Q[6] = qp.Q[18] = 1;
+  qp.Q[12] = curvature;
+  qp.q = {-4.1, -2.3, 0, -1.0 / 3, 0};
+  row(0, {1, -1, 0, 0, 0});
+  row(1, {-1, 1, 0, 0, 0});
+  row(2, {1, 1, 1, 0, 1});
+  row(3, {0, 1, 0, -3, 0});
+  row(4, {0, -1, 0, 3, 0});
+  row(5, {row_of_zeros ? 0.0 : 1.0, 0, 0, 0, 0});
+  qp.l[2] = -far;
+  return qp;
+}
+
+TEST(InteriorPoint, MultipliersThatCancelHideNoResidual) {
+  InteriorPointOptions relatively, with_step;
+  with_step.step = 1e-9;
+  const double x = (3 * 4.1 + 3 * 2.3 + 1.0 / 3) / 19;
+  for (const double curvature : {1.0, 1e4, 1e8, 1e12})
+    for (const double far : {1.0, 1e4, 1e8})
+      for (const bool row_of_zeros : {false, true})
+        for (const InteriorPointOptions& options : {relatively, with_step, absolutely()}) {
+          const Qp qp = with_opposite_rows(curvature, far, row_of_zeros);
+          InteriorPoint solver(qp.n, qp.m, qp.p);
+          const QpSolution s = solve(qp, solver, options);
+          SCOPED_TRACE(testing::Message() << curvature << ' ' << far << ' ' << row_of_zeros << ' ' << s.iterations);
+          EXPECT_TRUE(is_solution(s.status)) << to_string(s.status);
+          EXPECT_NEAR(s.x[0], 3 * x, 3e-9 * x);
+          EXPECT_NEAR(s.x[1], 3 * x, 3e-9 * x);
+          EXPECT_NEAR(s.x[3], x, 1e-9 * x);
+          EXPECT_LE(optimality(qp, s).dual, 1e-8);
+        }
+}
+
 TEST(InteriorPoint, DataBeyondTheRangeOfNumbersAreRefused) {
   for (const Qp& qp : {separable({-1e300}, 1, -infinity, infinity), separable({-1e-300}, 1, -infinity, infinity),
                        separable({-0.3e-300, -2e-300}, 1, 0, 1e-300), separable({-1e308}, 1, 0, 1e308),
