@@ -42,13 +42,19 @@ double operator_norm(const std::vector<double>& a, std::size_t n) {
   std::vector<double> v(n, 1), w(n);
   double size = 0;
   for (int k = 0; k < 3000; ++k) {
+    double* const to = v.data();  // plain pointers: calls of operator[] are most of the time without optimisation
     for (std::size_t i = 0; i < n; ++i) {
-      w[i] = 0;
-      for (std::size_t j = 0; j < n; ++j) w[i] += a[i * n + j] * v[j];
+      const double* const row = a.data() + i * n;
+      double sum = 0;
+      for (std::size_t j = 0; j < n; ++j) sum += row[j] * to[j];
+      w[i] = sum;
     }
     std::ranges::fill(v, 0.0);
-    for (std::size_t i = 0; i < n; ++i)
-      for (std::size_t j = 0; j < n; ++j) v[j] += a[i * n + j] * w[i];
+    for (std::size_t i = 0; i < n; ++i) {
+      const double* const row = a.data() + i * n;
+      const double factor = w[i];
+      for (std::size_t j = 0; j < n; ++j) to[j] += row[j] * factor;
+    }
     const double next = std::sqrt(norm(v));
     for (double& e : v) e /= next * next;
     if (std::fabs(next - size) < 1e-13 * next) return next;
