@@ -52,9 +52,9 @@ int main(int argc, char** argv) {
     app::add_tune(line);
     app::add_clean(line);
     return line.run(argc, argv);
-  } catch (const app::Misuse& wrong) { return complain(wrong.what(), app::misused); } catch (const Error& wrong) {
-    return complain(wrong.what(), app::misused);
-  } catch (const std::bad_alloc&) {
+  } catch (const app::Misuse& wrong) { return complain(wrong.what(), app::misused); } catch (const WriteError& problem) {
+    return complain(problem.what(), app::failed);
+  } catch (const Error& wrong) { return complain(wrong.what(), app::misused); } catch (const std::bad_alloc&) {
     return complain("not enough memory", app::failed);
   } catch (const std::exception& problem) { return complain(problem.what(), app::failed); }
 }

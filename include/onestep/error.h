@@ -65,6 +65,14 @@ class FileError : public Error {
   std::size_t field;  ///< within the line, counted from 1; 0: the whole line
 };
 
+/// A file could not be written while a job was running: no room, no permission any more. What was there before is kept.
+///
+///     const auto tell = [](const WriteError& e) { std::cerr << e.file << " is not up to date\n"; };
+class WriteError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 namespace detail {
 /// Throws MisuseError: an object of this class was used after it was moved from.
 [[noreturn]] void fail_moved_from(const char* what);

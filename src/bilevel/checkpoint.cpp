@@ -20,8 +20,9 @@ namespace {
 constexpr std::string_view magic = "onestep checkpoint\n";
 constexpr std::uint32_t version = 2;
 
+template <class Problem = WriteError>
 [[noreturn]] void fail(const std::string& path, std::string_view what, int error = errno) {
-  throw FileError(fmt::format("[checkpoint] {} {}: {}", path, what, std::generic_category().message(error)), path);
+  throw Problem(fmt::format("[checkpoint] {} {}: {}", path, what, std::generic_category().message(error)), path);
 }
 
 // A file descriptor that is closed.
@@ -74,7 +75,7 @@ CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_
   do {
     if (lock_ >= 0) ::close(lock_);
     lock_ = ::open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock_ < 0) fail(path_, "cannot be locked");
+    if (lock_ < 0) fail<FileError>(path_, "cannot be locked");
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
       ::close(lock_);
       throw FileError(fmt::format("[checkpoint] {} is in use by another run; name another file, or wait for its end", path_),

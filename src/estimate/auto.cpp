@@ -14,6 +14,7 @@ namespace {
 constexpr double inverse_safety = 4;  // of ‖(I - A)⁻¹‖ as GMRES saw it
 constexpr double sought = 0.1;        // the estimated error that a solve aims at, as a fraction of the tolerance
 constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
+constexpr double share_of_b = 0.25;   // of ‖B‖ that a residual may meet, whatever u meets
 constexpr int most_products = 1000;
 
 double size_of(std::span<const Vector> parts) {
@@ -65,7 +66,7 @@ class AutoDifferentiator final : public Differentiator {
           const std::vector<Vector> spans(rest_.begin(), rest_.end());
           apply_b(r_, spans);
           const double of_u = norm(u_) > 0 ? size / norm(u_) : 0;
-          return std::pair{size, std::max(size_of(spans), std::max(of_u, norm_b(s)) * norm(r_))};
+          return std::pair{size, std::max(size_of(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
         },
         [&] { return norm_b(s) * norm(u_); });
     s.held = {{c.begin(), c.end()}, u_};

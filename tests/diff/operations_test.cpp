@@ -618,8 +618,8 @@ TEST(ByAnExpression, ThatRewritingRemovedThrows) {
   EXPECT_TRUE(test::says(by([](const Expr& a) { return -a; }, [](const Expr& x) { return square(x); }), {"simplified"}));
   EXPECT_TRUE(test::says(by([](const Expr& a) { return slice(a, 0, 2); }, [](const Expr& x) { return slice(x, 0, 1); }),
                          {"simplified"}));
-  EXPECT_EQ(by(twice, [](const Expr& x) { return exp(x); }), "");
-  EXPECT_EQ(by(twice, [](const Expr&) { return Expr(1.0); }), "") << "what depends on nothing has the gradient zero";
+  EXPECT_EQ(by(twice, [](const Expr& x) { return exp(x); }), "no error");
+  EXPECT_EQ(by(twice, [](const Expr&) { return Expr(1.0); }), "no error") << "what depends on nothing has the gradient zero";
 }
 
 }  // namespace
