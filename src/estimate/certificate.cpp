@@ -31,7 +31,7 @@ constexpr double inverse_safety = 2;       // factor on ‖(I - A)⁻¹‖, whic
 constexpr double remainder_safety = 4;     // factor on what is extrapolated
 constexpr double slowest = 0.9;            // largest ratio with which changes are extrapolated
 // What the linear solve leaves may change the derivative by this fraction of what was found; a larger one counts for more.
-constexpr double enough = 0.5, tail_safety = 4;
+constexpr double enough = 0.5, tail_safety = 4, superlinear_tail_safety = 2.5;
 constexpr int most_products = 2000;  // of the linear solve to 1e-3
 constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
 // No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
@@ -382,7 +382,8 @@ class Certifier {
   // about ‖(I - A)⁻¹‖ is not worth much.
   double tail(double left, double difference) const {
     const double effect = inverse() * scale_b_ * left;
-    return effect <= enough * difference ? effect : tail_safety * effect;
+    if (effect <= enough * difference) return effect;
+    return (s_.method->superlinear ? superlinear_tail_safety : tail_safety) * effect;
   }
 
   // With B and the residual; at x_k, on the way, and beside x: see finish().
