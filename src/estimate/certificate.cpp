@@ -31,14 +31,14 @@ constexpr double inverse_safety = 2;       // factor on ‖(I - A)⁻¹‖, whic
 constexpr double remainder_safety = 4;     // factor on what is extrapolated
 constexpr double slowest = 0.9;            // largest ratio with which changes are extrapolated
 // What the linear solve leaves may change the derivative by this fraction of what was found; a larger one counts for more.
-constexpr double enough = 0.5, tail_safety = 4, superlinear_tail_safety = 2.5;
+constexpr double enough = 0.5, tail_safety = 4;
 constexpr int most_products = 2000;  // of the linear solve to 1e-3
 constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
 // No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
 // now and then, and the condition of the linear systems is not measured.
 constexpr double newton_rounding = 2e-13, program_rounding = 2e-12;
 // A solve to more than this tolerance may be so far from its solution that nothing seen at x_k tells about it.
-constexpr double loose = 1e-5, far = 0.1;
+constexpr double loose = 1e-5, far = 0.1, far_derivative = 0.3;
 // Corners where kinks are looked for: over the distance to the solution; and at least, relative to x.
 constexpr double corner_radius = 4, smallest_cube = 1e-12;
 constexpr double visible_kink = 0.1;  // change in a corner, relative to the derivative, above which there is no bound
@@ -382,8 +382,7 @@ class Certifier {
   // about ‖(I - A)⁻¹‖ is not worth much.
   double tail(double left, double difference) const {
     const double effect = inverse() * scale_b_ * left;
-    if (effect <= enough * difference) return effect;
-    return (s_.method->superlinear ? superlinear_tail_safety : tail_safety) * effect;
+    return effect <= enough * difference ? effect : tail_safety * effect;
   }
 
   // With B and the residual; at x_k, on the way, and beside x: see finish().
@@ -534,6 +533,12 @@ class Certifier {
     const double of_distance = std::min(whole, on_the_way);
     c_.from_distance = of_distance + beyond;
     c_.left_out = whole - of_distance + left;
+    // After a loose solve, a derivative that changes on the way as much as this is not understood.
+    if (s_.options.tolerance > loose && !is_constant() && c_.from_distance > far_derivative * std::max(reference_, c_.value))
+      return refuse(
+          fmt::format("on the way from x_k to the solution the derivative changes by {:.1e}, its own size is {:.1e}",
+                      c_.from_distance, c_.value),
+          "solve with a smaller SolveOptions::tolerance");
     const bool can_tell = difference_to_better > c_.rounding + left;
     return conclude(can_tell ? difference_to_better : std::numeric_limits<double>::quiet_NaN());
   }
