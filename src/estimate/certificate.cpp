@@ -38,7 +38,7 @@ constexpr int most_beyond = 10;      // products beyond that, unless the step ha
 // now and then, and the condition of the linear systems is not measured.
 constexpr double newton_rounding = 2e-13, program_rounding = 2e-12;
 // A solve to more than this tolerance may be so far from its solution that nothing seen at x_k tells about it.
-constexpr double loose = 1e-5, far = 0.1, far_derivative = 0.3;
+constexpr double loose = 1e-5, far = 0.1, far_derivative = 0.1;
 // Corners where kinks are looked for: over the distance to the solution; and at least, relative to x.
 constexpr double corner_radius = 4, smallest_cube = 1e-12;
 constexpr double visible_kink = 0.1;  // change in a corner, relative to the derivative, above which there is no bound
