@@ -389,10 +389,8 @@ class Certifier {
   int products_to_come() const { return is_constant() ? 1 : 2 + static_cast<int>(s_.refinement->stages().size() - 1); }
 
   // By power iteration with the factor.
-  double inverse_by_factor() {
+  double inverse_by_factor() const {
     constexpr int iterations = 4;
-    if (has_inverse_by_factor_) return 0;
-    has_inverse_by_factor_ = true;
     std::vector<double> y(n_);
     for (std::size_t i = 0; i < n_; ++i) y[i] = std::sin(static_cast<double>(i) + 1);
     double largest = 0;
@@ -585,7 +583,6 @@ class Certifier {
   std::size_t n_;
   Certificate c_;
   double inverse_ = 1, scale_b_ = 0, reference_ = 0;
-  bool has_inverse_by_factor_ = false;
   int of_estimator_ = 0;
   std::function<Seen(Point&)> look_;
   std::unique_ptr<Point> walker_;  // of a step with solves inside
