@@ -34,8 +34,10 @@ class Shape {
     return axis >= 0 && axis < rank_ ? dims_[static_cast<std::size_t>(axis)] : 1;
   }
   /// The number of entries.
-  constexpr std::int64_t size() const { return (*this)[0] * (*this)[1]; }
-  constexpr bool operator==(const Shape&) const = default;
+  constexpr std::int64_t size() const { return dims_[0] * dims_[1]; }
+  constexpr bool operator==(const Shape& other) const {
+    return rank_ == other.rank_ && dims_[0] == other.dims_[0] && dims_[1] == other.dims_[1];
+  }
 
  private:
   friend class Array;
@@ -130,7 +132,10 @@ class Array {
   std::int64_t row_stride() const { return row_stride_; }
   std::int64_t column_stride() const { return column_stride_; }
   /// Whether the entries lie one after another, row by row.
-  bool is_contiguous() const;
+  bool is_contiguous() const {
+    if (size() <= 1 || shape_.rank() < 2) return size() <= 1 || row_stride_ == 1;
+    return (shape_[1] == 1 || column_stride_ == 1) && (shape_[0] == 1 || row_stride_ == shape_[1]);
+  }
   /// The entries of a contiguous array, row by row. Throws MisuseError for a strided view: call contiguous() first. The span
   /// is valid as long as the array or a copy of it; of a temporary array the entries are copied instead.
   ///

@@ -74,11 +74,6 @@ Array Array::view(const MatrixView& m) {
   return in_place || shape.size() == 0 ? array : array.contiguous();
 }
 
-bool Array::is_contiguous() const {
-  if (size() <= 1 || shape_.rank() < 2) return size() <= 1 || row_stride_ == 1;
-  return (shape_[1] == 1 || column_stride_ == 1) && (shape_[0] == 1 || row_stride_ == shape_[1]);
-}
-
 std::span<const double> Array::values() const& {
   if (!is_contiguous()) fail("Array", "{} is a strided view; call contiguous() first", shape_);
   return {data(), static_cast<std::size_t>(size())};

@@ -333,6 +333,9 @@ std::shared_ptr<const Program> compile(const Function& function, const Levels& l
     program.worker_scratch = std::max(program.worker_scratch, i.backend->worker_scratch);
     program.most_workers = std::max(program.most_workers, i.backend->most_workers);
   }
+  for (std::size_t k = 0; k < program.code.size(); ++k)
+    program.begins.resize(std::max(program.begins.size(), static_cast<std::size_t>(program.code[k].level + 2)), k);
+  program.begins.push_back(program.code.size());
   pack_buffers(program);
   return std::make_shared<const Program>(std::move(program));
 }

@@ -26,11 +26,12 @@ struct detail::WorkspaceState {
   std::shared_ptr<const Program> program;
   std::size_t workers, entries;
   std::unique_ptr<double[], Free> memory;
-  Indexed<double*> address;            // of each buffer
-  Indexed<std::vector<double>> dense;  // copies of strided inputs
-  Indexed<const double*> dense_of;     // what they are copies of
-  std::vector<std::uint8_t> failed;    // by instruction
-  int valid = nothing;                 // the highest level up to which everything is computed from the last inputs
+  Indexed<double*> address;                   // of each buffer
+  Indexed<std::vector<double>> dense;         // copies of strided inputs
+  Indexed<const double*> dense_of;            // what they are copies of
+  std::vector<std::span<const double>> read;  // the inputs of this run that are read where they are
+  std::vector<std::uint8_t> failed;           // by instruction
+  int valid = nothing;                        // the highest level up to which everything is computed from the last inputs
 };
 
 namespace {
@@ -41,13 +42,17 @@ std::size_t entries_of(const Program& p, std::size_t workers) {
 }
 
 void bind_inputs(WorkspaceState& state, std::span<const Array> inputs, int first, int last) {
+  state.read.clear();
   for (const Buffer b : state.program->input_buffers) {
     const auto i = static_cast<std::size_t>(state.program->buffers[b].index);
     const int level = state.program->levels.inputs[i];
-    if (level > last) continue;
+    if (level > last || (level >= state.program->levels.branches && level != last)) continue;
     state.address[b] = const_cast<double*>(inputs[i].data());  // inputs are never written
     const double* const copied = std::exchange(state.dense_of[i], nullptr);
-    if (inputs[i].is_contiguous()) continue;
+    if (inputs[i].is_contiguous()) {
+      state.read.emplace_back(inputs[i].data(), static_cast<std::size_t>(inputs[i].size()));
+      continue;
+    }
     state.dense[i].resize(static_cast<std::size_t>(inputs[i].size()));
     if (copied != inputs[i].data() || level >= first) inputs[i].copy_to(state.dense[i]);
     state.dense_of[i] = inputs[i].data();
@@ -56,17 +61,15 @@ void bind_inputs(WorkspaceState& state, std::span<const Array> inputs, int first
 }
 
 // Whether nothing that is read or written lies where result i is wanted.
-bool is_apart(std::span<const std::span<double>> outputs, std::size_t i, std::span<const Array> inputs) {
+bool is_apart(std::span<const std::span<double>> outputs, std::size_t i, std::span<const std::span<const double>> read) {
   const double *const begin = outputs[i].data(), *const end = begin + outputs[i].size();
-  const auto apart = [&](const double* data, std::int64_t n) {
-    return begin == end || n == 0 || !std::less<>()(begin, data + n) || !std::less<>()(data, end);
+  const auto apart = [&](std::span<const double> other) {
+    return begin == end || other.empty() || !std::less<>()(begin, other.data() + other.size()) ||
+           !std::less<>()(other.data(), end);
   };
-  for (const Array& a : inputs) {
-    const std::int64_t to_last = (a.shape()[0] - 1) * a.row_stride() + (a.shape()[1] - 1) * a.column_stride();
-    if (!apart(a.data(), a.size() == 0 ? 0 : to_last + 1)) return false;
-  }
+  if (!std::ranges::all_of(read, apart)) return false;
   for (std::size_t k = 0; k < outputs.size(); ++k)
-    if (k != i && !apart(outputs[k].data(), std::ssize(outputs[k]))) return false;
+    if (k != i && !apart(outputs[k])) return false;
   return true;
 }
 
@@ -99,6 +102,7 @@ WorkspaceState::WorkspaceState(std::shared_ptr<const Program> its_program)
       dense(program->inputs.size()),
       dense_of(program->inputs.size()),
       failed(program->code.size()) {
+  read.reserve(program->inputs.size());
   for (std::size_t b = 0; b < address.size(); ++b) {
     const BufferInfo& info = program->buffers[b];
     if (info.storage == Storage::arena) address[b] = memory.get() + info.offset;
@@ -169,24 +173,25 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
     return level <= last && (level < branches || level == last) && !(branches != for_ever && outputs[i].empty());
   };
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (std::ssize(outputs[i]) != results[i].shape.size() && (wanted(i) || !outputs[i].empty()))
+    if (std::ssize(outputs[i]) != results[i].shape.size() && (!outputs[i].empty() || wanted(i)))
       fail("run", "result {} has shape {}, memory for {} entries was given", i, results[i].shape, outputs[i].size());
 
   const int first = std::min({changed, last, state.valid + 1}), trunk = std::min(last, branches - 1);
   bind_inputs(state, inputs, first, last);
   // Results are computed where they are wanted, unless something else lies there.
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (results[i].direct && wanted(i))
-      state.address[results[i].buffer] =
-          is_apart(outputs, i, inputs) ? outputs[i].data() : state.memory.get() + program.buffers[results[i].buffer].offset;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!results[i].direct || (results[i].level >= branches && results[i].level != last)) continue;
+    state.address[results[i].buffer] = wanted(i) && is_apart(outputs, i, state.read)
+                                           ? outputs[i].data()
+                                           : state.memory.get() + program.buffers[results[i].buffer].offset;
+  }
 
   double* const scratch = state.memory.get() + padded(program.arena_entries);
   const Frame frame{state.address.data(), scratch, scratch + padded(program.shared_scratch), padded(program.worker_scratch),
                     state.workers};
   const auto run_levels = [&](int from, int to) {
-    const auto begin = std::ranges::lower_bound(program.code, from, {}, &Instruction::level);
-    const auto end = std::ranges::upper_bound(program.code, to, {}, &Instruction::level);
-    program.backend->run({begin, end}, frame, state.failed.data() + (begin - program.code.begin()));
+    const std::size_t begin = program.begin_of(from), end = program.begin_of(to + 1);
+    program.backend->run(std::span(program.code).subspan(begin, end - begin), frame, state.failed.data() + begin);
   };
   state.valid = std::min(state.valid, first - 1);  // a foreign function may throw
   if (first <= trunk) run_levels(first, trunk);
@@ -194,8 +199,9 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
   if (last > trunk) run_levels(last, last);
 
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const double* from = state.address[results[i].buffer];
-    if (!wanted(i) || from == outputs[i].data()) continue;
+    if (!wanted(i)) continue;
+    const double* const from = state.address[results[i].buffer];
+    if (from == outputs[i].data()) continue;
     if (results[i].number)
       std::ranges::fill(outputs[i], *from);
     else

@@ -3,6 +3,7 @@
 // same number of rows. Backends execute instructions; of the layers above they know this file and the table of operations.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
 #include "graph/graph.h"
@@ -121,9 +122,11 @@ struct Program {
   Indexed<BufferInfo> buffers;
   std::vector<Buffer> input_buffers;  ///< those that hold inputs
   std::vector<Instruction> code;      ///< by level, then by time; level -1 is run once for a workspace
+  std::vector<std::size_t> begins;    ///< where each level's code begins, from level -1 on; and the end
   std::vector<Result> results;
   std::size_t arena_entries = 0, shared_scratch = 0, worker_scratch = 0, most_workers = 1;
   int highest_level() const { return code.empty() ? -1 : code.back().level; }
+  std::size_t begin_of(int level) const { return begins[std::min(static_cast<std::size_t>(level + 1), begins.size() - 1)]; }
 };
 
 /// Where an instruction finds its memory in one run.

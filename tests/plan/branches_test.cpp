@@ -96,5 +96,20 @@ TEST(Branches, BeginAboveTheLoop) {
   EXPECT_THROW(Plan(f, {.levels = {2, 3}, .loop = 2, .branches = 3}), Error);
 }
 
+// A result of a branch that is not wanted in one run is not written where it was wanted in the run before.
+TEST(Branches, AResultThatIsNotWantedIsWrittenNowhere) {
+  const Function f = trace([](Expr x, Expr c) { return std::pair{2.0 * x * c, 3.0 * x * c}; }, Shape{3}, Shape{3});
+  const Plan plan(f, {.levels = {0, 2}, .loop = 0, .branches = 2});
+  Workspace workspace = plan.workspace();
+  const std::vector<Array> inputs{Array{1.0, 2.0, 3.0}, ones({3})};
+  std::vector<double> first(3), second(3);
+  plan.run(workspace, inputs, std::vector<std::span<double>>{first, second}, 0, 2);
+  EXPECT_EQ(second, (std::vector<double>{3, 6, 9}));
+  second.assign(3, -1);
+  plan.run(workspace, inputs, std::vector<std::span<double>>{first, {}}, 2, 2);
+  EXPECT_EQ(first, (std::vector<double>{2, 4, 6}));
+  EXPECT_EQ(second, (std::vector<double>{-1, -1, -1}));
+}
+
 }  // namespace
 }  // namespace onestep
