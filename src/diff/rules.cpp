@@ -48,7 +48,11 @@ Expr inverse_transposed(const Site& s) { return transpose(solve_like(s, eye(s[0]
 Expr derivative_call(const Site& s, std::vector<Expr> extra, std::int64_t kind, const Shape& shape) {
   const Foreign& f = *s[0].graph()->foreign(s.attr.i);
   if (s.attr.j != 0)
-    fail("call", "the derivative of {} cannot be differentiated again; trace it, or solve with(KStep{{2}})", f.name());
+    fail("call",
+         "the derivative of {0} cannot be differentiated again. A foreign function can be traced instead; of a solve, "
+         "newton, newton_root and quadratic_program have second derivatives, and fixed_point with KStep, where K steps "
+         "leave out little",
+         f.name());
   if (kind == 1 ? !f.has_jvp() : !f.has_vjp())
     fail("call", "{0} has no {1}; override {1} and has_{1}, or differentiate {2}", f.name(), kind == 1 ? "jvp" : "vjp",
          kind == 1 ? "in reverse" : "forward");

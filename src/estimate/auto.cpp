@@ -36,7 +36,8 @@ class AutoDifferentiator final : public Differentiator {
   const char* advice() const override { return "a smaller Auto::tolerance leaves less out"; }
   bool needs_contraction() const override { return false; }
   void prepare(SolutionState& s) override { implicit_->prepare(s); }
-  bool solve_by_factor(bool transposed, Vector r) override { return implicit_->solve_by_factor(transposed, r); }
+  FactorOf factor_of() const override { return implicit_->factor_of(); }
+  void solve_by_factor(bool transposed, Vector r) override { implicit_->solve_by_factor(transposed, r); }
   void forget() override {
     implicit_->forget();
     rounding_.reset();
@@ -139,7 +140,9 @@ class AutoDifferentiator final : public Differentiator {
       for (std::size_t i = 0; i < n; ++i) r_[i] = b[i] - r_[i];
       return norm(r_);
     };
-    double inverse = 1, last = update_residual(), target = sought * tolerance_ * size;
+    constexpr int few = 4;
+    if (s.run.slowness == 0) probe_inverse(s, system, few);  // too few steps to tell
+    double inverse = std::max(s.seen_inverse, s.run.slowness), last = update_residual(), target = sought * tolerance_ * size;
     const bool starts_near = last <= target;
     s.report.method = starts_near ? "one step" : "implicit";
     for (bool first = true;; first = false) {

@@ -68,7 +68,7 @@ class Certifier {
     };
     std::vector<double> u(v.begin(), v.end()), r(n_);
     if (!s_.method->superlinear) scale_b_ = size_of_b();  // what this direction sees of B may be far less
-    const bool is_held = begin_at_held(v, u, r, transposed) || s_.method->superlinear;
+    const bool is_held = has_arrived() || begin_at_held(v, u, r, transposed) || s_.method->superlinear;
     if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return c_;
     Parameters better = zero(), difference_there = zero();
     const auto compare = [&] {
@@ -83,7 +83,7 @@ class Certifier {
     if (!c_.reason.empty()) return c_;
     note_inverse(detail::norm(u) / size);
     const double left = detail::norm(r);
-    if (left > 0 && inverse() * scale_b_ * left > 0.05 * to_better) {  // B may enlarge the residual more than u
+    if (inverse() * scale_b_ * left > std::max(0.05 * to_better, negligible())) {  // B may enlarge it more than u
       vjp_theta(p, r, difference_there);
       scale_b_ = std::max(scale_b_, norm(difference_there) / left);
     }
@@ -96,7 +96,7 @@ class Certifier {
       scale_b_ = std::max(scale_b_, ratio(norm(seen.theta), detail::norm(u)));
       return seen;
     };
-    if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, c_.products);
+    if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, better, c_.products);
     return finish(to_better, tail(left, to_better), rounding_scale() * detail::norm(u));
   }
 
@@ -124,13 +124,17 @@ class Certifier {
       ++c_.products;
       for (std::size_t i = 0; i < n_; ++i) out[i] = w[i] - out[i];
     };
-    product(g, r);
-    if (s_.method->superlinear) {
-      std::vector<double> image(n_);
-      for (std::size_t i = 0; i < n_; ++i) image[i] = g[i] - r[i];
-      if (!is_superlinear(ratio(detail::norm(image), detail::norm(g)))) return c_;
+    if (has_arrived()) {
+      h = b;
+    } else {
+      product(g, r);
+      if (s_.method->superlinear) {
+        std::vector<double> image(n_);
+        for (std::size_t i = 0; i < n_; ++i) image[i] = g[i] - r[i];
+        if (!is_superlinear(ratio(detail::norm(image), detail::norm(g)))) return c_;
+      }
+      for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
     }
-    for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
     const auto compare = [&] {
       std::vector<double> z = h;
       reference_ = shown_norm(h);
@@ -218,6 +222,11 @@ class Certifier {
       refuse(std::move(why), "take Implicit{}");
       return false;
     }
+    if (s_.method->lacks_orders) {
+      refuse("the solve inside is differentiated by one step, which has the right first derivative alone",
+             "give that solver KStep{2}, by Solver::with, or no estimator");
+      return false;
+    }
     if (!s_.method->inside_left_out.empty()) {
       refuse(s_.method->inside_left_out + ": what that leaves out is not known here",
              "give that solver Implicit{} or Auto{}, by Solver::with");
@@ -238,6 +247,11 @@ class Certifier {
 
   // Whether there is a derivative to certify.
   bool is_there() {
+    if (s_.degenerate.value_or(false)) {
+      refuse("the method converges only linearly there: the solution is degenerate, its linear system singular",
+             "the solution may not be unique: regularise the problem");
+      return false;
+    }
     if (!std::isfinite(c_.value) || s_.report.status == Status::singular) {
       refuse(fmt::format("there is no derivative: the linear system is singular, or its relative residual stayed at {:.1e}",
                          s_.report.residual),
@@ -254,6 +268,7 @@ class Certifier {
     const Refinement& way = *s_.refinement;
     if (is_new) c_.products += way.products();
     inverse_ = std::max(way.inverse(), s_.seen_inverse);
+    if (!s_.method->superlinear) inverse_ = std::max(inverse_, s_.run.slowness);
     if (!way.trouble().empty()) {
       refuse(way.trouble(), "solve with a smaller SolveOptions::tolerance");
       return false;
@@ -315,6 +330,15 @@ class Certifier {
     return false;
   }
 
+  // Whether a superlinear method is at its solution up to rounding, as seen from its last two steps: A, which is
+  // proportional to the next step, moves the derivative less then than rounding of x_k does, which is measured.
+  bool has_arrived() const {
+    constexpr double fell = 1e-2 * superlinear_rate;
+    const Refinement& way = *s_.refinement;
+    return s_.method->superlinear && map_.smooth && !s_.method->precise && measures_rounding(s_) &&
+           way.stages().size() == 1 && way.best().step <= way.noise() && way.best().step <= fell * s_.run.last_step;
+  }
+
   bool is_superlinear(double rate) {
     if (rate <= superlinear_rate) return true;
     c_.rho = rate;
@@ -333,23 +357,23 @@ class Certifier {
   double solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
                bool is_held, const Compare& compare) {
     constexpr double first = 1e-3;
+    const double size = detail::norm(b), rounding = 1e-15 * (size + detail::norm(x));
+    double left = detail::norm(r);
+    if (left <= rounding) return compare();
     LinearSystem system;
     system.product = M;
-    std::vector<double> scratch(n_);
-    const bool has_factor = !s_.method->superlinear && s_.differentiator->solve_by_factor(transposed, scratch);
-    if (has_factor) note_inverse(inverse_by_factor());
+    std::vector<double> base, z(n_);
+    const bool has_factor = look_for_inverse(system) == Differentiator::FactorOf::step;
     if (has_factor) system.precondition = [&](Vector w) { s_.differentiator->solve_by_factor(transposed, w); };
-    const double size = detail::norm(b), rounding = 1e-15 * (size + detail::norm(x));
-    double left = detail::norm(r), difference = is_held || left <= rounding ? compare() : 0;
+    double difference = is_held ? compare() : 0;
     bool is_rough = !is_held;
     constexpr int of_superlinear = 2;  // A is almost zero: one product leaves its square
     int spare = s_.method->superlinear ? of_superlinear : most_beyond - c_.products - products_to_come();
     int most = most_products;
     Gmres gmres;
-    std::vector<double> base, z(n_);
     for (bool goes_on = false; left > rounding;) {
       const double effect = inverse() * scale_b_ * left;
-      if (!is_rough && (effect <= enough * difference || spare < 2)) break;
+      if (!is_rough && (effect <= std::max(enough * difference, negligible()) || spare < 2)) break;
       const double target = is_rough ? first * size : left * std::clamp(0.5 * enough * ratio(difference, effect), 1e-4, 0.3);
       if (!goes_on) {
         gmres.begin(r);
@@ -378,6 +402,9 @@ class Certifier {
     return difference;
   }
 
+  // What the residual of the linear solve may add to the error without being looked into: far less than rounding does.
+  double negligible() const { return s_.method->superlinear ? 0.05 * newton_rounding * c_.value : 0; }
+
   // The error that a residual as large as this leaves. Where the products did not suffice to make it small, what they told
   // about ‖(I - A)⁻¹‖ is not worth much.
   double tail(double left, double difference) const {
@@ -388,20 +415,35 @@ class Certifier {
   // With B and the residual; at x_k, on the way, and beside x: see finish().
   int products_to_come() const { return is_constant() ? 1 : 2 + static_cast<int>(s_.refinement->stages().size() - 1); }
 
-  // By power iteration with the factor.
-  double inverse_by_factor() const {
-    constexpr int iterations = 4;
-    std::vector<double> y(n_);
+  // ‖(I - A)⁻¹‖ as far as the direction that is certified does not tell: by power iteration with the estimator's factor;
+  // that of the equation leads to a vector which I - A shortens too. Else by a few products with a random vector.
+  Differentiator::FactorOf look_for_inverse(const LinearSystem& system) {
+    using FactorOf = Differentiator::FactorOf;
+    constexpr int iterations = 7;
+    if (s_.method->superlinear) return FactorOf::nothing;
+    const FactorOf of = s_.differentiator->factor_of();
+    if (of == FactorOf::nothing) {
+      // The solve tells, unless it made too few steps. A small state is seen in all its directions.
+      constexpr int few = 4, needed = 2;
+      const int spare = most_beyond - c_.products - products_to_come() - needed;
+      if (s_.run.slowness == 0 || n_ <= few) probe_inverse(s_, system, std::min(few, spare));
+      inverse_ = std::max(inverse_, s_.seen_inverse);
+      return of;
+    }
+    std::vector<double> y(n_), image(n_);
     for (std::size_t i = 0; i < n_; ++i) y[i] = std::sin(static_cast<double>(i) + 1);
-    double largest = 0;
-    for (int k = 0; k < 2 * iterations; ++k) {
+    for (int k = 0; k < iterations; ++k) {
       const double size = detail::norm(y);
-      if (!(size > 0)) break;
+      if (!(size > 0 && std::isfinite(size))) break;
       for (double& e : y) e /= size;
       s_.differentiator->solve_by_factor(k % 2 == 1, y);
-      largest = std::max(largest, detail::norm(y));
+      if (of == FactorOf::step) note_inverse(detail::norm(y));
     }
-    return largest;
+    if (of == FactorOf::equation && all_finite(y)) {
+      system.product(y, image);
+      note_inverse(ratio(detail::norm(y), detail::norm(image)));
+    }
+    return of;
   }
 
   // Kept for the next certificate of this solution.
@@ -482,7 +524,8 @@ class Certifier {
   // For steps that may have kinks: the largest change of the derivative in corners of a cube that should contain the
   // solution.
   double change_in_corners(const Seen& here, double distance) {
-    const double floor = smallest_cube * s_.refinement->scale() / std::sqrt(static_cast<double>(n_));
+    const double scale = s_.refinement->scale();
+    const double floor = smallest_cube * (scale > 0 ? scale : 1) / std::sqrt(static_cast<double>(n_));
     double largest = 0;
     Corners corners(s_, map_, s_.refinement->best().x);
     const bool finite = corners.visit(corner_radius * std::max(distance, floor),
@@ -508,7 +551,7 @@ class Certifier {
       if (way.stages().size() > 1 && way.stages()[1].moved > 0)
         c_.L_J = difference(seen[1], seen[0]) / way.stages()[1].moved;
       if (are_given) beyond = (known.L_J + inverse() * scale_b_ * known.L_A) * rest * size / std::max(scale_b_, 1e-300);
-      const bool measured = s_.method->superlinear && c_.rounding > 0 && way.noise() <= 8 * epsilon * way.scale();
+      const bool measured = s_.method->superlinear && c_.rounding > 0 && way.noise_is_measured();
       // Rounding of x does not matter where the error is larger by far.
       const bool shows = difference_to_better <= 1e-6 * c_.value;
       const bool is_exact = s_.method->superlinear || way.best().step <= way.noise();

@@ -23,14 +23,15 @@ class ImplicitDifferentiator final : public Differentiator {
   bool needs_contraction() const override { return false; }
   void forget() override {
     dense_ready_ = false;
-    degenerate_.reset();
+    singular_.reset();
   }
 
-  bool solve_by_factor(bool transposed, Vector r) override {
-    if (!dense_ready_ || !factor_of_step_) return false;
+  FactorOf factor_of() const override {
+    return !dense_ready_ ? FactorOf::nothing : factor_of_step_ ? FactorOf::step : FactorOf::equation;
+  }
+  void solve_by_factor(bool transposed, Vector r) override {
     solve_dense(transposed, r, right_);
     std::ranges::copy(right_, r.begin());
-    return true;
   }
 
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
@@ -43,7 +44,7 @@ class ImplicitDifferentiator final : public Differentiator {
     if (!on_step(s))
       for (double& e : u_) e = -e;
     point(s).vjp_theta(u_, out);
-    if (is_degenerate(s)) s.report.status = Status::singular;
+    if (is_degenerate(s)) note_status(s.report, Status::singular);
     ++s.report.products;
     s.report.flops += map.costs.vjp_theta;
     note_residual(s.report, point(s).residual(), how_.tolerance);
@@ -59,28 +60,13 @@ class ImplicitDifferentiator final : public Differentiator {
     if (!on_step(s))
       for (double& e : u_) e = -e;
     solve(s, false, u_, out);
-    if (is_degenerate(s)) s.report.status = Status::singular;
+    if (is_degenerate(s)) note_status(s.report, Status::singular);
     note_residual(s.report, point(s).residual(), how_.tolerance);  // an equation may solve a linear system of its own
   }
 
  private:
   bool on_step(const SolutionState& s) const { return how_.on_step || !s.method->equation; }
   Point& point(SolutionState& s) const { return on_step(s) ? s.here() : s.equation(); }
-
-  // Where a superlinear method converges only linearly, the matrix of its equation is singular at the solution: the system
-  // at x_k can be solved, but its solution means nothing. Observed along the last step, once for each solve.
-  bool is_degenerate(SolutionState& s) {
-    constexpr double linear = 0.45;  // Newton's method at a double root contracts by ½
-    if (degenerate_) return *degenerate_;
-    const Map& step = *s.method->step;
-    if (!s.method->superlinear || s.loop->here() != nullptr || !(s.run.last_step > 0) || !step.no_jvp.empty()) return false;
-    std::vector<double> last(s.size()), image(s.size());
-    for (std::size_t i = 0; i < last.size(); ++i) last[i] = s.run.x[i] - s.run.previous[i];
-    s.last().jvp_x(last, image);
-    ++s.report.products;
-    degenerate_ = norm(image) > linear * norm(last);
-    return *degenerate_;
-  }
 
   // The matrix of the system, or its transpose, times v.
   void product(SolutionState& s, bool transposed, ConstVector v, Vector out) {
@@ -165,7 +151,34 @@ class ImplicitDifferentiator final : public Differentiator {
     const double size = norm(b);
     ++s.report.products;
     note_residual(s.report, size > 0 ? norm(residual_) / size : 0, how_.tolerance);
-    if (workspace_->failed()) note_status(s.report, Status::singular);
+    if (workspace_->failed() || is_singular()) note_status(s.report, Status::singular);
+  }
+
+  // Whether rounding alone may have made the matrix M regular: a right-hand side within its range has a small residual then,
+  // too. There is a y with entries of My that are but rounding of their sums, found by power iteration with the inverse.
+  bool is_singular() {
+    constexpr int iterations = 3;
+    if (singular_) return *singular_;
+    const std::size_t n = u_.size();
+    const double rounding = 4 * std::numeric_limits<double>::epsilon() * std::sqrt(static_cast<double>(n));
+    std::vector<double> y(n), next(n);
+    for (std::size_t i = 0; i < n; ++i) y[i] = std::sin(static_cast<double>(i) + 1);
+    for (int k = 0; k < iterations; ++k) {
+      const double size = norm(y);
+      for (double& e : y) e /= size;
+      solve_dense(k % 2 == 1, y, next);
+      y.swap(next);
+    }
+    singular_ = true;
+    for (std::size_t i = 0; i < n; ++i) {
+      double sum = 0, size = 0;
+      for (std::size_t j = 0; j < n; ++j) {
+        sum += matrix_[i * n + j] * y[j];
+        size += std::fabs(matrix_[i * n + j] * y[j]);
+      }
+      if (std::fabs(sum) > rounding * size) singular_ = false;
+    }
+    return *singular_;
   }
 
   // By the factor, which the first one makes.
@@ -183,7 +196,7 @@ class ImplicitDifferentiator final : public Differentiator {
   std::optional<Plan> plan_;
   std::optional<Workspace> workspace_;
   bool dense_ready_ = false, factor_of_step_ = false;
-  std::optional<bool> degenerate_;
+  std::optional<bool> singular_;
 };
 
 }  // namespace

@@ -52,15 +52,16 @@ bool same(const Parts& a, const Parts& b) {
 /// A solve with the data its lambda had when the node was made.
 class SolveNode final : public SolveInside {
  public:
-  /// `by_steps`: its derivative is that of steps behind it.
+  /// How its derivative is found: by the estimator, by steps behind it, or by one that has the right first derivative alone.
+  enum class By { estimator, steps, first_order_step };
   SolveNode(std::shared_ptr<const Method> method, SolveOptions options, Parts x0, std::vector<Shape> theta,
-            Estimator estimator, bool by_steps)
+            Estimator estimator, By by)
       : method_(std::move(method)),
         options_(std::move(options)),
         x0_(std::move(x0)),
         shapes_(std::move(theta)),
         estimator_(std::move(estimator)),
-        by_steps_(by_steps) {}
+        by_(by) {}
 
   std::string name() const override { return "solve"; }
   Shape shape(std::span<const Shape>) const override {
@@ -80,13 +81,14 @@ class SolveNode final : public SolveInside {
     options.callback = nullptr;
     options.log = nullptr;
     return std::make_shared<const SolveNode>(method_->precise ? method_->precise.shared() : method_, std::move(options), x0_,
-                                             shapes_, Implicit{.tolerance = to_rounding}, by_steps_);
+                                             shapes_, Implicit{.tolerance = to_rounding}, by_);
   }
   std::string left_out() const override {
-    if (by_steps_ && !method_->superlinear)
+    if (by_ != By::estimator && !method_->superlinear)
       return "a solve inside is differentiated by its last steps, which converge linearly";
     return method_->inside_left_out;
   }
+  bool has_first_derivative_only() const override { return by_ == By::first_order_step; }
   bool is_for(const std::shared_ptr<const Method>& method, const SolveOptions& options, const Parts& x0,
               const Estimator& estimator) const {
     return method_ == method && same(options_, options) && same(estimator_, estimator) && same(x0_, x0);
@@ -183,7 +185,7 @@ class SolveNode final : public SolveInside {
   Parts x0_;
   std::vector<Shape> shapes_;
   Estimator estimator_;
-  bool by_steps_;
+  By by_;
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<Entry>> entries_;
 };
@@ -191,7 +193,7 @@ class SolveNode final : public SolveInside {
 // The node of an earlier trace where nothing has changed since: a function traced again then has the same graph, and its
 // plan serves again.
 std::shared_ptr<const Foreign> node_for(const Recipe& recipe, const Recipe::Ready& ready, const Parts& x0,
-                                        const std::vector<Shape>& theta, const Estimator& estimator, bool by_steps) {
+                                        const std::vector<Shape>& theta, const Estimator& estimator, SolveNode::By by) {
   const std::lock_guard lock(recipe.cache->mutex);
   std::vector<std::weak_ptr<const Foreign>>& nodes = recipe.cache->nodes;
   std::erase_if(nodes, [](const auto& node) { return node.expired(); });
@@ -200,7 +202,7 @@ std::shared_ptr<const Foreign> node_for(const Recipe& recipe, const Recipe::Read
       if (const auto node = std::dynamic_pointer_cast<const SolveNode>(kept.lock());
           node && node->is_for(ready.method, recipe.options, x0, estimator))
         return node;
-  auto made = std::make_shared<const SolveNode>(ready.method, recipe.options, x0, theta, estimator, by_steps);
+  auto made = std::make_shared<const SolveNode>(ready.method, recipe.options, x0, theta, estimator, by);
   nodes.insert(nodes.begin(), made);
   if (nodes.size() > Recipe::Cache::most_entries) nodes.pop_back();
   return made;
@@ -221,19 +223,23 @@ Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
   for (const Array& a : ready.start)
     if (state.size() < ready.method->shown) state.push_back(a.shape());
   const Parts x0(std::vector<Array>(ready.start.begin(), ready.start.begin() + static_cast<std::ptrdiff_t>(state.size())));
-  std::shared_ptr<const Foreign> node = node_for(recipe, ready, x0, shapes, estimator, by_steps);
+  const int steps = k != nullptr ? k->K : 1;
+  const Map& step = *ready.method->step;
+  const bool any_order = steps >= recipe.steps_in_node || (step.affine && step.constant_b);
+  const auto by = !by_steps ? SolveNode::By::estimator : any_order ? SolveNode::By::steps : SolveNode::By::first_order_step;
+  std::shared_ptr<const Foreign> node = node_for(recipe, ready, x0, shapes, estimator, by);
   if (!by_steps) {
     const Expr x = call(std::move(node), theta);
     return state.size() == 1 ? reshape(x, state[0]) : x;
   }
   constexpr int most_steps = 1000;
-  if (k != nullptr && k->K > most_steps)
+  if (steps > most_steps)
     throw MisuseError("[KStep] a solve inside a traced function has at most 1000 steps as nodes behind it; use Implicit{}");
   std::vector<Expr> constant;
   for (const Expr& t : theta) constant.push_back(stop_gradient(t));
   const Expr found = stop_gradient(call(std::move(node), constant));
   Expr x = found;
-  for (int i = 0; i < (k != nullptr ? k->K : 1); ++i) x = recipe.undamped(state, x, theta);
+  for (int i = 0; i < steps; ++i) x = recipe.undamped(state, x, theta);
   // A step from NaN may have a finite derivative by θ: that of a solve that failed is NaN.
   const Expr is_there = less(max(abs(found)), std::numeric_limits<double>::infinity());
   x = x * where(is_there, 1.0, std::numeric_limits<double>::quiet_NaN());

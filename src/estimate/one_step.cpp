@@ -18,6 +18,7 @@ class OneStepDifferentiator final : public Differentiator {
     ++s.report.products;
     s.report.flops += s.method->step->costs.vjp_theta;
     note_residual(s.report, s.last().residual(), s.last().solved_to());
+    if (is_degenerate(s)) note_status(s.report, Status::singular);
   }
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     need_jvp(*s.method->step, "OneStep");
@@ -25,6 +26,7 @@ class OneStepDifferentiator final : public Differentiator {
     ++s.report.products;
     s.report.flops += s.method->step->costs.jvp_theta;
     note_residual(s.report, s.last().residual(), s.last().solved_to());
+    if (is_degenerate(s)) note_status(s.report, Status::singular);
   }
 };
 
@@ -62,6 +64,7 @@ class KStepDifferentiator final : public Differentiator {
       s.report.flops += costs.vjp_x;
     }
     if (norm(w_) > norm(c)) require_contraction(s);
+    if (is_degenerate(s)) note_status(s.report, Status::singular);
   }
 
   // ẋ ← Aᵢ ẋ + Bᵢ v, from zero at the first of them.
@@ -89,6 +92,7 @@ class KStepDifferentiator final : public Differentiator {
       started = true;
     }
     if (grew) require_contraction(s);
+    if (is_degenerate(s)) note_status(s.report, Status::singular);
   }
 
  private:

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "estimate/certify.h"
+
 namespace onestep::detail {
 namespace {
 
@@ -41,6 +43,8 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
   }
   first.step = norm(step_);
   stages_.push_back(std::move(first));
+  if (superlinear && best().step > noise_ && !s.method->precise && measures_rounding(s))
+    noise_ = std::max(noise_, std::min(rounding_of_x(s, products_), may_be_rounding * scale_));
   while (best().step > noise_ && stages_.size() < most_stages) {
     // Of a superlinear method one further step is made: each costs a factorisation. Other methods go on as long as each
     // Newton step is longer than the one before, that is, while the distance was underestimated.
@@ -64,6 +68,7 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
     }
     if (!trouble_.empty()) return;
     if (!plain && advance(std::move(one_step_on), step)) continue;
+    noise_is_measured_ = false;
     if (step <= may_be_rounding * scale_)
       noise_ = std::max(noise_, step);
     else if (trouble_.empty())
@@ -85,7 +90,11 @@ double Refinement::distance() const {
 // F(x) - x; with an empty x, at x_k, where the point already is.
 bool Refinement::evaluate(Point& p, ConstVector x, std::vector<double>& step) {
   const ConstVector at = x.empty() ? ConstVector(s_.run.x) : x;
-  bool made = x.empty() ? p.control(s_.run.controls, step) : p.apply(x, s_.run.controls, step);
+  bool made = true;
+  if (x.empty())
+    std::ranges::copy(s_.next(), step.begin());
+  else
+    made = p.apply(x, s_.run.controls, step);
   if (map_.iterates && made) {
     if (!std::isfinite(p.be_precise())) {
       trouble_ =
@@ -126,7 +135,11 @@ bool Refinement::advance(std::vector<double> x, double most_step) {
 std::vector<double> Refinement::newton_step(Stage& from, int most) {
   std::vector<double> delta = step_;
   left_ = 0;
-  if (s_.differentiator->solve_by_factor(false, delta) && all_finite(delta)) return delta;
+  if (s_.differentiator->factor_of() == Differentiator::FactorOf::step) {
+    s_.differentiator->solve_by_factor(false, delta);
+    if (all_finite(delta)) return delta;
+    delta = step_;
+  }
   LinearSystem system;
   system.product = [&](ConstVector v, Vector out) {
     from.point->jvp_x(v, out);
@@ -138,6 +151,18 @@ std::vector<double> Refinement::newton_step(Stage& from, int most) {
   left_ = gmres_.residual();
   inverse_ = std::max(inverse_, gmres_.inverse());
   return delta;
+}
+
+void probe_inverse(SolutionState& s, const LinearSystem& system, int most) {
+  constexpr double enough = 1e-3;
+  if (s.probed || most < 1) return;
+  s.probed = true;
+  std::vector<double> b(s.size());
+  fill_random(b);
+  Gmres gmres;
+  gmres.begin(b);
+  gmres.run(system, enough * norm(b), most);
+  s.note_inverse(gmres.inverse());
 }
 
 }  // namespace onestep::detail

@@ -23,6 +23,8 @@ class Refinement {
   const Stage& best() const { return stages_.back(); }
   /// Length below which a step is rounding.
   double noise() const { return noise_; }
+  /// Whether that is what rounding explains, and not just the length of a step that was followed by no shorter one.
+  bool noise_is_measured() const { return noise_is_measured_; }
   double scale() const { return scale_; }
   /// ‖(I - A)⁻¹‖ as the linear solves saw it.
   double inverse() const { return inverse_; }
@@ -44,7 +46,8 @@ class Refinement {
   std::size_t used_ = 0;      // of SolutionState::of_refinement
   std::vector<double> step_;  // F(x) - x at the best point
   double noise_ = 0, scale_ = 0, inverse_ = 1;
-  double left_ = 0;    // residual of the last linear system
+  double left_ = 0;  // residual of the last linear system
+  bool noise_is_measured_ = true;
   bool slow_ = false;  // the last Newton step led less far than it should have
   int products_ = 0;
   std::string trouble_;

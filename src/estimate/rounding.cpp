@@ -20,29 +20,34 @@ class Rounding {
   Rounding(SolutionState& s, int& products)
       : s_(s), n_(s.size()), symmetric_(s.method->equation->symmetric), products_(products), at_(s.here()) {}
 
-  static bool is_measured(const SolutionState& s) {
-    const Map& step = *s.method->step;
-    return s.method->equation && !s.method->users_equation && (step.preconditions || step.iterates) &&
-           s.method->equation->no_jvp.empty();
-  }
-
-  double vjp(ConstVector v) {
+  // `g` is -G_θᵀH⁻ᵀv.
+  double vjp(ConstVector v, const Parameters& g) {
     std::vector<double> u(v.begin(), v.end()), image(n_), r(n_), other(n_);
     Parameters rest = memory_for(s_.method->step->parameters), moved = rest;
     precondition(true, u);
     product(s_.equation(), true, u, image);
     for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - image[i];
-    at_least_rounded(true, u, u, r);
+    at_least_rounded(true, u, image, seen().weak_right, r);
     // And how -G_θᵀu and Hᵀu change with x.
-    Point& beside = displaced(error_of_x(u));
+    Point& beside = displaced();
     vjp_theta(beside, u, moved);
-    vjp_theta(s_.equation(), u, rest);
-    add_to(moved, rest, -1);
+    add_to(moved, g, 1);
     product(beside, true, u, other);
     add(other, image, -1);
     add(r, other, x_over_displacement_);
     vjp_theta(at_, r, rest);
     return safety_of_solve() * (norm(rest) + x_over_displacement_ * norm(moved));
+  }
+
+  // What does not depend on a direction, once for each solve.
+  const RoundingSeen& seen() {
+    if (!s_.rounding) {
+      RoundingSeen seen;
+      find_weak(seen);
+      seen.of_x = seen_beside_x(seen.weak_left);
+      s_.rounding = std::move(seen);
+    }
+    return *s_.rounding;
   }
 
   double jvp(std::span<const Array> v, ConstVector g) {
@@ -54,12 +59,12 @@ class Rounding {
       solve_error = left_by_iteration(b, r);
     } else {
       for (std::size_t i = 0; i < n_; ++i) r[i] = -b[i] - image[i];
-      at_least_rounded(false, g, g, r);
+      at_least_rounded(false, g, image, seen().weak_left, r);
       precondition(false, r);
       solve_error = detail::norm(r);
     }
     // And how H g and G_θ v change with x.
-    Point& beside = displaced(error_of_x(r));
+    Point& beside = displaced();
     product(beside, false, g, r);
     add(r, image, -1);
     beside.jvp_theta(v, next);
@@ -88,12 +93,13 @@ class Rounding {
   }
 
   // Makes each entry of r, an error of H w or Hᵀw, as large as the sum in there is rounded: with other signs of w the same
-  // terms are summed, of which then fewer cancel. Its signs become those of a vector that lies where H⁻¹ is large: errors
-  // of that kind are the ones that are enlarged.
-  void at_least_rounded(bool transposed, ConstVector w, ConstVector enlarged, std::vector<double>& r) {
+  // terms are summed, of which then fewer may cancel. Its signs become those of a vector that lies where H⁻¹ is large:
+  // errors of that kind are the ones that are enlarged.
+  void at_least_rounded(bool transposed, ConstVector w, ConstVector image, ConstVector enlarged, std::vector<double>& r) {
     std::vector<double> other(w.begin(), w.end()), sizes(n_);
     change_signs(other);
     product(s_.equation(), transposed, other, sizes);
+    for (std::size_t i = 0; i < n_; ++i) sizes[i] = std::max(std::fabs(sizes[i]), std::fabs(image[i]));
     enlarge(sizes, enlarged, r);
   }
   static void enlarge(ConstVector sizes, ConstVector like, std::vector<double>& r) {
@@ -143,35 +149,46 @@ class Rounding {
     return length + (curvature > 0 ? length * against / curvature : 0);
   }
 
-  // H⁻¹ times the rounding error of G, seen at a point beside x_k.
-  std::vector<double> error_of_x(ConstVector enlarged) {
-    constexpr double nearby = 1e-9;
-    const double size = detail::norm(s_.run.x), by = nearby * size / std::sqrt(static_cast<double>(n_));
-    std::vector<double> x = s_.run.x, here(n_), e(n_), image(n_);
-    for (std::size_t i = 0; i < n_; ++i) x[i] += random_sign(i, 11) * by;
-    beside_ = &s_.beside();
-    s_.equation().control({}, here);
-    beside_->apply(x, {}, e);
-    add(x, s_.run.x, -1);
-    product(s_.equation(), false, x, image);
-    add(e, here, -1);
+  // The rounding error of G is seen at a point beside x_k. The displacement is x_k with other signs, made smaller, so that H
+  // times it tells the sizes of the terms as well.
+  std::vector<double> seen_beside_x(ConstVector weak_left) {
+    constexpr double nearby = 1e-9, least = 1e-3;
+    const std::vector<double>& x_k = s_.run.x;
+    const double smallest = least * detail::norm(x_k) / std::sqrt(static_cast<double>(n_));
+    std::vector<double> by = x_k, x = x_k, e(n_), image(n_);
+    for (double& entry : by) entry = std::copysign(std::max(std::fabs(entry), smallest), entry);
+    change_signs(by);
+    add(x, by, nearby);
+    s_.beside().apply(x, {}, e);
+    for (std::size_t i = 0; i < n_; ++i) by[i] = x[i] - x_k[i];
+    product(s_.equation(), false, by, image);
+    add(e, s_.residual(), -1);
     add(e, image, -1);
-    at_least_rounded(false, s_.run.x, enlarged, e);
-    at_least_rounded_theta(enlarged, e);
+    for (double& entry : image) entry /= nearby;
+    enlarge(image, weak_left, e);
+    at_least_rounded_theta(weak_left, e);
     precondition(false, e);
-    x_error_ = std::max(detail::norm(e), 8 * epsilon * size);
     return e;
   }
+  // Vectors that H and Hᵀ shorten most.
+  void find_weak(RoundingSeen& seen) {
+    seen.weak_right.resize(n_);
+    fill_random(seen.weak_right);
+    precondition(false, seen.weak_right);
+    seen.weak_left = seen.weak_right;
+    if (!symmetric_) precondition(true, seen.weak_left);
+  }
 
-  // The effect of that on the derivative is observed by a larger displacement.
-  Point& displaced(ConstVector direction) {
+  // The effect of an error of x on the derivative is observed by a larger displacement.
+  Point& displaced() {
+    const std::vector<double>& direction = seen().of_x;
     std::vector<double> x = s_.run.x, y(n_);
-    const double size = detail::norm(direction), length = displacement * detail::norm(s_.run.x);
+    const double size = detail::norm(direction), size_of_x = detail::norm(x), length = displacement * size_of_x;
     if (size > 0 && std::isfinite(size)) add(x, direction, length / size);
-    x_over_displacement_ = length > 0 ? x_error_ / length : 0;
-    beside_->apply(x, {}, y);
+    x_over_displacement_ = length > 0 ? std::max(size, 8 * epsilon * size_of_x) / length : 0;
+    s_.beside().apply(x, {}, y);
     products_ += 2;
-    return *beside_;
+    return s_.beside();
   }
 
   SolutionState& s_;
@@ -179,8 +196,7 @@ class Rounding {
   bool symmetric_;
   int& products_;
   Point& at_;
-  Point* beside_ = nullptr;
-  double x_error_ = 0, x_over_displacement_ = 0;
+  double x_over_displacement_ = 0;
 };
 
 }  // namespace
@@ -201,11 +217,21 @@ double random_sign(std::size_t i, std::uint64_t seed) {
   return ((z >> 40U) & 1U) != 0 ? 1 : -1;
 }
 
-double rounding_of_vjp(SolutionState& s, ConstVector v, int& products) {
-  return Rounding::is_measured(s) ? Rounding(s, products).vjp(v) : 0;
+void fill_random(Vector v) {
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = random_sign(i) * (1 + 0.5 * std::sin(static_cast<double>(i) + 1));
+}
+
+bool measures_rounding(const SolutionState& s) {
+  const Map& step = *s.method->step;
+  return s.method->equation && !s.method->users_equation && (step.preconditions || step.iterates) &&
+         s.method->equation->no_jvp.empty();
+}
+double rounding_of_x(SolutionState& s, int& products) { return detail::norm(Rounding(s, products).seen().of_x); }
+double rounding_of_vjp(SolutionState& s, ConstVector v, const Parameters& g, int& products) {
+  return measures_rounding(s) ? Rounding(s, products).vjp(v, g) : 0;
 }
 double rounding_of_jvp(SolutionState& s, std::span<const Array> v, ConstVector g, int& products) {
-  return Rounding::is_measured(s) ? Rounding(s, products).jvp(v, g) : 0;
+  return measures_rounding(s) ? Rounding(s, products).jvp(v, g) : 0;
 }
 
 }  // namespace onestep::detail

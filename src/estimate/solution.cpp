@@ -50,11 +50,15 @@ Estimator resolved(const Estimator& estimator, const detail::Recipe& recipe) {
   return recipe.superlinear ? Estimator(OneStep{}) : Estimator(Auto{});
 }
 
+bool is_named(const Estimator& estimator, const detail::Recipe& recipe) {
+  return !estimator.by_method() || recipe.estimator != nullptr;
+}
+
 Solution solve_from(const Solver& solver, const Parts* start, const Parts& theta, const Estimator& named) {
   const detail::Recipe& recipe = solver.recipe();
   const Estimator estimator = resolved(named, recipe);
   const detail::Recipe::Ready ready = detail::ready(recipe, start, shapes_of(theta), estimator);
-  Solution solution = detail::make_solution(ready.method, recipe.options, estimator);
+  Solution solution = detail::make_solution(ready.method, recipe.options, estimator, is_named(named, recipe));
   check_shapes(solution.internals(), ready.start, theta);
   solution.internals().solve({ready.start.begin(), ready.start.end()}, {theta.begin(), theta.end()});
   return solution;
@@ -64,7 +68,8 @@ Prepared prepared_from(const Solver& solver, const Parts* start, const Parts& th
   const detail::Recipe& recipe = solver.recipe();
   const Estimator estimator = resolved(named, recipe);
   const detail::Recipe::Ready ready = detail::ready(recipe, start, shapes_of(theta), estimator);
-  return Prepared(start != nullptr ? *start : ready.start, detail::make_solution(ready.method, recipe.options, estimator));
+  return Prepared(start != nullptr ? *start : ready.start,
+                  detail::make_solution(ready.method, recipe.options, estimator, is_named(named, recipe)));
 }
 
 void require_solution(const SolutionState& state, const char* what) {
@@ -84,26 +89,32 @@ void require_solution(const SolutionState& state, const char* what) {
 }  // namespace
 
 double detail::growth(SolutionState& state) {
-  constexpr int passing = 10, measured = 10;  // products
+  constexpr int first = 10, last = 640;  // products
   const detail::Map& map = *state.method->step;
   detail::Point& p = state.here();
   std::vector<double>&v = state.power, &w = state.next_power;
   v.resize(state.size());
   w.resize(state.size());
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(static_cast<double>(i) + 1);
-  double log_growth = 0;  // per step, once transients have died out
-  for (int k = 0; k < passing + measured; ++k) {
-    const double size = detail::norm(v);
-    if (!(size > 0)) return 0;
-    for (double& e : v) e /= size;
-    if (k >= passing) log_growth += std::log(size) / measured;
-    if (map.no_jvp.empty())
-      p.jvp_x(v, w);
-    else
-      p.vjp_x(v, w);
-    v.swap(w);
+  double rate = 0;
+  // Transients may last long where A is not normal: what grows is watched for longer, the second half of it counts.
+  for (int end = 2 * first, k = 0; end <= last; end *= 2) {
+    double log_growth = 0;
+    for (; k < end; ++k) {
+      const double size = detail::norm(v);
+      if (!(size > 0)) return 0;
+      for (double& e : v) e /= size;
+      if (k >= end / 2) log_growth += std::log(size) / (end / 2);
+      if (map.no_jvp.empty())
+        p.jvp_x(v, w);
+      else
+        p.vjp_x(v, w);
+      v.swap(w);
+    }
+    rate = std::exp(log_growth);
+    if (rate < 1) break;
   }
-  return std::exp(log_growth);
+  return rate;
 }
 
 namespace {
@@ -155,8 +166,17 @@ std::vector<Array> checked_tangents(const char* who, const SolutionState& state,
   return tangents;
 }
 
+void require_orders(const SolutionState& state, const char* what) {
+  if (state.method->lacks_orders)
+    throw MisuseError(
+        fmt::format("[{}] the solve inside is differentiated by one step, which has the right first derivative alone, and "
+                    "the derivative of this solution needs the second: give it KStep{{2}}, by Solver::with, or no estimator",
+                    what));
+}
+
 template <class Work> void run_derivative(SolutionState& state, const char* what, const Work& work) {
   require_solution(state, what);
+  require_orders(state, what);
   require_contraction(state, what);
   state.report = {};
   state.report.method = state.differentiator->name();
@@ -171,12 +191,18 @@ template <class Work> void run_derivative(SolutionState& state, const char* what
 // A derivative that does not exist is not returned as NaN, nor as the result of a linear solve that failed.
 void require_derivative(const SolutionState& state, const char* what, bool is_finite) {
   const DerivativeReport& report = state.report;
-  const bool failed = report.status == Status::singular;  // a linear solve that was stopped early is a status
+  // Steps of a degenerate solve are differentiated where somebody asked for just them: the report says so.
+  const bool is_wanted =
+      state.degenerate.value_or(false) && state.estimator_is_named && state.differentiator->needs_contraction();
+  // A linear solve that was stopped early is a status.
+  const bool failed = report.status == Status::singular && !is_wanted;
   if ((is_finite && !failed) || state.allow_unconverged) return;
   const std::string reason =
       !is_finite ? "the derivative is not finite: the linear system is singular"
-                 : fmt::format("the linear system of the derivative is singular, or nearly so: relative residual {:.1e}",
-                               report.residual);
+      : state.degenerate.value_or(false)
+          ? "the method converges only linearly there: the matrix of its linear system is singular at the solution"
+          : fmt::format("the linear system of the derivative is singular, or nearly so: relative residual {:.1e}",
+                        report.residual);
   throw NoDerivativeError(fmt::format("[{}] {}. The solution may not be unique there; even_if_unconverged() returns what "
                                       "was computed",
                                       what, reason),
@@ -307,12 +333,13 @@ detail::Recipe::Ready detail::ready(const Recipe& recipe, const Parts* x0, std::
   return other ? recipe.by_steps->ready(nullptr, theta) : recipe.ready(x0, theta);
 }
 
-Solution detail::make_solution(std::shared_ptr<const Method> method, const SolveOptions& options,
-                               const Estimator& estimator) {
+Solution detail::make_solution(std::shared_ptr<const Method> method, const SolveOptions& options, const Estimator& estimator,
+                               bool estimator_is_named) {
   auto state = std::make_shared<SolutionState>();
   state->method = std::move(method);
   state->options = options;
   state->estimator = estimator;
+  state->estimator_is_named = estimator_is_named;
   state->differentiator = std::visit([](const auto& kind) { return make(kind); }, estimator.kind());
   state->loop = state->method->loop();
   state->differentiator->prepare(*state);
@@ -493,7 +520,8 @@ const Solution& Prepared::solve(const Parts& x0, const Parts& theta) & {
   check_shapes(solution_.internals(), x0, theta);
   // The caller kept a copy of the last Solution, which must not change.
   if (solution_.is_shared())
-    solution_ = detail::make_solution(solution_.internals().method, options_, solution_.internals().estimator);
+    solution_ = detail::make_solution(solution_.internals().method, options_, solution_.internals().estimator,
+                                      solution_.internals().estimator_is_named);
   SolutionState& state = solution_.internals();
   state.options = options_;
   state.solve({x0.begin(), x0.end()}, {theta.begin(), theta.end()});

@@ -61,6 +61,24 @@ void note_residual(DerivativeReport& report, double residual, double tolerance) 
     note_status(report, Status::rounding_reached);
 }
 
+bool is_degenerate(SolutionState& state) {
+  constexpr double linear = 0.45;      // Newton's method contracts by ½ at a double root, and less at others
+  constexpr double plainly_not = 0.3;  // as steps became shorter
+  if (state.degenerate) return *state.degenerate;
+  const Run& run = state.run;
+  const bool can_be = state.method->superlinear && state.loop->here() == nullptr && run.last_step > 0 &&
+                      state.method->step->no_jvp.empty() &&
+                      !(run.step_before > 0 && run.last_step <= plainly_not * run.step_before);
+  state.degenerate = false;
+  if (!can_be) return false;
+  std::vector<double> last(state.size()), image(state.size());
+  for (std::size_t i = 0; i < last.size(); ++i) last[i] = run.x[i] - run.previous[i];
+  state.last().jvp_x(last, image);
+  ++state.report.products;
+  state.degenerate = norm(image) > linear * norm(last);
+  return *state.degenerate;
+}
+
 double norm_b(SolutionState& state) {
   if (state.size_of_b) return *state.size_of_b;
   if (!state.method->step->no_vjp.empty()) return 0;
@@ -71,9 +89,9 @@ double norm_b(SolutionState& state) {
   std::vector<std::vector<double>> out = memory_for(state.method->step->parameters);
   state.here().vjp_theta(p, std::vector<Vector>(out.begin(), out.end()));
   ++state.report.products;
-  double sum = 0;
-  for (const auto& part : out) sum += dot(part, part);
-  state.size_of_b = std::sqrt(sum);
+  double size = 0;
+  for (const auto& part : out) size = std::hypot(size, norm(part));
+  state.size_of_b = size;
   return *state.size_of_b;
 }
 
@@ -101,10 +119,15 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
   solved = false;
   theta.assign(its_theta.begin(), its_theta.end());
   last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = beside_ready_ = contracts = false;
+  next_.clear();
+  residual_.clear();
   differentiator->forget();
   refinement.reset();
   seen_inverse = 1;
+  probed = false;
   size_of_b.reset();
+  degenerate.reset();
+  rounding.reset();
   held.c.clear();
   returned = {};
   run.start.resize(method->step->size());
@@ -149,24 +172,42 @@ Point& SolutionState::here() {
   if (Point* const of_loop = loop->here()) return *of_loop;
   if (!here_) here_ = method->step->point(true);
   if (!here_ready_) {
-    scratch_.resize(size());
+    next_.resize(size());
     here_->bind(theta);
-    here_->apply(run.x, run.controls, scratch_);
+    here_->apply(run.x, run.controls, next_);
     here_ready_ = true;
   }
   return *here_;
+}
+
+ConstVector SolutionState::next() {
+  Point& p = here();
+  if (next_.empty()) {
+    next_.resize(size());
+    p.control(run.controls, next_);
+  }
+  return next_;
 }
 
 Point& SolutionState::equation() {
   if (Point* const of_loop = method->users_equation ? nullptr : loop->equation()) return *of_loop;
   if (!equation_) equation_ = method->equation->point(true);
   if (!equation_ready_) {
-    scratch_.resize(size());
+    residual_.resize(size());
     equation_->bind(theta);
-    equation_->apply(run.x, {}, scratch_);
+    equation_->apply(run.x, {}, residual_);
     equation_ready_ = true;
   }
   return *equation_;
+}
+
+ConstVector SolutionState::residual() {
+  Point& p = equation();
+  if (residual_.empty()) {
+    residual_.resize(size());
+    p.control({}, residual_);
+  }
+  return residual_;
 }
 
 Point& SolutionState::walker() {

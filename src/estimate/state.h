@@ -26,8 +26,11 @@ class Differentiator {
   virtual void jvp(SolutionState& s, std::span<const Array> v, Vector out) = 0;
   /// Advice for the certificate: what would leave less out.
   virtual const char* advice() const { return "Implicit{} leaves nothing out but what its tolerance allows"; }
-  /// r = (I - A)⁻¹ r at x_k, or with the transpose, where a factor is at hand. False where none is.
-  virtual bool solve_by_factor(bool /*transposed*/, Vector /*r*/) { return false; }
+  /// Which matrix at x_k a factor is at hand of: I - A, or that of the equation.
+  enum class FactorOf : std::uint8_t { nothing, step, equation };
+  virtual FactorOf factor_of() const { return FactorOf::nothing; }
+  /// r = M⁻¹ r by that factor, or with the transpose.
+  virtual void solve_by_factor(bool /*transposed*/, Vector /*r*/) {}
   /// Several directions at once, for those that can share work among them.
   virtual void vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs);
   virtual void jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs);
@@ -55,11 +58,17 @@ struct Returned {
   bool allow_unconverged = false;  ///< of the Solution that asked
 };
 
+/// What rounding.cpp keeps for all directions: H⁻¹ times the rounding error of G, and vectors that H and Hᵀ shorten most.
+struct RoundingSeen {
+  std::vector<double> of_x, weak_right, weak_left;
+};
+
 struct SolutionState {
   std::shared_ptr<const Method> method;
   std::unique_ptr<Loop> loop;
   SolveOptions options;
   Estimator estimator = OneStep{};
+  bool estimator_is_named = true;  ///< by the caller or the solver; not: by the method alone
   std::unique_ptr<Differentiator> differentiator;
   std::vector<Array> theta;
   Run run;
@@ -74,7 +83,10 @@ struct SolutionState {
   std::shared_ptr<Refinement> refinement;             ///< made when a certificate first asks for it
   std::vector<std::unique_ptr<Point>> of_refinement;  ///< its points, which serve every solve
   double seen_inverse = 1;                            ///< ‖(I - A)⁻¹‖, as linear solves saw it
+  bool probed = false;                                ///< see probe_inverse
   std::optional<double> size_of_b;                    ///< see norm_b
+  std::optional<bool> degenerate;                     ///< see is_degenerate
+  std::optional<RoundingSeen> rounding;               ///< of a superlinear method, see certify.h
 
   void note_inverse(double seen) { seen_inverse = std::max(seen_inverse, seen); }
   std::size_t size() const { return run.x.size(); }
@@ -85,9 +97,11 @@ struct SolutionState {
 
   /// The step at x_{k-1}, as the last iteration left it, undamped.
   Point& last();
-  /// The step at x_k; and the equation there, where the method has one.
+  /// The step at x_k, and F(x_k); and the equation there, where the method has one, and its residual.
   Point& here();
+  ConstVector next();
   Point& equation();
+  ConstVector residual();
   /// The step at other states, and the method's equation: apply it first.
   Point& walker();
   Point& beside();
@@ -103,13 +117,14 @@ struct SolutionState {
  private:
   std::unique_ptr<Point> start_, here_, equation_, walker_, beside_;
   bool last_ready_ = false, here_ready_ = false, equation_ready_ = false, walker_ready_ = false, beside_ready_ = false;
-  std::vector<double> scratch_;
+  std::vector<double> scratch_, next_, residual_;  // the last two: empty where they are not known
   std::vector<std::vector<double>> parts_;
   std::vector<Vector> part_spans_;
 };
 
 /// A solution to come: nothing is solved yet.
-Solution make_solution(std::shared_ptr<const Method> method, const SolveOptions& options, const Estimator& estimator);
+Solution make_solution(std::shared_ptr<const Method> method, const SolveOptions& options, const Estimator& estimator,
+                       bool estimator_is_named = true);
 /// The solver's method and start for these parameters; of a solver with other steps for estimators that go over them, those.
 Recipe::Ready ready(const Recipe& recipe, const Parts* x0, std::span<const Shape> theta, const Estimator& estimator);
 
@@ -128,6 +143,10 @@ double growth(SolutionState& state);
 /// Why derivatives of steps do not converge to that of the solution: the step does not contract, and the estimator needs it
 /// to. Empty when nothing of the kind was detected.
 std::string no_contraction(SolutionState& state);
+
+/// Whether a superlinear method converged only linearly: the matrix of its equation is singular at the solution then. What
+/// is computed with it at x_k, where it is not, means nothing. Observed along the last step, once for each solve.
+bool is_degenerate(SolutionState& state);
 
 /// Estimate of the Frobenius norm of B = ∂F/∂θ at x_k, from one random cotangent, once for each solve. Rounding of B is
 /// relative to it, whatever the direction. 0 where there is no vjp.

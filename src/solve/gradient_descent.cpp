@@ -21,6 +21,8 @@ constexpr double visible = 1e-9;
 
 // A start that is stationary and not a minimum is left by a displacement of this size, relative to x.
 constexpr double displacement = 0x1p-26;
+// Differences for curvatures are taken over this length, relative to x.
+constexpr double difference = 1e-6;
 // Negative curvature is less than this, relative to the largest.
 constexpr double negative = -1e-8;
 
@@ -53,16 +55,16 @@ class Curvature {
     const std::size_t n = method_.gradient->size();
     gradient_at_.resize(n);
     gradient_->bind(theta);
-    gradient_->apply(ConstVector(run.start).first(n), {}, gradient_at_);
+    at_ = ConstVector(run.start).first(n);
+    gradient_->apply(at_, {}, gradient_at_);
     return lanczos(
-        n, lanczos_steps, [this](ConstVector v, Vector out) { gradient_->jvp_x(v, out); }, memory_);
+        n, lanczos_steps, [this](ConstVector v, Vector out) { product(v, out); }, memory_);
   }
 
   /// Where a solve ended with its first step, of length zero, at a start that is no minimum: run.start is moved beside it,
   /// for another solve. A descent cannot tell a maximum or a saddle from a minimum by the gradient alone.
   bool leaves_start(std::span<const Array> theta, Run& run) {
     if (run.status != Status::converged || run.statistics.iterations > 1 || run.last_step != 0) return false;
-    if (!method_.gradient->no_jvp.empty()) return false;
     const Extremes e = at_start(theta, run);
     if (!(e.smallest < negative * std::max(e.largest, -e.smallest))) return false;
     const std::size_t n = method_.gradient->size();
@@ -73,9 +75,20 @@ class Curvature {
   }
 
  private:
+  // H v; by differences where the gradient cannot be differentiated, as where f contains a solve.
+  void product(ConstVector v, Vector out) {
+    if (method_.gradient->no_jvp.empty()) return gradient_->jvp_x(v, out);
+    const double size = norm(at_), by = difference * (size > 0 ? size : 1);
+    beside_.assign(at_.begin(), at_.end());
+    for (std::size_t i = 0; i < v.size(); ++i) beside_[i] += by * v[i];
+    gradient_->apply(beside_, {}, out);
+    for (std::size_t i = 0; i < v.size(); ++i) out[i] = (out[i] - gradient_at_[i]) / by;
+  }
+
   const DescentMethod& method_;
   std::unique_ptr<Point> gradient_;
-  std::vector<double> gradient_at_;
+  ConstVector at_;  // the start
+  std::vector<double> gradient_at_, beside_;
   LanczosMemory memory_;
 };
 
@@ -237,6 +250,7 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
   check(how);
   Recipe recipe;
   recipe.name = "gradient_descent";
+  recipe.orders = 2;
   recipe.lambda = objective;
   recipe.options = options;
   const bool has_momentum = how.momentum.kind != Momentum::Kind::none;

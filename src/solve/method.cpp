@@ -188,6 +188,7 @@ std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state
   made->known = merged(known, made->known);
   if (traces.lambda && has_solves(*traces.lambda)) {
     made->inside_left_out = left_out_inside(*traces.lambda);
+    made->lacks_orders = lacks_orders_inside(*traces.lambda, orders);
     made->precise =
         Lazy<Method>([from = make, p = problem_of(traces.lambda, Inside::precise)]() -> std::shared_ptr<const Method> {
           return from(p);

@@ -51,6 +51,8 @@ struct Run {
   Statistics statistics;
   std::vector<double> start, previous, x;  ///< x_0, x_{k-1}, x_k
   double last_step = 0;                    ///< ‖x_k - x_{k-1}‖
+  double step_before = 0;                  ///< the length of the step before that; 0: there was none
+  double slowness = 0;                     ///< 1/(1 - ρ), ρ being the rate at which steps became shorter; 0: not seen
   std::vector<double> controls;            ///< with which the last step is differentiated: undamped
   std::vector<double> proof;               ///< of an infeasible or unbounded problem, in the form of a state
   std::vector<double> anchor, scratch;     ///< the monitor's
@@ -137,6 +139,7 @@ class Method {
   bool starts_itself = false;       ///< takes no start
   Lazy<Method> precise;             ///< the same with the solves inside its lambda made precisely; none: there are none
   std::string inside_left_out;      ///< what `precise` does not see of the solves inside; empty: nothing
+  bool lacks_orders = false;        ///< a solve inside has not as many derivatives as that of the solution needs
   std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< parts of the state that are the user's, first
   Constants known;
 
@@ -162,6 +165,7 @@ struct Recipe {
   /// Calls no lambda of the user.
   std::function<std::shared_ptr<Method>(const Problem&)> make;
   const char* name = "solve";  ///< of the solver, for messages about its lambda
+  int orders = 1;              ///< how often a derivative of the solution differentiates the lambda: 2 for an objective
   Body lambda;                 ///< the step or the objective; none where there is nothing to trace
   /// Which parts of the state the lambda takes before the parameters; where this is empty, all.
   std::function<std::vector<Shape>(const std::vector<Shape>& state)> lambda_state;
@@ -262,6 +266,8 @@ class Monitor {
 
   /// The same, or at the rounding of x.
   bool is_negligible(double step, double size) const;
+  /// Whether a step is about as short as the last places of x: a line search that shortens one to that has found nothing.
+  bool is_lost(double step, double size) const;
 
   /// Who decides whether the step that is recorded was the last.
   enum class Converged {

@@ -30,23 +30,38 @@ template <class Visit> void visit_solves(const Function& traced, const Visit& vi
   const Graph& graph = *traced.graph();
   for (const Id id : graph.needed(ids_of(traced.outputs()))) {
     if (graph.node(id).op != Op::call) continue;
-    if (const auto* solve = dynamic_cast<const SolveInside*>(graph.foreign(graph.node(id).attr.i).get())) visit(*solve);
+    if (const auto* solve = dynamic_cast<const SolveInside*>(graph.foreign(graph.node(id).attr.i).get())) visit(*solve, id);
   }
 }
 }  // namespace
 
 bool has_solves(const Function& traced) {
   bool has = false;
-  visit_solves(traced, [&](const SolveInside&) { has = true; });
+  visit_solves(traced, [&](const SolveInside&, Id) { has = true; });
   return has;
 }
 
 std::string left_out_inside(const Function& traced) {
   std::string first;
-  visit_solves(traced, [&](const SolveInside& solve) {
+  visit_solves(traced, [&](const SolveInside& solve, Id) {
     if (first.empty()) first = solve.left_out();
   });
   return first;
+}
+
+bool lacks_orders_inside(const Function& traced, int orders) {
+  const Graph& graph = *traced.graph();
+  bool lacks = false;
+  visit_solves(traced, [&](const SolveInside& solve, Id id) {
+    if (!solve.has_first_derivative_only()) return;
+    // The step has one linear system behind the solve; where there are more, the function contains its derivative.
+    const Indexed<bool> behind = graph.between({&id, 1}, ids_of(traced.outputs()));
+    int systems = 0;
+    for (Id node = 0; node < graph.size(); ++node)
+      if (behind[node] && graph.node(node).op == Op::solve && behind[graph.args(node)[0]]) ++systems;
+    lacks = lacks || orders + (systems > 1 ? 1 : 0) > 1;
+  });
+  return lacks;
 }
 
 Body with_data_as_arguments(const Function& traced, Inside inside) {

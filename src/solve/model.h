@@ -23,10 +23,15 @@ class SolveInside : public Foreign {
   virtual std::shared_ptr<const Foreign> precise() const = 0;
   /// What its derivative leaves out although it is solved precisely, in words; empty: nothing.
   virtual std::string left_out() const = 0;
+  /// Whether it is differentiated by a single step of Newton's method, which has the right first derivative alone.
+  virtual bool has_first_derivative_only() const = 0;
 };
 bool has_solves(const Function& traced);
 /// See SolveInside; of the first that leaves something out.
 std::string left_out_inside(const Function& traced);
+/// Whether one has the right first derivative alone, and the function is differentiated `orders` times, of which that is not
+/// enough.
+bool lacks_orders_inside(const Function& traced, int orders);
 
 enum class Inside { as_it_is, precise };  ///< how solves inside are made
 /// The same function of its arguments, then its data.

@@ -112,6 +112,8 @@ double Monitor::seconds() const { return now() - begin_; }
 
 void Monitor::end(Status status, std::string about) {
   run_.status = status;
+  const double halving_time = std::isfinite(halving_times_[0]) ? halving_times_[0] : halving_times_[1];
+  run_.slowness = std::isfinite(halving_time) ? halving_time / std::log(2.0) : 0;
   run_.about = std::move(about);
   run_.statistics.seconds = seconds();
 }
@@ -175,6 +177,10 @@ void Monitor::end_at_rounding(double step, double within) {
 
 bool Monitor::is_negligible(double step, double size) const {
   return step <= std::max(options_.tolerance, rounding * std::sqrt(static_cast<double>(run_.start.size()))) * scale(size);
+}
+
+bool Monitor::is_lost(double step, double size) const {
+  return step <= rounding * std::sqrt(static_cast<double>(run_.start.size())) * scale(size);
 }
 
 bool Monitor::is_last(const NewtonStep& newton) const {
@@ -254,6 +260,7 @@ bool Monitor::reached_rounding(double step, double scale, double value, double l
 
 bool Monitor::record_and_check(double step, double size, double value, double length, Converged converged) {
   const int k = ++run_.statistics.iterations;
+  run_.step_before = k > 1 ? run_.last_step : 0;
   run_.last_step = step;
   if (options_.history) run_.statistics.history.push_back(step);
   if (!std::isfinite(step)) {
@@ -278,6 +285,7 @@ bool Monitor::record_and_check(double step, double size, double value, double le
     end(Status::converged);
     return true;
   }
+  const bool shrinks = step < smallest_;
   smallest_ = std::min(smallest_, step);
   if (reached_rounding(step, within, value, length)) {
     end_at_rounding(step, within);
@@ -301,6 +309,8 @@ bool Monitor::record_and_check(double step, double size, double value, double le
       why = ", but the steps were not seen to contract";
     else if (size < 1e-3 * largest_ && step > 1e-4 * size)
       why = "; where the solution is zero give SolveOptions::typical_x";
+    else if (!shrinks)
+      why = ", and the steps do not become shorter: damp them, or take shorter ones";
     end(Status::iteration_limit, fmt::format("{} iterations, the last step was {:.1e} relative{}", k, step / within, why));
     return true;
   }

@@ -138,8 +138,9 @@ class NewtonLoop final : public Loop {
         ++run.statistics.backtracks;
         return merit(trial_);
       });
+      const bool is_lost = !full_is_good && monitor.is_lost(length * full_step, newton.size);
       shortened_ = length < shortened ? shortened_ + 1 : 0;
-      if (!found_length || (shortened_ > shortened_allowed && !is_minimiser())) {
+      if (!found_length || is_lost || (shortened_ > shortened_allowed && !is_minimiser())) {
         if (!fails(monitor, newton)) continue;
         return;
       }
@@ -308,13 +309,15 @@ struct NewtonKind {
       step;
 };
 
-Solver make(const char* name, NewtonKind (*kind_of)(const Body& lambda), const Body& lambda, const SolveOptions& options) {
+Solver make(const char* name, int orders, NewtonKind (*kind_of)(const Body& lambda), const Body& lambda,
+            const SolveOptions& options) {
   check(options);
   Recipe recipe;
   recipe.name = name;
   recipe.lambda = lambda;
   recipe.options = options;
   recipe.superlinear = true;
+  recipe.orders = orders;
   recipe.steps_in_node = 2;
   recipe.undamped = [name, kind_of, lambda](const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta) {
     return kind_of(traced_alone(name, lambda, state, theta)).step(state, x, theta, 1.0, 0.0).next;
@@ -387,10 +390,10 @@ NewtonKind for_roots(const Body& residual) {
 }  // namespace
 
 Solver make_newton(const Body& objective, const SolveOptions& options) {
-  return make("newton", for_minimisers, objective, options);
+  return make("newton", 2, for_minimisers, objective, options);
 }
 Solver make_newton_root(const Body& residual, const SolveOptions& options) {
-  return make("newton_root", for_roots, residual, options);
+  return make("newton_root", 1, for_roots, residual, options);
 }
 
 }  // namespace onestep::detail

@@ -380,7 +380,7 @@ class NewtonCgLoop final : public Loop {
         ++run.statistics.backtracks;
         return objective(trial_);
       });
-      if (!found_length) {
+      if (!found_length || (!full_is_good && monitor.is_lost(length * full_step, newton.size))) {
         std::ranges::copy(run.previous, run.x.begin());
         if (monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
         return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
@@ -431,6 +431,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
   check(how);
   Recipe recipe;
   recipe.name = "newton_cg";
+  recipe.orders = 2;
   recipe.lambda = objective;
   recipe.options = options;
   recipe.superlinear = true;

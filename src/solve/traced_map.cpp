@@ -296,18 +296,22 @@ class TracedPoint final : public Point {
   ConstVector where() const override { return applied_ ? ConstVector(x_) : ConstVector(); }
 
   void jvp_x(ConstVector dx, Vector out) override {
+    require(map_->no_jvp);
     std::ranges::copy(dx, d_x_.begin());
     run_branch(jvp_x_branch, jvp_x_, {&out, 1});
   }
   void vjp_x(ConstVector c, Vector out) override {
+    require(map_->no_vjp);
     std::ranges::copy(c, c_x_.begin());
     run_branch(vjp_x_branch, vjp_x_, {&out, 1});
   }
   void jvp_theta(std::span<const Array> dtheta, Vector out) override {
+    require(map_->no_jvp);
     std::ranges::copy(dtheta, inputs_.begin() + static_cast<std::ptrdiff_t>(d_theta_));
     run_branch(jvp_theta_branch, jvp_theta_, {&out, 1});
   }
   void vjp_theta(ConstVector c, std::span<const Vector> out) override {
+    require(map_->no_vjp);
     std::ranges::copy(c, c_theta_.begin());
     run_branch(vjp_theta_branch, vjp_theta_, out);
   }
@@ -320,6 +324,10 @@ class TracedPoint final : public Point {
   int factorisations() const override { return factorisations_; }
 
  private:
+  static void require(const std::string& missing) {
+    if (!missing.empty()) throw MisuseError(missing);
+  }
+
   bool run_value(ConstVector controls, Vector y) {
     for (std::size_t i = 0; i < controls.size(); ++i) controls_[i][0] = controls[i];
     outputs_[0] = y;

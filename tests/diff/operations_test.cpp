@@ -515,7 +515,9 @@ TEST(ForeignFunction, OneDirectionIsEnoughForTheOther) {
 TEST(ForeignFunction, SecondDerivativesAreAnErrorThatSaysWhatToDo) {
   const auto f = std::make_shared<CubeTimes>(true, true);
   const std::string message =
-      "[call] the derivative of cube_times cannot be differentiated again; trace it, or solve with(KStep{2})";
+      "[call] the derivative of cube_times cannot be differentiated again. A foreign function can be traced instead; of a "
+      "solve, newton, newton_root and quadratic_program have second derivatives, and fixed_point with KStep, where K steps "
+      "leave out little";
   trace(
       [&](Expr a, Expr b) {
         const Expr y = call(f, {a, b});

@@ -225,6 +225,13 @@ TEST(Certificate, RefusesWhereTheMapDoesNotContract) {
   EXPECT_NE(c.reason.find("does not contract"), std::string::npos) << c.reason;
 }
 
+bool throws(const std::function<void()>& derivative) {
+  try {
+    derivative();
+  } catch (const NoDerivativeError&) { return true; }
+  return false;
+}
+
 // Newton's method is only linear where the Hessian vanishes at the solution: its last step says 1/3 where the truth is 1.
 TEST(Certificate, SeesThatNewtonIsNotFastAtADegenerateSolution) {
   const Solver s = newton([](Expr x, Expr t) { return sum(square(square(x - t))); });
@@ -234,9 +241,20 @@ TEST(Certificate, SeesThatNewtonIsNotFastAtADegenerateSolution) {
     EXPECT_EQ(c.basis, Certificate::Basis::refused) << c;
     EXPECT_NE(c.reason.find("degenerate"), std::string::npos) << c.reason;
   }
-  const Solution automatic = solve(s, Array{2.0}, Array{1.0}, Auto{1e-6});
-  EXPECT_THROW(automatic.vjp(Array{1.0}), NoDerivativeError);
-  EXPECT_THROW(automatic.jvp(Array{1.0}), NoDerivativeError);
+  const Solver root = newton_root([](Expr x, Expr t) { return square(x - t); });
+  for (const Solver& degenerate : {s, root})
+    for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{2}, Implicit{}, Auto{1e-6}, Estimator{}}) {
+      const Solution one = solve(degenerate, Array{2.0}, Array{1.0}, e);
+      // Who asks for just these steps is given them, and is told.
+      const bool by_steps = std::holds_alternative<OneStep>(e.kind()) || std::holds_alternative<KStep>(e.kind());
+      EXPECT_EQ(throws([&] { one.vjp(Array{1.0}); }), !by_steps);
+      EXPECT_EQ(throws([&] { one.jvp(Array{1.0}); }), !by_steps);
+      EXPECT_EQ(one.report().status, Status::singular);
+      EXPECT_EQ(one.certificate(Array{1.0}).basis, Certificate::Basis::refused);
+      Prepared prepared(degenerate, Array{2.0}, Array{1.0}, e);
+      const Solution again = prepared.solve(Array{1.0});
+      EXPECT_EQ(throws([&] { prepared.solve(Array{1.0}).vjp(Array{1.0}); }), !by_steps);
+    }
 }
 
 // Where two parameters are equal, the larger of them has no derivative, and no parameter alone tells.

@@ -332,6 +332,55 @@ TEST(Nested, SecondDerivativesThroughNewtonAreRightByDefault) {
               1e-9);
 }
 
+// One step has the right first derivative alone: the outer solution is found with it, but its derivative by it is wrong (by
+// 20 % here), and has to be refused.
+TEST(Nested, OneStepInsideIsNotDifferentiatedTwice) {
+  const Solver inner = newton([](Expr x, Expr t) { return 0.5 * square(x) - t * x + 0.25 * square(square(x)); });
+  const auto objective = [](const Solver& in) {
+    return [in](Expr t, Expr c) { return square(in(t)-1.0) + 0.1 * square(t - c); };
+  };
+  const auto gradient = [objective](const Solver& in) {
+    return [f = objective(in)](Expr t, Expr c) { return grad(f(t, c), t); };
+  };
+  const auto outer_of = [&](const Solver& in) {
+    return std::vector<Solver>{newton(objective(in)), newton_cg(objective(in)), newton_root(gradient(in)),
+                               gradient_descent(objective(in))};
+  };
+  const auto with = [&](const Estimator& e) { return inner.from(Array(0.0)).with(e); };
+  const double right = Array(solve(newton(objective(with(KStep{2}))), Array(1.5), 0.5).jvp(1.0)).item();
+  EXPECT_NEAR(right, 0.372493, 1e-6);
+  for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{1}})
+    for (const Solver& outer : outer_of(with(e))) {
+      const Solution s = solve(outer, Array(1.5), 0.5);
+      ASSERT_TRUE(is_solution(s.status())) << s.message();
+      EXPECT_TRUE(says(test::error_of([&] { s.jvp(1.0); }), {"one step", "KStep{2}"}));
+      EXPECT_TRUE(says(test::error_of([&] { s.vjp(1.0); }), {"one step", "KStep{2}"}));
+      EXPECT_TRUE(says(test::error_of([&] { s.jacobian(); }), {"one step", "KStep{2}"}));
+      EXPECT_EQ(s.certificate(1.0).basis, Certificate::Basis::refused) << s.certificate(1.0);
+      EXPECT_EQ(s.certificate_jvp(1.0).basis, Certificate::Basis::refused);
+    }
+  for (const Solver& outer : outer_of(with(KStep{2})))
+    EXPECT_NEAR(Array(solve(outer, Array(1.5), 0.5, Auto{1e-9}).jvp(1.0)).item(), right, 1e-6);
+  // A root needs the first derivative alone.
+  const Solution root = solve(newton_root([&](Expr t, Expr c) { return with(OneStep{})(t) - c; }), Array(1.5), 0.5);
+  EXPECT_NEAR(Array(root.jvp(1.0)).item(), 1 + 3 * 0.25, 1e-9);
+  EXPECT_EQ(root.certificate_jvp(1.0).basis, Certificate::Basis::observed) << root.certificate_jvp(1.0);
+}
+
+// The measured step of gradient descent takes its Hessian by differences where f cannot be differentiated twice.
+TEST(Nested, GradientDescentMeasuresItsStepAroundASolveWithoutSecondDerivatives) {
+  const auto step = [](Expr x, Expr t) { return 0.5 * cos(x) * t; };
+  const auto f = [](Expr x, Expr t) { return 0.5 * square(x) - 0.5 * sin(x) * t; };
+  const auto sum_of_f = [f](Expr x, Expr t) { return sum(f(x, t)); };
+  for (const Solver& inner : {fixed_point(step), newton_cg(sum_of_f), newton(sum_of_f).with(Implicit{}),
+                              gradient_descent(sum_of_f), newton_cg(sum_of_f).with(KStep{2})}) {
+    const Solver in = inner.from(zeros({3}));
+    const Solution s = solve(gradient_descent([&](Expr t) { return sum(square(in(t)-0.2)); }), full({3}, 0.3), Parts());
+    ASSERT_TRUE(is_solution(s.status())) << s.message();
+    for (const double t : test::entries_of(s.x())) EXPECT_NEAR(t, 0.4 / std::cos(0.2), 1e-6);
+  }
+}
+
 TEST(Nested, DerivativesAboveTheFirstThatAnEstimatorDoesNotHaveAreErrors) {
   const Solver fit = cubic().from(Array(0.0)).with(Implicit{});
   EXPECT_TRUE(says(test::error_of([&] { trace([&](Expr t) { return grad(grad(fit(t), t), t); }, Shape{}); }), {"solve"}));
