@@ -39,8 +39,8 @@ class NotConvergedError : public Error {
   int iterations;  ///< that it made
 };
 
-/// The solution has no derivative, or none that could be computed: the linear system is singular, the program degenerate,
-/// the step does not contract. Solution::even_if_unconverged returns what was computed all the same.
+/// The solution has no derivative, or none that could be computed: the linear system is singular, Newton's method converged
+/// only linearly, the step does not contract. Solution::even_if_unconverged returns what was computed all the same.
 ///
 ///     try { s.vjp(c); } catch (const NoDerivativeError& e) { std::cerr << e.reason << '\n'; }
 class NoDerivativeError : public Error {

@@ -426,6 +426,7 @@ class Minimiser {
     o.value = begun ? state_.value : std::numeric_limits<double>::quiet_NaN();
     o.critical = begun ? critical() : std::numeric_limits<double>::infinity();
     if (begun) describe(o);
+    note_doubt(o);
     const InnerWork& work = objective_.work;
     o.evaluations = work.evaluations;
     o.hypergradients = work.hypergradients;
@@ -437,6 +438,17 @@ class Minimiser {
     o.checkpoint_seconds = writing_;
     o.seconds = elapsed();
     return o;
+  }
+
+  // A hypergradient that vanishes by an inexact estimator need not be one that vanishes.
+  void note_doubt(Outcome& o) const {
+    constexpr double plainly = 10;
+    if (o.status != Status::converged || !(o.norm > 0) || !std::isfinite(o.bound) || !o.about.empty()) return;
+    if (o.bound > plainly * o.norm && o.critical * (o.bound / o.norm) > plainly * options_.tolerance)
+      o.about = fmt::format(
+          "but the hypergradient may be wrong by {}, which is far more than it is: with Implicit{{}} or "
+          "Auto{{}} for the inner problem it vanishes where the true one does",
+          rounded_up(o.bound));
   }
 
   // What the last hypergradient says of the point is believed only where its linear systems were solved.

@@ -211,7 +211,9 @@ class Certifier {
 
   bool can(const std::string& missing, const char* which) {
     if (!is_solution(s_.run.status)) {
-      refuse(fmt::format("the solve ended with status {}", to_string(s_.run.status)), explain(s_.run.status));
+      refuse(fmt::format("the solve ended with status {}{}", to_string(s_.run.status),
+                         s_.run.about.empty() ? "" : fmt::format(" ({})", s_.run.about)),
+             explain(s_.run.status));
       return false;
     }
     if (std::string why = s_.loop->degeneracy(); !why.empty()) {
@@ -330,13 +332,15 @@ class Certifier {
     return false;
   }
 
-  // Whether a superlinear method is at its solution up to rounding, as seen from its last two steps: A, which is
-  // proportional to the next step, moves the derivative less then than rounding of x_k does, which is measured.
+  // Whether a superlinear method is at its solution up to rounding, and was seen to be superlinear in its last steps: A,
+  // which is proportional to the next step, moves the derivative less then than rounding of x_k does, which is measured.
   bool has_arrived() const {
     constexpr double fell = 1e-2 * superlinear_rate;
     const Refinement& way = *s_.refinement;
-    return s_.method->superlinear && map_.smooth && !s_.method->precise && measures_rounding(s_) &&
-           way.stages().size() == 1 && way.best().step <= way.noise() && way.best().step <= fell * s_.run.last_step;
+    const Run& run = s_.run;
+    const bool is_fast = way.best().step <= fell * run.last_step || run.last_step <= fell * run.step_before;
+    return s_.method->superlinear && map_.smooth && !s_.method->precise && measures_rounding(s_) && is_fast &&
+           way.stages().size() == 1 && way.best().step <= way.noise();
   }
 
   bool is_superlinear(double rate) {
@@ -346,7 +350,7 @@ class Certifier {
         fmt::format("the step multiplies errors by {:.2g}, that of a superlinear method should by almost 0: the solution is "
                     "degenerate, or not near",
                     rate),
-        "solve with a smaller tolerance; where that does not help, the Hessian is singular at the solution");
+        "solve with a smaller tolerance; where that does not help, the matrix of the step is singular at the solution");
     return false;
   }
 

@@ -56,8 +56,8 @@ std::ostream& operator<<(std::ostream& out, const Certificate& c) {
     fmt::print(out, "no bound: {}{}{}", c.reason, c.advice.empty() ? "" : "; ", c.advice);
     return out;
   }
-  fmt::print(out, "error <= {} ({}), {} of the derivative; mostly {}", rounded_up(c.bound), to_text(c.basis),
-             rounded_up(c.relative), in_words(c.dominant));
+  fmt::print(out, "error <= {} ({}), {} of the derivative", rounded_up(c.bound), to_text(c.basis), rounded_up(c.relative));
+  if (c.bound > 0) fmt::print(out, "; mostly {}", in_words(c.dominant));
   if (std::isfinite(c.estimate)) fmt::print(out, "; most likely {:.1e}", c.estimate);
   return out;
 }

@@ -15,6 +15,8 @@ void add(Vector to, ConstVector what, double factor) {
 }
 
 void need_jvp(const Map& map, const char* estimator) {
+  if (!map.no_jvp.empty() && !map.no_vjp.empty())
+    throw MisuseError(fmt::format("[{}] jvp is missing: {}, and vjp is missing too", estimator, map.no_jvp));
   if (!map.no_jvp.empty())
     throw MisuseError(
         fmt::format("[{}] jvp is missing: {}. Without it there is vjp with every estimator, and jvp with "
@@ -22,6 +24,8 @@ void need_jvp(const Map& map, const char* estimator) {
                     estimator, map.no_jvp));
 }
 void need_vjp(const Map& map, const char* estimator) {
+  if (!map.no_jvp.empty() && !map.no_vjp.empty())
+    throw MisuseError(fmt::format("[{}] vjp is missing: {}, and jvp is missing too", estimator, map.no_vjp));
   if (!map.no_vjp.empty())
     throw MisuseError(
         fmt::format("[{}] vjp is missing: {}. Without it there is jvp with every estimator, and vjp with "

@@ -28,8 +28,10 @@ namespace detail {
 namespace {
 void check_arguments(const char* who, const Body& body, std::size_t parts, std::size_t parameters) {
   if (body.arguments != parts + parameters)
-    throw MisuseError(fmt::format("[{}] the lambda takes {} arguments; {} parts of the state and {} parameters were given",
-                                  who, body.arguments, parts, parameters));
+    throw MisuseError(
+        fmt::format("[{}] the lambda takes {} arguments; {} parts of the state and {} parameters were given (braces list "
+                    "several: a vector is Array{{…}})",
+                    who, body.arguments, parts, parameters));
 }
 }  // namespace
 

@@ -43,8 +43,8 @@ const char* explain(Status status) {
              "at the "
              "domain of the functions used, and at solves within.";
     case Status::line_search_failed:
-      return "No step along the search direction made progress although the tolerance is not met. The derivative may be "
-             "wrong, the function not smooth here, or the problem badly scaled.";
+      return "No step along the search direction made progress although the tolerance is not met. There may be no solution, "
+             "the derivative may be wrong, the function not smooth here, or the problem badly scaled.";
     case Status::singular:
       return "A matrix could not be factored. Add a term that makes the solution unique, remove what is redundant, or start "
              "elsewhere.";

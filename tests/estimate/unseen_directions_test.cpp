@@ -142,11 +142,11 @@ TEST(UnseenDirections, OfNearlyDependentColumnsAreInTheBound) {
     // (AᵀA)⁻¹Aᵀe₁ by Cramer's rule.
     std::array<std::array<Real, 3>, 3> H{};
     std::array<Real, 3> b{};
-    const auto at = [&](int i, int j) { return Real{entries[static_cast<std::size_t>(3 * i + j)]}; };
-    for (int i = 0; i < 3; ++i) {
+    const auto at = [&](std::size_t i, std::size_t j) { return Real{entries[3 * i + j]}; };
+    for (std::size_t i = 0; i < 3; ++i) {
       b[i] = at(0, i);
-      for (int j = 0; j < 3; ++j)
-        for (int k = 0; k < 4; ++k) H[i][j] += at(k, i) * at(k, j);
+      for (std::size_t j = 0; j < 3; ++j)
+        for (std::size_t k = 0; k < 4; ++k) H[i][j] += at(k, i) * at(k, j);
     }
     const auto det = [](const auto& m) {
       return m[0][0] * (m[1][1] * m[2][2] - m[1][2] * m[2][1]) - m[0][1] * (m[1][0] * m[2][2] - m[1][2] * m[2][0]) +
@@ -154,10 +154,10 @@ TEST(UnseenDirections, OfNearlyDependentColumnsAreInTheBound) {
     };
     double error = 0;
     const Array jvp = s.jvp(e1);
-    for (int i = 0; i < 3; ++i) {
+    for (std::size_t i = 0; i < 3; ++i) {
       auto replaced = H;
-      for (int j = 0; j < 3; ++j) replaced[j][i] = b[j];
-      error = std::hypot(error, static_cast<double>(jvp(i) - det(replaced) / det(H)));
+      for (std::size_t j = 0; j < 3; ++j) replaced[j][i] = b[j];
+      error = std::hypot(error, static_cast<double>(jvp(static_cast<std::int64_t>(i)) - det(replaced) / det(H)));
     }
     const Certificate c = s.certificate_jvp(e1);
     EXPECT_LE(error, c.bound) << d << ' ' << c;
