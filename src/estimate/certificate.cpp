@@ -17,6 +17,7 @@
 #include <cmath>
 #include <utility>
 
+#include "estimate/better.h"
 #include "estimate/certify.h"
 #include "estimate/corners.h"
 #include "estimate/refine.h"
@@ -27,13 +28,8 @@ namespace {
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double difference_safety = 1.5;  // factor on the difference to the better derivative
-constexpr double inverse_safety = 2;       // factor on ‖(I - A)⁻¹‖, which GMRES underestimates
 constexpr double remainder_safety = 4;     // factor on what is extrapolated
 constexpr double slowest = 0.9;            // largest ratio with which changes are extrapolated
-// What the linear solve leaves may change the derivative by this fraction of what was found; a larger one counts for more.
-constexpr double enough = 0.5, tail_safety = 4;
-constexpr int most_products = 2000;  // of the linear solve to 1e-3
-constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
 // No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
 // now and then, and the condition of the linear systems is not measured.
 constexpr double newton_rounding = 2e-13, program_rounding = 2e-12;
@@ -67,25 +63,25 @@ class Certifier {
       for (std::size_t i = 0; i < n_; ++i) out[i] = w[i] - out[i];
     };
     std::vector<double> u(v.begin(), v.end()), r(n_);
-    if (!s_.method->superlinear) scale_b_ = size_of_b();  // what this direction sees of B may be far less
-    const bool is_held = has_arrived() || begin_at_held(v, u, r, transposed) || s_.method->superlinear;
+    if (!s_.method->superlinear) system_->note_size_of_b(size_of_b());  // what this direction sees of B may be far less
+    const bool is_held = has_arrived() || system_->begin(transposed, v, u, r) || s_.method->superlinear;
     if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return c_;
     Parameters better = zero(), difference_there = zero();
     const auto compare = [&] {
       p.vjp_theta(u, std::vector<Vector>(better.begin(), better.end()));
-      scale_b_ = std::max(scale_b_, ratio(norm(better), detail::norm(u)));
+      system_->note_size_of_b(ratio(norm(better), detail::norm(u)));
       reference_ = norm(better);
       difference_there = better;
       add_to(difference_there, g, -1);
       return norm(difference_there);
     };
-    const double to_better = solve(true, transposed, v, u, r, is_held, compare);
-    if (!c_.reason.empty()) return c_;
-    note_inverse(detail::norm(u) / size);
+    const double to_better =
+        system_->solve(true, transposed, v, u, r, is_held, products_to_come(), [&compare] { return compare(); });
+    if (!is_solved()) return c_;
     const double left = detail::norm(r);
-    if (inverse() * scale_b_ * left > std::max(0.05 * to_better, negligible())) {  // B may enlarge it more than u
+    if (system_->matters(left, to_better)) {  // B may enlarge it more than u
       vjp_theta(p, r, difference_there);
-      scale_b_ = std::max(scale_b_, norm(difference_there) / left);
+      system_->note_size_of_b(norm(difference_there) / left);
     }
     at_best_ = {std::vector<double>(n_), better};
     for (std::size_t i = 0; i < n_; ++i) at_best_.state[i] = r[i] - v[i] + u[i];  // Aᵀu
@@ -93,11 +89,11 @@ class Certifier {
       Seen seen{std::vector<double>(n_), zero()};
       at.vjp_x(u, seen.state);
       vjp_theta(at, u, seen.theta);
-      scale_b_ = std::max(scale_b_, ratio(norm(seen.theta), detail::norm(u)));
+      system_->note_size_of_b(ratio(norm(seen.theta), detail::norm(u)));
       return seen;
     };
     if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, better, c_.products);
-    return finish(to_better, tail(left, to_better), rounding_scale() * detail::norm(u));
+    return finish(to_better, system_->tail(left, to_better), rounding_scale() * detail::norm(u));
   }
 
   Certificate jvp(std::span<const Array> v) {
@@ -141,11 +137,11 @@ class Certifier {
       add(z, g, -1);
       return shown_norm(z);
     };
-    scale_b_ = 1;
+    system_->note_size_of_b(1);
     const bool is_held = detail::norm(r) <= 1e-3 * detail::norm(b);
-    const double to_better = solve(false, product, b, h, r, is_held, compare);
-    if (!c_.reason.empty()) return c_;
-    note_inverse(ratio(detail::norm(h), detail::norm(b)));
+    const double to_better =
+        system_->solve(false, product, b, h, r, is_held, products_to_come(), [&compare] { return compare(); });
+    if (!is_solved()) return c_;
     at_best_.state = h;  // A h + B v = h - (M h - b)
     add(at_best_.state, r);
     look_ = [&](Point& at) {
@@ -158,7 +154,7 @@ class Certifier {
       return seen;
     };
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
-    return finish(to_better, tail(detail::norm(r), to_better),
+    return finish(to_better, system_->tail(detail::norm(r), to_better),
                   detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v));
   }
 
@@ -269,8 +265,9 @@ class Certifier {
     if (is_new) s_.refinement = std::make_shared<Refinement>(s_);
     const Refinement& way = *s_.refinement;
     if (is_new) c_.products += way.products();
-    inverse_ = std::max(way.inverse(), s_.seen_inverse);
-    if (!s_.method->superlinear) inverse_ = std::max(inverse_, s_.run.slowness);
+    system_.emplace(s_, c_.products);
+    // Far less than rounding does.
+    if (s_.method->superlinear) system_->neglect(0.05 * newton_rounding * c_.value);
     if (!way.trouble().empty()) {
       refuse(way.trouble(), "solve with a smaller SolveOptions::tolerance");
       return false;
@@ -304,34 +301,6 @@ class Certifier {
     return true;
   }
 
-  // Upper estimate of ‖(I - A)⁻¹‖.
-  double inverse() const {
-    const double given = s_.method->known.rho;
-    const double seen = inverse_safety * inverse_;
-    return given >= 0 && given < 1 ? std::min(seen, 1 / (1 - given)) : seen;
-  }
-
-  // Starts at u = v, or at the solution of the estimator's linear solve, scaled to the smallest residual r = v - (I - A)ᵀu.
-  // Whether it was that.
-  template <class Product>
-  bool begin_at_held(ConstVector v, std::vector<double>& u, std::vector<double>& r, const Product& M) {
-    if (!s_.method->superlinear && s_.held.is_of(v)) {
-      u = s_.held.u;
-      M(u, r);
-      const double along = dot(r, v), square = dot(r, r);
-      const double factor = square > 0 ? along / square : 0;
-      for (std::size_t i = 0; i < n_; ++i) {
-        u[i] *= factor;
-        r[i] = v[i] - factor * r[i];
-      }
-      if (detail::norm(r) < 0.5 * detail::norm(v)) return true;
-      std::ranges::copy(v, u.begin());
-    }
-    M(u, r);
-    for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - r[i];
-    return false;
-  }
-
   // Whether a superlinear method is at its solution up to rounding, and was seen to be superlinear in its last steps: A,
   // which is proportional to the next step, moves the derivative less then than rounding of x_k does, which is measured.
   bool has_arrived() const {
@@ -354,104 +323,14 @@ class Certifier {
     return false;
   }
 
-  // M x = b from an x with residual r: to 1e-3, unless x is of a linear solve already, then until what is left changes the
-  // derivative by a fraction of the difference that `compare` returns for x, or the products are spent. The product that
-  // gives r and what `compare` computes are one vjp.
-  template <class Product, class Compare>
-  double solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
-               bool is_held, const Compare& compare) {
-    constexpr double first = 1e-3;
-    const double size = detail::norm(b), rounding = 1e-15 * (size + detail::norm(x));
-    double left = detail::norm(r);
-    if (left <= rounding) return compare();
-    LinearSystem system;
-    system.product = M;
-    std::vector<double> base, z(n_);
-    const bool has_factor = look_for_inverse(system) == Differentiator::FactorOf::step;
-    if (has_factor) system.precondition = [&](Vector w) { s_.differentiator->solve_by_factor(transposed, w); };
-    double difference = is_held ? compare() : 0;
-    bool is_rough = !is_held;
-    constexpr int of_superlinear = 2;  // A is almost zero: one product leaves its square
-    int spare = s_.method->superlinear ? of_superlinear : most_beyond - c_.products - products_to_come();
-    int most = most_products;
-    Gmres gmres;
-    for (bool goes_on = false; left > rounding;) {
-      const double effect = inverse() * scale_b_ * left;
-      if (!is_rough && (effect <= std::max(enough * difference, negligible()) || spare < 2)) break;
-      const double target = is_rough ? first * size : left * std::clamp(0.5 * enough * ratio(difference, effect), 1e-4, 0.3);
-      if (!goes_on) {
-        gmres.begin(r);
-        base = x;
-      }
-      const int made = gmres.run(system, target, is_rough ? most : spare - 1);
-      if (!has_factor) note_inverse(gmres.inverse());
-      gmres.solution(system, z);
-      x = base;
-      add(x, z);
-      M(x, r);
-      for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
-      const double before = std::exchange(left, detail::norm(r));
-      difference = compare();
-      most -= made + 1;
-      if (!is_rough) spare -= made + 1;
-      is_rough = is_rough && left > first * size && most > 0;
-      goes_on = !gmres.exhausted() && left <= 2 * gmres.residual();
-      if (!goes_on && !(left < 0.5 * before)) break;
-    }
-    if (!s_.method->superlinear && !(left <= 0.1 * size || left <= 1e3 * rounding))
-      refuse(fmt::format("the linear system with I - A was solved to a relative residual of {:.1e} only: the solution may "
-                         "not be unique",
-                         left / size),
-             "regularise the problem, or use a step that contracts");
-    return difference;
-  }
-
-  // What the residual of the linear solve may add to the error without being looked into: far less than rounding does.
-  double negligible() const { return s_.method->superlinear ? 0.05 * newton_rounding * c_.value : 0; }
-
-  // The error that a residual as large as this leaves. Where the products did not suffice to make it small, what they told
-  // about ‖(I - A)⁻¹‖ is not worth much.
-  double tail(double left, double difference) const {
-    const double effect = inverse() * scale_b_ * left;
-    return effect <= enough * difference ? effect : tail_safety * effect;
+  bool is_solved() {
+    if (system_->trouble().empty()) return true;
+    refuse(system_->trouble(), "regularise the problem, or use a step that contracts");
+    return false;
   }
 
   // With B and the residual; at x_k, on the way, and beside x: see finish().
   int products_to_come() const { return is_constant() ? 1 : 2 + static_cast<int>(s_.refinement->stages().size() - 1); }
-
-  // ‖(I - A)⁻¹‖ as far as the direction that is certified does not tell: by power iteration with the estimator's factor;
-  // that of the equation leads to a vector which I - A shortens too. Else by a few products with a random vector.
-  Differentiator::FactorOf look_for_inverse(const LinearSystem& system) {
-    using FactorOf = Differentiator::FactorOf;
-    constexpr int iterations = 7;
-    if (s_.method->superlinear) return FactorOf::nothing;
-    const FactorOf of = s_.differentiator->factor_of();
-    if (of == FactorOf::nothing) {
-      // The solve tells, unless it made too few steps. A small state is seen in all its directions.
-      constexpr int few = 4, needed = 2;
-      const int spare = most_beyond - c_.products - products_to_come() - needed;
-      if (s_.run.slowness == 0 || n_ <= few) probe_inverse(s_, system, std::min(few, spare));
-      inverse_ = std::max(inverse_, s_.seen_inverse);
-      return of;
-    }
-    std::vector<double> y(n_), image(n_);
-    for (std::size_t i = 0; i < n_; ++i) y[i] = std::sin(static_cast<double>(i) + 1);
-    for (int k = 0; k < iterations; ++k) {
-      const double size = detail::norm(y);
-      if (!(size > 0 && std::isfinite(size))) break;
-      for (double& e : y) e /= size;
-      s_.differentiator->solve_by_factor(k % 2 == 1, y);
-      if (of == FactorOf::step) note_inverse(detail::norm(y));
-    }
-    if (of == FactorOf::equation && all_finite(y)) {
-      system.product(y, image);
-      note_inverse(ratio(detail::norm(y), detail::norm(image)));
-    }
-    return of;
-  }
-
-  // Kept for the next certificate of this solution.
-  void note_inverse(double seen) { s_.seen_inverse = inverse_ = std::max(inverse_, seen); }
 
   double size_of_b() {
     if (!s_.size_of_b) ++c_.products;
@@ -460,7 +339,10 @@ class Certifier {
 
   // ‖B‖ where rounding is not measured: entries of B that do not matter in this direction are rounded, too, and their errors
   // do matter.
-  double rounding_scale() { return s_.method->superlinear ? scale_b_ : std::max(scale_b_, size_of_b()); }
+  double rounding_scale() {
+    const double seen = system_->size_of_b();
+    return s_.method->superlinear ? seen : std::max(seen, size_of_b());
+  }
 
   // Upper estimate of the difference of the derivatives at two points.
   double difference(const Seen& a, const Seen& b) const {
@@ -468,7 +350,7 @@ class Certifier {
     Parameters theta = a.theta;
     add(state, b.state, -1);
     add_to(theta, b.theta, -1);
-    return norm(theta) + (s_.method->superlinear ? 1 : inverse()) * scale_b_ * detail::norm(state);
+    return norm(theta) + (s_.method->superlinear ? 1 : system_->inverse()) * system_->size_of_b() * detail::norm(state);
   }
 
   bool is_constant() const { return map_.affine && map_.constant_b; }
@@ -498,7 +380,7 @@ class Certifier {
   // From the best point to the solution.
   double way_left() const {
     const Refinement& way = *s_.refinement;
-    return inverse() * std::max(way.best().step, way.noise());
+    return system_->inverse() * std::max(way.best().step, way.noise());
   }
 
   // How fast the derivative changes with x, in any direction: the way to x⁺ may have been one in which it hardly does. From
@@ -542,7 +424,7 @@ class Certifier {
     const Refinement& way = *s_.refinement;
     const Constants& known = s_.method->known;
     c_.distance = way.distance();
-    c_.norm_B = known.norm_B >= 0 ? known.norm_B : scale_b_;
+    c_.norm_B = known.norm_B >= 0 ? known.norm_B : system_->size_of_b();
     if (known.rho >= 0) c_.rho = known.rho;
     const double rest = way_left();
     double on_the_way = 0, beyond = 0, of_rounding = 0;
@@ -554,14 +436,16 @@ class Certifier {
       beyond = remainder(seen, on_the_way);
       if (way.stages().size() > 1 && way.stages()[1].moved > 0)
         c_.L_J = difference(seen[1], seen[0]) / way.stages()[1].moved;
-      if (are_given) beyond = (known.L_J + inverse() * scale_b_ * known.L_A) * rest * size / std::max(scale_b_, 1e-300);
+      if (are_given)
+        beyond = (known.L_J + system_->inverse() * system_->size_of_b() * known.L_A) * rest * size /
+                 std::max(system_->size_of_b(), 1e-300);
       const bool measured = s_.method->superlinear && c_.rounding > 0 && way.noise_is_measured();
       // Rounding of x does not matter where the error is larger by far.
       const bool shows = difference_to_better <= 1e-6 * c_.value;
       const bool is_exact = s_.method->superlinear || way.best().step <= way.noise();
       if (is_exact ? !measured && shows : !are_given) {
         const double rate = rate_of_change(seen.back());
-        of_rounding = 2 * rate * inverse() * way.noise() / std::sqrt(static_cast<double>(n_));
+        of_rounding = 2 * rate * system_->inverse() * way.noise() / std::sqrt(static_cast<double>(n_));
         if (!is_exact) beyond = std::max(beyond, rate * rest);
       }
       if (!map_.smooth && !are_given) {
@@ -573,7 +457,7 @@ class Certifier {
       }
     }
     if (s_.method->superlinear) c_.rounding += newton_rounding * c_.value;
-    c_.rounding += of_rounding + 8 * epsilon * std::sqrt(static_cast<double>(n_)) * inverse() * size;
+    c_.rounding += of_rounding + 8 * epsilon * std::sqrt(static_cast<double>(n_)) * system_->inverse() * size;
     const double whole = difference_safety * difference_to_better;
     const double of_distance = std::min(whole, on_the_way);
     c_.from_distance = of_distance + beyond;
@@ -629,7 +513,8 @@ class Certifier {
   const Map& map_;
   std::size_t n_;
   Certificate c_;
-  double inverse_ = 1, scale_b_ = 0, reference_ = 0;
+  std::optional<BetterSystem> system_;  // once there is a refinement
+  double reference_ = 0;
   int of_estimator_ = 0;
   std::function<Seen(Point&)> look_;
   std::unique_ptr<Point> walker_;  // of a step with solves inside

@@ -1,0 +1,145 @@
+#include "estimate/better.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "estimate/certify.h"
+
+namespace onestep::detail {
+namespace {
+
+constexpr double inverse_safety = 2;  // factor on ‖(I - A)⁻¹‖, which GMRES underestimates
+// What the linear solve leaves may change the derivative by this fraction of what was found; a larger one counts for more.
+constexpr double enough = 0.5, tail_safety = 4;
+constexpr double looked_into = 0.05;
+constexpr int most_products = 2000;  // of the linear solve to 1e-3
+constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
+
+double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
+
+}  // namespace
+
+BetterSystem::BetterSystem(SolutionState& s, int& products) : s_(s), products_(products) {
+  inverse_ = std::max(s.refinement->inverse(), s.seen_inverse);
+  if (!s.method->superlinear) inverse_ = std::max(inverse_, s.run.slowness);
+}
+
+double BetterSystem::inverse() const {
+  const double given = s_.method->known.rho;
+  const double seen = inverse_safety * inverse_;
+  return given >= 0 && given < 1 ? std::min(seen, 1 / (1 - given)) : seen;
+}
+
+void BetterSystem::note_inverse(double seen) { s_.seen_inverse = inverse_ = std::max(inverse_, seen); }
+void BetterSystem::note_size_of_b(double seen) { size_of_b_ = std::max(size_of_b_, seen); }
+
+bool BetterSystem::begin(const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r) const {
+  if (!s_.method->superlinear && s_.held.is_of(b)) {
+    x = s_.held.u;
+    M(x, r);
+    const double along = dot(r, b), square = dot(r, r);
+    const double factor = square > 0 ? along / square : 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] *= factor;
+      r[i] = b[i] - factor * r[i];
+    }
+    if (norm(r) < 0.5 * norm(b)) return true;
+    std::ranges::copy(b, x.begin());
+  }
+  M(x, r);
+  for (std::size_t i = 0; i < x.size(); ++i) r[i] = b[i] - r[i];
+  return false;
+}
+
+double BetterSystem::solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
+                           bool is_held, int to_come, const std::function<double()>& compare) {
+  constexpr double first = 1e-3;
+  const double size = norm(b), rounding = 1e-15 * (size + norm(x));
+  LinearSystem system;
+  system.product = M;
+  const bool has_factor = look_for_inverse(system, to_come) == Differentiator::FactorOf::step;
+  if (has_factor) system.precondition = [&](Vector w) { s_.differentiator->solve_by_factor(transposed, w); };
+  double left = norm(r), difference = is_held || left <= rounding ? compare() : 0;
+  bool is_rough = !is_held;
+  constexpr int of_superlinear = 2;  // A is almost zero: one product leaves its square
+  int spare = s_.method->superlinear ? of_superlinear : most_beyond - products_ - to_come;
+  int most = most_products;
+  Gmres gmres;
+  std::vector<double> base, z;
+  for (bool goes_on = false; left > rounding;) {
+    const double effect = effect_of(left);
+    if (!is_rough && (effect <= std::max(enough * difference, negligible_) || spare < 2)) break;
+    const double target = is_rough ? first * size : left * std::clamp(0.5 * enough * ratio(difference, effect), 1e-4, 0.3);
+    if (!goes_on) {
+      gmres.begin(r);
+      base = x;
+    }
+    const int made = gmres.run(system, target, is_rough ? most : spare - 1);
+    if (!has_factor) note_inverse(gmres.inverse());
+    z.resize(x.size());
+    gmres.solution(system, z);
+    x = base;
+    add(x, z);
+    M(x, r);
+    for (std::size_t i = 0; i < x.size(); ++i) r[i] = b[i] - r[i];
+    const double before = std::exchange(left, norm(r));
+    difference = compare();
+    most -= made + 1;
+    if (!is_rough) spare -= made + 1;
+    is_rough = is_rough && left > first * size && most > 0;
+    goes_on = !gmres.exhausted() && left <= 2 * gmres.residual();
+    if (!goes_on && !(left < 0.5 * before)) break;
+  }
+  if (!s_.method->superlinear && !(left <= 0.1 * size || left <= 1e3 * rounding))
+    trouble_ = fmt::format(
+        "the linear system with I - A was solved to a relative residual of {:.1e} only: the solution may not be unique",
+        left / size);
+  note_inverse(ratio(norm(x), size));
+  return difference;
+}
+
+bool BetterSystem::matters(double left, double difference) const {
+  return effect_of(left) > std::max(looked_into * difference, negligible_);
+}
+
+// Where the products did not suffice to make it small, what they told about ‖(I - A)⁻¹‖ is not worth much.
+double BetterSystem::tail(double left, double difference) const {
+  const double effect = effect_of(left);
+  return effect <= enough * difference ? effect : tail_safety * effect;
+}
+
+// ‖(I - A)⁻¹‖ as far as the direction that is certified does not tell: by power iteration with the estimator's factor; that
+// of the equation leads to a vector which I - A shortens too. Else by a few products with a random vector.
+Differentiator::FactorOf BetterSystem::look_for_inverse(const LinearSystem& system, int to_come) {
+  using FactorOf = Differentiator::FactorOf;
+  constexpr int iterations = 7;
+  if (s_.method->superlinear) return FactorOf::nothing;
+  const FactorOf of = s_.differentiator->factor_of();
+  if (of == FactorOf::nothing) {
+    // The solve tells, unless it made too few steps. A small state is seen in all its directions.
+    constexpr int few = 4, needed = 2;
+    const int spare = most_beyond - products_ - to_come - needed;
+    if (s_.run.slowness == 0 || s_.size() <= few) probe_inverse(s_, system, std::min(few, spare));
+    inverse_ = std::max(inverse_, s_.seen_inverse);
+    return of;
+  }
+  std::vector<double> y(s_.size()), image(s_.size());
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = std::sin(static_cast<double>(i) + 1);
+  for (int k = 0; k < iterations; ++k) {
+    const double size = norm(y);
+    if (!(size > 0 && std::isfinite(size))) break;
+    for (double& e : y) e /= size;
+    s_.differentiator->solve_by_factor(k % 2 == 1, y);
+    if (of == FactorOf::step) note_inverse(norm(y));
+  }
+  if (of == FactorOf::equation && all_finite(y)) {
+    system.product(y, image);
+    note_inverse(ratio(norm(y), norm(image)));
+  }
+  return of;
+}
+
+}  // namespace onestep::detail

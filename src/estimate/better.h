@@ -1,0 +1,50 @@
+// The linear system of the derivative that a certificate compares with: M x = b, M being I - A at a point nearer to the
+// solution than x_k, or its transpose; and what is seen of ‖(I - A)⁻¹‖ and ‖B‖ on the way.
+#pragma once
+
+#include "estimate/refine.h"
+
+namespace onestep::detail {
+
+class BetterSystem {
+ public:
+  /// `products` counts.
+  BetterSystem(SolutionState& s, int& products);
+
+  /// Upper estimate of ‖(I - A)⁻¹‖.
+  double inverse() const;
+  /// Kept for the next certificate of this solution.
+  void note_inverse(double seen);
+  /// ‖B‖ as directions saw it.
+  double size_of_b() const { return size_of_b_; }
+  void note_size_of_b(double seen);
+  /// What the residual may add to the error without being looked into.
+  void neglect(double error) { negligible_ = error; }
+
+  /// Starts at x = b, or at the solution of the estimator's linear solve, scaled to the smallest residual r = b - Mx.
+  /// Whether it was that.
+  bool begin(const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r) const;
+
+  /// M x = b from an x with residual r: to 1e-3, unless x `is_held`, of a linear solve already, then until what is left
+  /// changes the derivative by a fraction of the difference that `compare` returns for x, or the products are spent but for
+  /// those `to_come`. The product that gives r and what `compare` computes are one vjp. Returns the last difference.
+  double solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
+               bool is_held, int to_come, const std::function<double()>& compare);
+  /// Why it was not solved; empty: it was.
+  const std::string& trouble() const { return trouble_; }
+
+  /// The error that a residual as large as this leaves, without and with what it is unsure by.
+  double effect_of(double left) const { return inverse() * size_of_b_ * left; }
+  bool matters(double left, double difference) const;
+  double tail(double left, double difference) const;
+
+ private:
+  Differentiator::FactorOf look_for_inverse(const LinearSystem& system, int to_come);
+
+  SolutionState& s_;
+  int& products_;
+  double inverse_ = 1, size_of_b_ = 0, negligible_ = 0;
+  std::string trouble_;
+};
+
+}  // namespace onestep::detail
