@@ -9,7 +9,7 @@ namespace onestep::detail {
 namespace {
 
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
-constexpr double safety = 1.75;
+constexpr double safety = 2.25;
 constexpr double displacement = 1e-5;  // relative to x
 
 // With H = ∂G/∂x, the derivative is -H⁻¹G_θ v or -G_θᵀH⁻ᵀv. Rounding enters by the linear system, the residual of which is
@@ -22,33 +22,29 @@ class Rounding {
 
   // `g` is -G_θᵀH⁻ᵀv.
   double vjp(ConstVector v, const Parameters& g) {
-    std::vector<double> u(v.begin(), v.end()), image(n_), r(n_), other(n_);
+    std::vector<double> u(v.begin(), v.end()), image(n_), r(n_), other(n_), e(n_);
     Parameters rest = memory_for(s_.method->step->parameters), moved = rest;
     precondition(true, u);
     product(s_.equation(), true, u, image);
     for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - image[i];
-    at_least_rounded(true, u, image, seen().weak_right, r);
+    at_least_rounded(true, u, image, r);
     // And how -G_θᵀu and Hᵀu change with x.
     Point& beside = displaced();
     vjp_theta(beside, u, moved);
     add_to(moved, g, 1);
     product(beside, true, u, other);
     add(other, image, -1);
-    add(r, other, x_over_displacement_);
-    vjp_theta(at_, r, rest);
-    return safety_of_solve() * (norm(rest) + x_over_displacement_ * norm(moved));
+    // Errors with the signs of u are enlarged as u was, those with the signs of a weak vector as much as can be.
+    double largest = 0;
+    for (const ConstVector signs : {ConstVector(u), ConstVector(seen().weak_right)}) {
+      for (std::size_t i = 0; i < n_; ++i) e[i] = std::copysign(r[i], signs[i]) + x_over_displacement_ * other[i];
+      vjp_theta(at_, e, rest);
+      largest = std::max(largest, norm(rest));
+    }
+    return safety_of_solve() * (largest + x_over_displacement_ * norm(moved));
   }
 
-  // What does not depend on a direction, once for each solve.
-  const RoundingSeen& seen() {
-    if (!s_.rounding) {
-      RoundingSeen seen;
-      find_weak(seen);
-      seen.of_x = seen_beside_x(seen.weak_left);
-      s_.rounding = std::move(seen);
-    }
-    return *s_.rounding;
-  }
+  double of_x() { return detail::norm(seen().of_x); }
 
   double jvp(std::span<const Array> v, ConstVector g) {
     std::vector<double> b(n_), image(n_), r(n_), next(n_);
@@ -59,7 +55,8 @@ class Rounding {
       solve_error = left_by_iteration(b, r);
     } else {
       for (std::size_t i = 0; i < n_; ++i) r[i] = -b[i] - image[i];
-      at_least_rounded(false, g, image, seen().weak_left, r);
+      at_least_rounded(false, g, image, r);
+      for (std::size_t i = 0; i < n_; ++i) r[i] = std::copysign(r[i], seen().weak_left[i]);
       precondition(false, r);
       solve_error = detail::norm(r);
     }
@@ -95,19 +92,18 @@ class Rounding {
   // Makes each entry of r, an error of H w or Hᵀw, as large as the sum in there is rounded: with other signs of w the same
   // terms are summed, of which then fewer may cancel. Its signs become those of a vector that lies where H⁻¹ is large:
   // errors of that kind are the ones that are enlarged.
-  void at_least_rounded(bool transposed, ConstVector w, ConstVector image, ConstVector enlarged, std::vector<double>& r) {
+  void at_least_rounded(bool transposed, ConstVector w, ConstVector image, std::vector<double>& r) {
     std::vector<double> other(w.begin(), w.end()), sizes(n_);
     change_signs(other);
     product(s_.equation(), transposed, other, sizes);
     for (std::size_t i = 0; i < n_; ++i) sizes[i] = std::max(std::fabs(sizes[i]), std::fabs(image[i]));
-    enlarge(sizes, enlarged, r);
+    enlarge(sizes, r);
   }
-  static void enlarge(ConstVector sizes, ConstVector like, std::vector<double>& r) {
-    for (std::size_t i = 0; i < r.size(); ++i)
-      r[i] = std::copysign(std::max(std::fabs(r[i]), epsilon * std::fabs(sizes[i])), like[i]);
+  static void enlarge(ConstVector sizes, std::vector<double>& r) {
+    for (std::size_t i = 0; i < r.size(); ++i) r[i] = std::max(std::fabs(r[i]), epsilon * std::fabs(sizes[i]));
   }
   // Also an error of G by the sums over θ, which is the same at every x.
-  void at_least_rounded_theta(ConstVector enlarged, std::vector<double>& r) {
+  void at_least_rounded_theta(std::vector<double>& r) {
     std::vector<Array> other;
     for (const Array& a : s_.theta) {
       std::vector<double> entries(static_cast<std::size_t>(a.size()));
@@ -119,7 +115,7 @@ class Rounding {
     std::vector<double> sizes(n_);
     s_.equation().jvp_theta(other, sizes);
     ++products_;
-    enlarge(sizes, enlarged, r);
+    enlarge(sizes, r);
   }
   // At random; and of the two largest entries one does, the other does not: by luck the signs might all be the same.
   static void change_signs(std::vector<double>& w) {
@@ -149,9 +145,22 @@ class Rounding {
     return length + (curvature > 0 ? length * against / curvature : 0);
   }
 
-  // The rounding error of G is seen at a point beside x_k. The displacement is x_k with other signs, made smaller, so that H
-  // times it tells the sizes of the terms as well.
-  std::vector<double> seen_beside_x(ConstVector weak_left) {
+  // What does not depend on a direction, once for each solve.
+  const RoundingSeen& seen() {
+    if (!s_.rounding) {
+      RoundingSeen seen;
+      find_weak(seen);
+      seen.of_x = seen_beside_x();
+      for (std::size_t i = 0; i < n_; ++i) seen.of_x[i] = std::copysign(seen.of_x[i], seen.weak_left[i]);
+      precondition(false, seen.of_x);
+      s_.rounding = std::move(seen);
+    }
+    return *s_.rounding;
+  }
+
+  // The sizes of the rounding errors of G, seen at a point beside x_k. The displacement is x_k with other signs, made
+  // smaller, so that H times it tells the sizes of the terms as well.
+  std::vector<double> seen_beside_x() {
     constexpr double nearby = 1e-9, least = 1e-3;
     const std::vector<double>& x_k = s_.run.x;
     const double smallest = least * detail::norm(x_k) / std::sqrt(static_cast<double>(n_));
@@ -165,11 +174,11 @@ class Rounding {
     add(e, s_.residual(), -1);
     add(e, image, -1);
     for (double& entry : image) entry /= nearby;
-    enlarge(image, weak_left, e);
-    at_least_rounded_theta(weak_left, e);
-    precondition(false, e);
+    enlarge(image, e);
+    at_least_rounded_theta(e);
     return e;
   }
+
   // Vectors that H and Hᵀ shorten most.
   void find_weak(RoundingSeen& seen) {
     seen.weak_right.resize(n_);
@@ -178,7 +187,6 @@ class Rounding {
     seen.weak_left = seen.weak_right;
     if (!symmetric_) precondition(true, seen.weak_left);
   }
-
   // The effect of an error of x on the derivative is observed by a larger displacement.
   Point& displaced() {
     const std::vector<double>& direction = seen().of_x;
@@ -226,7 +234,7 @@ bool measures_rounding(const SolutionState& s) {
   return s.method->equation && !s.method->users_equation && (step.preconditions || step.iterates) &&
          s.method->equation->no_jvp.empty();
 }
-double rounding_of_x(SolutionState& s, int& products) { return detail::norm(Rounding(s, products).seen().of_x); }
+double rounding_of_x(SolutionState& s, int& products) { return Rounding(s, products).of_x(); }
 double rounding_of_vjp(SolutionState& s, ConstVector v, const Parameters& g, int& products) {
   return measures_rounding(s) ? Rounding(s, products).vjp(v, g) : 0;
 }
