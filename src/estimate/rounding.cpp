@@ -34,10 +34,13 @@ class Rounding {
     add_to(moved, g, 1);
     product(beside, true, u, other);
     add(other, image, -1);
-    // Errors with the signs of u are enlarged as u was, those with the signs of a weak vector as much as can be.
+    // Errors with the signs of u are enlarged as u was, those with the signs of a weak vector as much as can be. What comes
+    // of x must not cancel them by luck.
     double largest = 0;
-    for (const ConstVector signs : {ConstVector(u), ConstVector(seen().weak_right)}) {
-      for (std::size_t i = 0; i < n_; ++i) e[i] = std::copysign(r[i], signs[i]) + x_over_displacement_ * other[i];
+    const ConstVector weak = seen().weak_right;
+    for (const ConstVector signs : {ConstVector(u), weak}) {
+      for (std::size_t i = 0; i < n_; ++i) e[i] = std::copysign(r[i], signs[i]);
+      add(e, other, std::copysign(x_over_displacement_, dot(e, weak) * dot(other, weak)));
       vjp_theta(at_, e, rest);
       largest = std::max(largest, norm(rest));
     }
