@@ -33,7 +33,7 @@ Expr elementwise(Op op, std::initializer_list<Expr> args) {
     if (is_factor(node(a).op)) fail(name(op), "takes arrays, not a factor; use solve or logdet");
     if (a.shape() != shape) a = broadcast(a, shape);
   }
-  return build(op, same_shape);
+  return build_unified(op, std::move(same_shape));
 }
 
 // Negative axes count from the end.

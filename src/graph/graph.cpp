@@ -141,8 +141,12 @@ std::vector<Expr> Graph::import(const Graph& source, std::span<const Id> from, s
 
 Expr Graph::adopt(const Expr& e) {
   if (!e.graph()) return expr(add_scalar(e.literal()));
+  if (e.graph().get() == this) return e;
   const Id id = e.id();
-  return e.graph().get() == this ? e : import(*e.graph(), {&id, 1}, {}).front();
+  const Node& n = e.graph()->node(id);
+  // Most often an array of the caller's, which has a graph of its own.
+  if (n.op == Op::constant) return expr(add_constant(e.graph()->constant(n.attr.i)));
+  return import(*e.graph(), {&id, 1}, {}).front();
 }
 
 std::vector<Expr> unify(const char* operation, std::span<const Expr> args) {
@@ -157,6 +161,7 @@ std::vector<Expr> unify(const char* operation, std::span<const Expr> args) {
   }
   if (!home) home = std::make_shared<Graph>();
   std::vector<Expr> result;
+  result.reserve(args.size());
   for (const Expr& a : args) result.push_back(home->adopt(a));
   return result;
 }
@@ -168,24 +173,27 @@ std::vector<Id> ids_of(std::span<const Expr> expressions) {
 }
 
 namespace {
-Site checked(Op op, std::span<const Expr> args, const Attr& attr, const Shape& shape) {
-  Site site{op, unify(name(op), args), attr, shape};
+Site checked(Op op, std::vector<Expr> unified, const Attr& attr, const Shape& shape) {
+  Site site{op, std::move(unified), attr, shape};
   site.shape = info(op).shape(site);
   return site;
 }
 }  // namespace
 
-Expr build(Op op, std::span<const Expr> args, const Attr& attr, const Shape& shape) {
-  const Site site = checked(op, args, attr, shape);
+Expr build_unified(Op op, std::vector<Expr> args, const Attr& attr, const Shape& shape) {
+  const Site site = checked(op, std::move(args), attr, shape);
   const Maybe simpler = rewrite(site);
   // A rule that made a number or an identity made it in a graph of its own.
   return !simpler ? site.make() : site.args.empty() ? *simpler : site[0].graph()->adopt(*simpler);
+}
+Expr build(Op op, std::span<const Expr> args, const Attr& attr, const Shape& shape) {
+  return build_unified(op, unify(name(op), args), attr, shape);
 }
 Expr build(Op op, std::initializer_list<Expr> args, const Attr& attr, const Shape& shape) {
   return build(op, std::span(args.begin(), args.size()), attr, shape);
 }
 Expr build_as_is(Op op, std::initializer_list<Expr> args, const Attr& attr, const Shape& shape) {
-  return checked(op, {args.begin(), args.size()}, attr, shape).make();
+  return checked(op, unify(name(op), {args.begin(), args.size()}), attr, shape).make();
 }
 
 const Node& origin(const Expr& e) {

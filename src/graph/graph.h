@@ -121,6 +121,8 @@ class Graph : public std::enable_shared_from_this<Graph> {
 /// rewrites (rewrite.cpp) and adds the node.
 Expr build(Op op, std::span<const Expr> args, const Attr& attr = {}, const Shape& shape = {});
 Expr build(Op op, std::initializer_list<Expr> args, const Attr& attr = {}, const Shape& shape = {});
+/// The same of arguments that are in one graph already.
+Expr build_unified(Op op, std::vector<Expr> args, const Attr& attr = {}, const Shape& shape = {});
 /// Like build, without rewriting: for those who know better what pays.
 Expr build_as_is(Op op, std::initializer_list<Expr> args, const Attr& attr = {}, const Shape& shape = {});
 
