@@ -76,9 +76,9 @@ struct PanelStyle {
 };
 
 /// Panels side by side, as many in a row as `columns_for` says.
-FigureLayout lay_out(const Figure& figure, const PanelStyle& style);
+FigureLayout lay_out(const Figure& figure, const PanelStyle& usual);
 /// One panel alone.
-FigureLayout lay_out(const Panel& panel, const PanelStyle& style);
+FigureLayout lay_out(const Panel& panel, const PanelStyle& usual);
 
 int columns_for(std::size_t panels);
 

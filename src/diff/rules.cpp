@@ -107,10 +107,10 @@ Maybe special_backward(const Expr& y, const Site& s, std::size_t which, const Ex
     case Op::cholesky:
     case Op::lu:
     case Op::ldlt:
-      return c;  // a factor's is its matrix's
-                 // Elementwise and linear operations do not come here; leaves do not move.
-#include "diff/cases_without_rule.inc"
-#include "graph/elementwise_cases.inc"
+      return c;                         // a factor's is its matrix's
+                                        // Elementwise and linear operations do not come here; leaves do not move.
+#include "diff/cases_without_rule.inc"  // NOLINT(readability-duplicate-include)
+#include "graph/elementwise_cases.inc"  // NOLINT(readability-duplicate-include)
       break;
   }
   fail(name(s.op), "no derivative rule");

@@ -104,7 +104,7 @@ double detail::growth(SolutionState& state) {
       const double size = detail::norm(v);
       if (!(size > 0)) return 0;
       for (double& e : v) e /= size;
-      if (k >= end / 2) log_growth += std::log(size) / (end / 2);
+      if (2 * k >= end) log_growth += 2 * std::log(size) / end;
       if (map.no_jvp.empty())
         p.jvp_x(v, w);
       else

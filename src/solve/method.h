@@ -192,7 +192,7 @@ struct Recipe {
   /// Calls each of the user's lambdas once, one thread at a time, and hands back the method: the one of the last call where
   /// graph and data are the same, its plans with other data where the graph is, else a new one. Throws MisuseError where
   /// shapes do not fit or there is no start. `theta` has the shapes of the parameters.
-  Ready ready(const Parts* start, std::span<const Shape> theta) const;
+  Ready ready(const Parts* given, std::span<const Shape> theta) const;
 
   Recipe changed() const;  ///< a copy with a cache of its own
   /// The start it was given, or zeros in the shape of the state where parameters of these shapes tell it. Throws MisuseError
@@ -293,7 +293,7 @@ class Monitor {
   /// Whether a step as long as this is within the rounding of x, or of F at run.x, seen by evaluating F around it.
   bool is_rounding(double step);
   /// Ends because steps as long as this are: converged where they are within the tolerance too.
-  void end_at_rounding(double step, double scale);
+  void end_at_rounding(double step, double within);
   /// The loop goes on from run.start, which is another point: what was seen of the steps so far is forgotten.
   void start_again();
 

@@ -104,7 +104,8 @@ bool QpDataAt::look_beside(const std::function<void()>& look) {
       std::mt19937_64 signs(seed);
       std::vector<Array> moved, moves;
       for (const Array& a : theta) {
-        std::vector<double> entries(static_cast<std::size_t>(a.size())), by(entries.size());
+        const auto count = static_cast<std::size_t>(a.size());
+        std::vector<double> entries(count), by(count);
         a.copy_to(entries);
         double size = 0;
         for (const double e : entries) size = std::isfinite(e) ? std::max(size, std::fabs(e)) : size;

@@ -31,6 +31,6 @@ Recipe traced_interior_point(const Recipe& native);
 
 /// The state (x and the multipliers of equalities, rows and bounds) as the solution of the linear system of the constraints
 /// that are active at the state w, a solution; an expression whose derivatives of every order are those of the solution map.
-Expr solve_active_set(const TracedProgram& program, const Sizes& sizes, const Expr& w);
+Expr solve_active_set(const TracedProgram& program, const Sizes& z, const Expr& w);
 
 }  // namespace onestep::detail
