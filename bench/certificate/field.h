@@ -70,7 +70,7 @@ template <class T> class Field {
     entries_.reserve(static_cast<std::size_t>(array.size()));
     for (const double e : rows.values()) entries_.push_back(T(static_cast<Real>(e)));
   }
-  Field(Shape shape, std::vector<T> entries) : shape_(std::move(shape)), entries_(std::move(entries)) {}
+  Field(Shape shape, std::vector<T> entries) : shape_(shape), entries_(std::move(entries)) {}
 
   const Shape& shape() const { return shape_; }
   const std::vector<T>& entries() const { return entries_; }
@@ -155,7 +155,8 @@ template <class T> class Field {
         for (std::size_t j = 0; j < columns; ++j)
           out[i * columns + j] = out[i * columns + j] + a[i * inner + k] * b[k * columns + j];
     const int rank = (a.shape_.rank() == 2 ? 1 : 0) + (b.shape_.rank() == 2 ? 1 : 0);
-    if (rank == 1) return {Shape{static_cast<std::int64_t>(out.size())}, std::move(out)};
+    const Shape length{static_cast<std::int64_t>(out.size())};
+    if (rank == 1) return {length, std::move(out)};
     return {shape_of(rank, rows, columns), std::move(out)};
   }
   friend Field transpose(const Field& a) {
@@ -172,7 +173,8 @@ template <class T> class Field {
   friend Field join(const Field& a, const Field& b) {
     std::vector<T> out(a.entries_);
     out.insert(out.end(), b.entries_.begin(), b.entries_.end());
-    return {Shape{static_cast<std::int64_t>(out.size())}, std::move(out)};
+    const Shape length{static_cast<std::int64_t>(out.size())};
+    return {length, std::move(out)};
   }
   friend Field sum(const Field& a) {
     T total(Real(0));
@@ -185,7 +187,8 @@ template <class T> class Field {
     std::vector<T> out(axis == 0 ? columns : rows, T(Real(0)));
     for (std::size_t i = 0; i < rows; ++i)
       for (std::size_t j = 0; j < columns; ++j) out[axis == 0 ? j : i] = out[axis == 0 ? j : i] + a[i * columns + j];
-    return {Shape{static_cast<std::int64_t>(out.size())}, std::move(out)};
+    const Shape length{static_cast<std::int64_t>(out.size())};
+    return {length, std::move(out)};
   }
   friend Field log_sum_exp(const Field& a, int axis) {
     Real shift = -std::numeric_limits<Real>::infinity();

@@ -218,7 +218,7 @@ void add_bars(Suite& suite, const std::vector<ClassTrials>& classes, bool whole)
   const auto steep = [](const Trial& t) { return t.family == Family::steep_map; };
   const auto contraction = [](const Trial& t) { return t.family == Family::smooth_map && !t.non_normal; };
   const auto smooth_bar = [&](const Trial& t) { return contraction(t) || t.family == Family::newton; };
-  const auto usual = [&](Pick pick) {
+  const auto usual = [&](const Pick& pick) {
     return [pick](const Trial& t) { return pick(t) && t.tolerance <= 1e-6 && t.rho <= 0.99; };
   };
   const Counts total = count(all, [&](const Trial& t) { return !steep(t); });
