@@ -17,6 +17,7 @@ namespace onestep {
 namespace detail {
 struct Program;
 struct WorkspaceState;
+class BoundPlan;
 }  // namespace detail
 
 /// The memory a plan runs in: one for each thread that runs it. It keeps what was computed from inputs that have not
@@ -46,6 +47,7 @@ class Workspace {
 
  private:
   friend class Plan;
+  friend class detail::BoundPlan;
   explicit Workspace(std::shared_ptr<const detail::Program> program);
   detail::WorkspaceState& state() const;
   std::unique_ptr<detail::WorkspaceState> state_;
@@ -130,6 +132,7 @@ class Plan {
   std::string text() const;
 
  private:
+  friend class detail::BoundPlan;
   const detail::Program& program() const;  ///< throws MisuseError where the plan was moved from
   std::shared_ptr<const detail::Program> program_;
 };

@@ -8,6 +8,7 @@
 
 #include "graph/fail.h"
 #include "graph/rules.h"
+#include "plan/bound_plan.h"
 #include "plan/program.h"
 
 namespace onestep {
@@ -41,23 +42,64 @@ std::size_t entries_of(const Program& p, std::size_t workers) {
   return padded(p.arena_entries) + padded(p.shared_scratch) + workers * padded(p.worker_scratch);
 }
 
+// An input is read where it is, or from a copy where that is not contiguous; the copy is made anew where it may have changed.
+void bind_input(WorkspaceState& state, Buffer b, const Array& input, bool may_have_changed) {
+  const auto i = static_cast<std::size_t>(state.program->buffers[b].index);
+  state.address[b] = const_cast<double*>(input.data());  // inputs are never written
+  const double* const copied = std::exchange(state.dense_of[i], nullptr);
+  if (input.is_contiguous()) return;
+  state.dense[i].resize(static_cast<std::size_t>(input.size()));
+  if (copied != input.data() || may_have_changed) input.copy_to(state.dense[i]);
+  state.dense_of[i] = input.data();
+  state.address[b] = state.dense[i].data();
+}
+
 void bind_inputs(WorkspaceState& state, std::span<const Array> inputs, int first, int last) {
   state.read.clear();
   for (const Buffer b : state.program->input_buffers) {
     const auto i = static_cast<std::size_t>(state.program->buffers[b].index);
     const int level = state.program->levels.inputs[i];
     if (level > last || (level >= state.program->levels.branches && level != last)) continue;
-    state.address[b] = const_cast<double*>(inputs[i].data());  // inputs are never written
-    const double* const copied = std::exchange(state.dense_of[i], nullptr);
-    if (inputs[i].is_contiguous()) {
+    bind_input(state, b, inputs[i], level >= first);
+    if (state.dense_of[i] == nullptr)
       state.read.emplace_back(inputs[i].data(), static_cast<std::size_t>(inputs[i].size()));
-      continue;
-    }
-    state.dense[i].resize(static_cast<std::size_t>(inputs[i].size()));
-    if (copied != inputs[i].data() || level >= first) inputs[i].copy_to(state.dense[i]);
-    state.dense_of[i] = inputs[i].data();
-    state.address[b] = state.dense[i].data();
   }
+}
+
+// Whether a run up to `last` computes the result, where that is wanted.
+bool is_computed(const Program& program, const Result& result, int last) {
+  return result.level <= last && (result.level < program.levels.branches || result.level == last);
+}
+
+// Runs the levels from `first` on, with inputs and results where the addresses say.
+void run_levels(WorkspaceState& state, int first, int last) {
+  const Program& program = *state.program;
+  double* const scratch = state.memory.get() + padded(program.arena_entries);
+  const Frame frame{state.address.data(), scratch, scratch + padded(program.shared_scratch), padded(program.worker_scratch),
+                    state.workers};
+  const int trunk = std::min(last, program.levels.branches - 1);
+  const auto run = [&](int from, int to) {
+    const std::size_t begin = program.begin_of(from), end = program.begin_of(to + 1);
+    program.backend->run(std::span(program.code).subspan(begin, end - begin), frame, state.failed.data() + begin);
+  };
+  state.valid = std::min(state.valid, first - 1);  // a foreign function may throw
+  if (first <= trunk) run(first, trunk);
+  state.valid = trunk;
+  if (last > trunk) run(last, last);
+}
+
+double* own_memory(const WorkspaceState& state, const Result& result) {
+  return state.memory.get() + state.program->buffers[result.buffer].offset;
+}
+
+// Where it was not computed there.
+void copy_result(const WorkspaceState& state, const Result& result, std::span<double> to) {
+  const double* const from = state.address[result.buffer];
+  if (from == to.data()) return;
+  if (result.number)
+    std::ranges::fill(to, *from);
+  else
+    std::copy_n(from, to.size(), to.begin());
 }
 
 // Whether nothing that is read or written lies where result i is wanted.
@@ -169,44 +211,45 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
     fail("run", "memory for {} results, the function has {}", outputs.size(), results.size());
   if (branches == for_ever) last = std::min(last, program.highest_level());
   const auto wanted = [&](std::size_t i) {
-    const int level = results[i].level;
-    return level <= last && (level < branches || level == last) && !(branches != for_ever && outputs[i].empty());
+    return is_computed(program, results[i], last) && !(branches != for_ever && outputs[i].empty());
   };
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (std::ssize(outputs[i]) != results[i].shape.size() && (!outputs[i].empty() || wanted(i)))
       fail("run", "result {} has shape {}, memory for {} entries was given", i, results[i].shape, outputs[i].size());
 
-  const int first = std::min({changed, last, state.valid + 1}), trunk = std::min(last, branches - 1);
+  const int first = std::min({changed, last, state.valid + 1});
   bind_inputs(state, inputs, first, last);
   // Results are computed where they are wanted, unless something else lies there.
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!results[i].direct || (results[i].level >= branches && results[i].level != last)) continue;
-    state.address[results[i].buffer] = wanted(i) && is_apart(outputs, i, state.read)
-                                           ? outputs[i].data()
-                                           : state.memory.get() + program.buffers[results[i].buffer].offset;
+    state.address[results[i].buffer] =
+        wanted(i) && is_apart(outputs, i, state.read) ? outputs[i].data() : own_memory(state, results[i]);
   }
+  run_levels(state, first, last);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (wanted(i)) copy_result(state, results[i], outputs[i]);
+}
 
-  double* const scratch = state.memory.get() + padded(program.arena_entries);
-  const Frame frame{state.address.data(), scratch, scratch + padded(program.shared_scratch), padded(program.worker_scratch),
-                    state.workers};
-  const auto run_levels = [&](int from, int to) {
-    const std::size_t begin = program.begin_of(from), end = program.begin_of(to + 1);
-    program.backend->run(std::span(program.code).subspan(begin, end - begin), frame, state.failed.data() + begin);
-  };
-  state.valid = std::min(state.valid, first - 1);  // a foreign function may throw
-  if (first <= trunk) run_levels(first, trunk);
-  state.valid = trunk;
-  if (last > trunk) run_levels(last, last);
+BoundPlan::BoundPlan(const Plan& plan) : workspace_(plan.workspace()) {
+  const Program& program = plan.program();
+  buffers_.resize(program.inputs.size(), no_buffer);
+  for (const Buffer b : program.input_buffers) buffers_[static_cast<std::size_t>(program.buffers[b].index)] = b;
+}
 
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (!wanted(i)) continue;
-    const double* const from = state.address[results[i].buffer];
-    if (from == outputs[i].data()) continue;
-    if (results[i].number)
-      std::ranges::fill(outputs[i], *from);
-    else
-      std::copy_n(from, outputs[i].size(), outputs[i].begin());
-  }
+void BoundPlan::bind(std::size_t input, const Array& array) {
+  if (buffers_[input] != no_buffer) bind_input(workspace_.state(), buffers_[input], array, true);
+}
+
+void BoundPlan::run(std::size_t begin, std::span<const std::span<double>> outputs, int changed, int last) {
+  WorkspaceState& state = workspace_.state();
+  const Program& program = *state.program;
+  const auto results = std::span(program.results).subspan(begin, outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (results[i].direct)
+      state.address[results[i].buffer] = outputs[i].empty() ? own_memory(state, results[i]) : outputs[i].data();
+  run_levels(state, std::min({changed, last, state.valid + 1}), last);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (!outputs[i].empty()) copy_result(state, results[i], outputs[i]);
 }
 
 double Plan::flops() const { return flops(-1); }

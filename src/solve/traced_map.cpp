@@ -11,6 +11,7 @@
 
 #include "graph/rules.h"
 #include "onestep/diff.h"
+#include "plan/bound_plan.h"
 
 namespace onestep::detail {
 namespace {
@@ -230,7 +231,6 @@ class TracedPoint final : public Point {
   TracedPoint(std::shared_ptr<const TracedMap> map, bool derivatives)
       : map_(std::move(map)),
         plan_(derivatives ? map_->family_plan() : map_->value_plan()),
-        workspace_(plan_.workspace()),
         memory_(map_->size() * 6 + map_->shared_->controls.size()) {
     const std::size_t n = map_->size(), thetas = map_->parameters.size();
     Vector rest = memory_;
@@ -268,11 +268,13 @@ class TracedPoint final : public Point {
       solve_ = results(map_->preconditions, 1);
       solve_transposed_ = results(map_->preconditions && !map_->shared_->symmetric_factor, 1);
     }
-    outputs_.resize(result);
+    values_.resize(1 + extras_.size());
+    std::ranges::copy(extras_, values_.begin() + 1);
+    for (std::size_t i = 0; i < inputs_.size(); ++i) plan_.bind(i, inputs_[i]);
   }
 
   void bind(std::span<const Array> theta) override {
-    std::ranges::copy(theta, inputs_.begin() + 1);
+    bind_from(1, theta);
     changed_ = theta_level;
     applied_ = false;
   }
@@ -307,7 +309,7 @@ class TracedPoint final : public Point {
   }
   void jvp_theta(std::span<const Array> dtheta, Vector out) override {
     require(map_->no_jvp);
-    std::ranges::copy(dtheta, inputs_.begin() + static_cast<std::ptrdiff_t>(d_theta_));
+    bind_from(d_theta_, dtheta);
     run_branch(jvp_theta_branch, jvp_theta_, {&out, 1});
   }
   void vjp_theta(ConstVector c, std::span<const Vector> out) override {
@@ -330,26 +332,26 @@ class TracedPoint final : public Point {
 
   bool run_value(ConstVector controls, Vector y) {
     for (std::size_t i = 0; i < controls.size(); ++i) controls_[i][0] = controls[i];
-    outputs_[0] = y;
-    for (std::size_t i = 0; i < extras_.size(); ++i) outputs_[1 + i] = extras_[i];
-    plan_.run(workspace_, inputs_, outputs_, changed_, step_level);
-    std::fill_n(outputs_.begin(), 1 + extras_.size(), Vector{});  // y is the caller's from here on
+    values_[0] = y;
+    plan_.run(0, values_, changed_, step_level);
     changed_ = step_level;
-    return !workspace_.failed();
+    return !plan_.failed();
   }
 
-  void run_branch(int branch, std::size_t first, std::span<const Vector> out) {
-    std::ranges::copy(out, outputs_.begin() + static_cast<std::ptrdiff_t>(first));
-    plan_.run(workspace_, inputs_, outputs_, branch, branch);
-    std::fill_n(outputs_.begin() + static_cast<std::ptrdiff_t>(first), out.size(), Vector{});
+  void run_branch(int branch, std::size_t first, std::span<const Vector> out) { plan_.run(first, out, branch, branch); }
+
+  void bind_from(std::size_t first, std::span<const Array> arrays) {
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      inputs_[first + i] = arrays[i];
+      plan_.bind(first + i, arrays[i]);
+    }
   }
 
   std::shared_ptr<const TracedMap> map_;
-  const Plan& plan_;
-  Workspace workspace_;
+  BoundPlan plan_;
   std::vector<double> memory_;
-  std::vector<Array> inputs_;
-  std::vector<Vector> outputs_;
+  std::vector<Array> inputs_;   // kept for the plan
+  std::vector<Vector> values_;  // where the next run puts the step and the extras
   Vector x_, c_theta_, c_x_, d_x_, r_, r_transposed_;  // the memory of the inputs
   std::vector<Vector> controls_;
   std::size_t d_theta_ = 0;  // where inputs begin

@@ -305,7 +305,8 @@ std::shared_ptr<const detail::BackendPlan> prepare_row_loop(const RowLoop& loop)
     step.kernel = plan->tiles.elementwise(op.kind == Kind::elementwise ? op.op : step.is_max ? Op::maximum : Op::add);
     const bool is_product = op.kind == Kind::product, by_row = op.args[0].kind != In::columns;
     if ((is_product || op.kind == Kind::transposed_product) && by_row &&
-        ((is_product ? op.out : op.args[1]).columns != 1 || plan->block_rows * step.columns > small_product))
+        ((is_product ? op.out : op.args[1]).columns != 1 ||
+         std::min(plan->block_rows, plan->rows) * step.columns > small_product))
       plan->calls_blas = true;
     if (!accumulates(op.kind)) continue;
     plan->sums.push_back(plan->steps.size() - 1);
