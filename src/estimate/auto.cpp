@@ -185,7 +185,7 @@ class AutoDifferentiator final : public Differentiator {
     system.product = M;
     system.tolerance = unsolved;
     std::vector<double> b(s.size()), x(s.size());
-    for (std::size_t i = 0; i < b.size(); ++i) b[i] = std::sin(static_cast<double>(i) + 1);
+    fill_random(b);
     const LinearResult result = LinearSolver().solve(system, b, x);
     s.report.products += result.products;
     s.report.residual = std::max(s.report.residual, result.residual);
@@ -256,12 +256,12 @@ class AutoDifferentiator final : public Differentiator {
     }
     const std::size_t n = s.size();
     std::vector<double> x(n), y(n);
-    for (std::size_t i = 0; i < n; ++i) x[i] = std::sin(static_cast<double>(i) + 1);
+    fill_random(x);
     y = x;
-    s.last().precondition(false, y);  // large where the inverse is
+    s.last().precondition(false, y, 0);  // large where the inverse is
     std::vector<double> image(n);
     s.equation().jvp_x(y, image);
-    s.last().precondition(false, image);
+    s.last().precondition(false, image, 0);
     s.report.products += 3;
     const double size = norm(y);
     for (std::size_t i = 0; i < n; ++i) image[i] -= y[i];

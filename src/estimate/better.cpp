@@ -105,6 +105,8 @@ bool BetterSystem::matters(double left, double difference) const {
   return effect_of(left) > std::max(looked_into * difference, negligible_);
 }
 
+bool BetterSystem::affords(int to_come) const { return s_.method->superlinear || products_ + to_come <= most_beyond; }
+
 // Where the products did not suffice to make it small, what they told about ‖(I - A)⁻¹‖ is not worth much.
 double BetterSystem::tail(double left, double difference) const {
   const double effect = effect_of(left);

@@ -36,6 +36,8 @@ class BetterSystem {
   /// The error that a residual as large as this leaves, without and with what it is unsure by.
   double effect_of(double left) const { return inverse() * size_of_b_ * left; }
   bool matters(double left, double difference) const;
+  /// Whether so many products to come are within what a certificate may cost. (Where the step has a factor they are cheap.)
+  bool affords(int to_come) const;
   double tail(double left, double difference) const;
 
  private:

@@ -43,11 +43,11 @@ class Certifier {
  public:
   explicit Certifier(SolutionState& s) : s_(s), map_(s.method->best_step()), n_(s.size()) {}
 
-  Certificate vjp(ConstVector v) {
-    if (!can(map_.no_vjp, "vjp")) return c_;
+  void vjp(ConstVector v) {
+    if (!can(map_.no_vjp, "vjp")) return;
     const Parameters g = returned_vjp(v);
     c_.value = norm(g);
-    if (!is_there() || !refine()) return c_;
+    if (!is_there() || !refine()) return;
     if (Point* const knows = s_.loop->reference()) {
       Parameters better = zero();
       vjp_theta(*knows, v.first(s_.shown_size()), better);
@@ -65,7 +65,7 @@ class Certifier {
     std::vector<double> u(v.begin(), v.end()), r(n_);
     if (!s_.method->superlinear) system_->note_size_of_b(size_of_b());  // what this direction sees of B may be far less
     const bool is_held = has_arrived() || system_->begin(transposed, v, u, r) || s_.method->superlinear;
-    if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return c_;
+    if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return;
     Parameters better = zero(), difference_there = zero();
     const auto compare = [&] {
       p.vjp_theta(u, std::vector<Vector>(better.begin(), better.end()));
@@ -77,9 +77,10 @@ class Certifier {
     };
     const double to_better =
         system_->solve(true, transposed, v, u, r, is_held, products_to_come(), [&compare] { return compare(); });
-    if (!is_solved()) return c_;
+    if (!is_solved()) return;
     const double left = detail::norm(r);
-    if (system_->matters(left, to_better)) {  // B may enlarge it more than u
+    const int looks_to_come = products_to_come() - 1;
+    if (system_->matters(left, to_better) && system_->affords(looks_to_come + 1)) {  // B may enlarge it more than u
       vjp_theta(p, r, difference_there);
       system_->note_size_of_b(norm(difference_there) / left);
     }
@@ -96,12 +97,12 @@ class Certifier {
     return finish(to_better, system_->tail(left, to_better), rounding_scale() * detail::norm(u));
   }
 
-  Certificate jvp(std::span<const Array> v) {
-    if (!can(map_.no_jvp, "jvp")) return c_;
+  void jvp(std::span<const Array> v) {
+    if (!can(map_.no_jvp, "jvp")) return;
     const std::vector<double> g = returned_jvp(v);
     c_.value = shown_norm(g);
     if (n_ == 0) return conclude(0);
-    if (!is_there() || !refine()) return c_;
+    if (!is_there() || !refine()) return;
     if (Point* const knows = s_.loop->reference()) {
       std::vector<double> better(s_.shown_size());
       knows->jvp_theta(v, better);
@@ -127,7 +128,7 @@ class Certifier {
       if (s_.method->superlinear) {
         std::vector<double> image(n_);
         for (std::size_t i = 0; i < n_; ++i) image[i] = g[i] - r[i];
-        if (!is_superlinear(ratio(detail::norm(image), detail::norm(g)))) return c_;
+        if (!is_superlinear(ratio(detail::norm(image), detail::norm(g)))) return;
       }
       for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
     }
@@ -141,7 +142,7 @@ class Certifier {
     const bool is_held = detail::norm(r) <= 1e-3 * detail::norm(b);
     const double to_better =
         system_->solve(false, product, b, h, r, is_held, products_to_come(), [&compare] { return compare(); });
-    if (!is_solved()) return c_;
+    if (!is_solved()) return;
     at_best_.state = h;  // A h + B v = h - (M h - b)
     add(at_best_.state, r);
     look_ = [&](Point& at) {
@@ -158,8 +159,11 @@ class Certifier {
                   detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v));
   }
 
-  /// Products for the derivative itself, where that was computed again.
-  int of_estimator() const { return of_estimator_; }
+  /// Once; with the products for the derivative itself, where that was computed again.
+  Certificate result() {
+    c_.products += of_estimator_;
+    return std::move(c_);
+  }
 
  private:
   /// A and B at some point, applied to what is certified.
@@ -197,12 +201,11 @@ class Certifier {
     ++c_.products;
   }
 
-  Certificate& refuse(std::string reason, std::string advice) {
+  void refuse(std::string reason, std::string advice) {
     c_.basis = Certificate::Basis::refused;
     c_.bound = c_.relative = infinity;
     c_.reason = std::move(reason);
     c_.advice = std::move(advice);
-    return c_;
   }
 
   bool can(const std::string& missing, const char* which) {
@@ -420,7 +423,7 @@ class Certifier {
   }
 
   // `left`: error of the better derivative from its linear solve; `size`: ‖B‖ ‖u‖, which rounding is relative to.
-  Certificate& finish(double difference_to_better, double left, double size) {
+  void finish(double difference_to_better, double left, double size) {
     const Refinement& way = *s_.refinement;
     const Constants& known = s_.method->known;
     c_.distance = way.distance();
@@ -473,7 +476,7 @@ class Certifier {
   }
 
   // For a point that knows the error of its own derivative: the difference to what was returned is added to that.
-  Certificate& by_doubt(Point& knows, double difference_to_better) {
+  void by_doubt(Point& knows, double difference_to_better) {
     const std::optional<Doubt> doubt = knows.doubt();
     if (!doubt) return refuse("nothing is known about the error of this derivative", "take Implicit{}");
     c_.distance = s_.run.last_step;
@@ -486,7 +489,7 @@ class Certifier {
     return conclude(difference_to_better > known ? difference_to_better : std::numeric_limits<double>::quiet_NaN());
   }
 
-  Certificate& conclude(double estimate) {
+  void conclude(double estimate) {
     c_.bound = c_.left_out + c_.from_distance + c_.rounding;
     c_.estimate = estimate;
     if (!std::isfinite(c_.bound))
@@ -506,7 +509,6 @@ class Certifier {
         break;
       case Term::rounding: c_.advice = "nothing in double precision: only rounding is left"; break;
     }
-    return c_;
   }
 
   SolutionState& s_;
@@ -531,8 +533,8 @@ template <class Certify> Certificate certified(SolutionState& s, const Certify& 
   Certificate certificate;
   try {
     Certifier certifier(s);
-    certificate = certify(certifier);
-    certificate.products += certifier.of_estimator();
+    certify(certifier);
+    certificate = certifier.result();
   } catch (const NoDerivativeError& none) {
     certificate.reason = none.reason;
     certificate.advice = "take Implicit{}, which needs no contraction";
@@ -544,10 +546,10 @@ template <class Certify> Certificate certified(SolutionState& s, const Certify& 
 }  // namespace
 
 Certificate certify_vjp(SolutionState& s, ConstVector c) {
-  return certified(s, [&](Certifier& certifier) { return certifier.vjp(c); });
+  return certified(s, [&](Certifier& certifier) { certifier.vjp(c); });
 }
 Certificate certify_jvp(SolutionState& s, std::span<const Array> v) {
-  return certified(s, [&](Certifier& certifier) { return certifier.jvp(v); });
+  return certified(s, [&](Certifier& certifier) { certifier.jvp(v); });
 }
 
 }  // namespace onestep::detail

@@ -98,7 +98,7 @@ class ImplicitDifferentiator final : public Differentiator {
     if (how_.preconditioner)
       system.precondition = [&](Vector r) { how_.preconditioner(r, transposed); };
     else if (has_factor)
-      system.precondition = [&](Vector r) { s.last().precondition(transposed, r); };
+      system.precondition = [&](Vector r) { s.last().precondition(transposed, r, 0); };
     const LinearResult result = linear_.solve(system, b, x);
     note_status(s.report, result.status);
     s.report.residual = std::max(s.report.residual, result.residual);

@@ -1,4 +1,4 @@
-// Rounding in derivatives of superlinear steps, measured by solves with known answers and by displacing x_k.
+// Rounding in derivatives of superlinear steps, measured by residuals and by displacing x_k.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -18,11 +18,13 @@ constexpr double displacement = 1e-5;  // relative to x
 class Rounding {
  public:
   Rounding(SolutionState& s, int& products)
-      : s_(s), n_(s.size()), symmetric_(s.method->equation->symmetric), products_(products), at_(s.here()) {}
+      : s_(s), n_(s.size()), symmetric_(s.method->equation->symmetric), products_(products), at_(s.here()) {
+    s.for_rounding.resize(most_vectors * n_);
+  }
 
   // `g` is -G_θᵀH⁻ᵀv.
   double vjp(ConstVector v, const Parameters& g) {
-    std::vector<double> u(v.begin(), v.end()), image(n_), r(n_), other(n_), e(n_);
+    const Vector u = copy_of(v), image = vector(), r = vector(), other = vector(), e = vector();
     Parameters rest = memory_for(s_.method->step->parameters), moved = rest;
     precondition(true, u);
     product(s_.equation(), true, u, image);
@@ -34,23 +36,22 @@ class Rounding {
     add_to(moved, g, 1);
     product(beside, true, u, other);
     add(other, image, -1);
-    // Errors with the signs of u are enlarged as u was, those with the signs of a weak vector as much as can be. What comes
-    // of x must not cancel them by luck.
-    double largest = 0;
+    // Errors with the signs of u are enlarged as u was, those with the signs of a weak vector as much as can be: their sum
+    // as both. What comes of x must not cancel them by luck.
     const ConstVector weak = seen().weak_right;
-    for (const ConstVector signs : {ConstVector(u), weak}) {
-      for (std::size_t i = 0; i < n_; ++i) e[i] = std::copysign(r[i], signs[i]);
-      add(e, other, std::copysign(x_over_displacement_, dot(e, weak) * dot(other, weak)));
-      vjp_theta(at_, e, rest);
-      largest = std::max(largest, norm(rest));
-    }
-    return safety_of_solve() * (largest + x_over_displacement_ * norm(moved));
+    for (std::size_t i = 0; i < n_; ++i) e[i] = std::copysign(r[i], u[i]);
+    constexpr double half = 0.6;  // a little more: errors of one kind may be the only ones that matter
+    const double side = std::copysign(1, dot(e, weak));
+    for (std::size_t i = 0; i < n_; ++i) e[i] = half * (side * e[i] + std::copysign(r[i], weak[i]));
+    add(e, other, std::copysign(x_over_displacement_, dot(e, weak) * dot(other, weak)));
+    vjp_theta(at_, e, rest);
+    return safety_of_solve() * (norm(rest) + x_over_displacement_ * norm(moved));
   }
 
   double of_x() { return detail::norm(seen().of_x); }
 
   double jvp(std::span<const Array> v, ConstVector g) {
-    std::vector<double> b(n_), image(n_), r(n_), next(n_);
+    const Vector b = vector(), image = vector(), r = vector(), next = vector();
     double solve_error = 0;
     s_.equation().jvp_theta(v, b);  // H g = -b
     product(s_.equation(), false, g, image);
@@ -60,7 +61,7 @@ class Rounding {
       for (std::size_t i = 0; i < n_; ++i) r[i] = -b[i] - image[i];
       at_least_rounded(false, g, image, r);
       for (std::size_t i = 0; i < n_; ++i) r[i] = std::copysign(r[i], seen().weak_left[i]);
-      precondition(false, r);
+      precondition(false, r, roughly);
       solve_error = detail::norm(r);
     }
     // And how H g and G_θ v change with x.
@@ -70,7 +71,7 @@ class Rounding {
     beside.jvp_theta(v, next);
     add(r, next);
     add(r, b, -1);
-    precondition(false, r);
+    precondition(false, r, roughly);
     products_ += 2;
     return safety_of_solve() * (solve_error + x_over_displacement_ * detail::norm(r));
   }
@@ -79,8 +80,10 @@ class Rounding {
   // An iteration is stopped where its residual is small: what it leaves may be larger elsewhere.
   double safety_of_solve() const { return s_.method->step->iterates ? 8 * safety : safety; }
 
-  void precondition(bool transposed, Vector r) {
-    at_.precondition(transposed, r);
+  // Sizes of errors need not be known well.
+  static constexpr double roughly = 1e-3;
+  void precondition(bool transposed, Vector r, double residual = 0) {
+    at_.precondition(transposed, r, residual);
     ++products_;
   }
   void product(Point& equation, bool transposed, ConstVector w, Vector out) {
@@ -93,20 +96,19 @@ class Rounding {
   }
 
   // Makes each entry of r, an error of H w or Hᵀw, as large as the sum in there is rounded: with other signs of w the same
-  // terms are summed, of which then fewer may cancel. Its signs become those of a vector that lies where H⁻¹ is large:
-  // errors of that kind are the ones that are enlarged.
-  void at_least_rounded(bool transposed, ConstVector w, ConstVector image, std::vector<double>& r) {
-    std::vector<double> other(w.begin(), w.end()), sizes(n_);
+  // terms are summed, of which then fewer may cancel. The signs of r are lost.
+  void at_least_rounded(bool transposed, ConstVector w, ConstVector image, Vector r) {
+    const Vector other = copy_of(w), sizes = vector();
     change_signs(other);
     product(s_.equation(), transposed, other, sizes);
     for (std::size_t i = 0; i < n_; ++i) sizes[i] = std::max(std::fabs(sizes[i]), std::fabs(image[i]));
     enlarge(sizes, r);
   }
-  static void enlarge(ConstVector sizes, std::vector<double>& r) {
+  static void enlarge(ConstVector sizes, Vector r) {
     for (std::size_t i = 0; i < r.size(); ++i) r[i] = std::max(std::fabs(r[i]), epsilon * std::fabs(sizes[i]));
   }
   // Also an error of G by the sums over θ, which is the same at every x.
-  void at_least_rounded_theta(std::vector<double>& r) {
+  void at_least_rounded_theta(Vector r) {
     std::vector<Array> other;
     for (const Array& a : s_.theta) {
       std::vector<double> entries(static_cast<std::size_t>(a.size()));
@@ -115,13 +117,13 @@ class Rounding {
       for (double& e : entries) e = std::isfinite(e) ? e : 0;
       other.emplace_back(a.shape(), std::move(entries));
     }
-    std::vector<double> sizes(n_);
+    const Vector sizes = vector();
     s_.equation().jvp_theta(other, sizes);
     ++products_;
     enlarge(sizes, r);
   }
   // At random; and of the two largest entries one does, the other does not: by luck the signs might all be the same.
-  static void change_signs(std::vector<double>& w) {
+  static void change_signs(Vector w) {
     std::size_t first = 0, second = 0;
     for (std::size_t i = 1; i < w.size(); ++i) {
       if (std::fabs(w[i]) > std::fabs(w[first]))
@@ -135,12 +137,12 @@ class Rounding {
   // The error of an iterative solve of H z = q, by a second solve for the residual. (A right-hand side made from a known
   // solution tells nothing: the iteration misses the same components of both.) q itself was rounded: the correction f lies
   // where H⁻¹ is large, so that an error of q which does not cancel there becomes ‖f‖ Σ |fᵢ| ε|qᵢ| / fᵀHf.
-  double left_by_iteration(ConstVector q, std::vector<double>& f) {
-    std::vector<double> z(q.begin(), q.end()), image(n_);
+  double left_by_iteration(ConstVector q, Vector f) {
+    const Vector z = copy_of(q), image = vector();
     precondition(false, z);
     product(s_.equation(), false, z, image);
     for (std::size_t i = 0; i < n_; ++i) f[i] = q[i] * (1 + (i % 2 == 0 ? epsilon : -epsilon)) - image[i];
-    precondition(false, f);
+    precondition(false, f, roughly);
     product(s_.equation(), false, f, image);
     const double length = detail::norm(f), curvature = dot(f, image);
     double against = 0;
@@ -150,24 +152,24 @@ class Rounding {
 
   // What does not depend on a direction, once for each solve.
   const RoundingSeen& seen() {
-    if (!s_.rounding) {
-      RoundingSeen seen;
-      find_weak(seen);
-      seen.of_x = seen_beside_x();
-      for (std::size_t i = 0; i < n_; ++i) seen.of_x[i] = std::copysign(seen.of_x[i], seen.weak_left[i]);
-      precondition(false, seen.of_x);
-      s_.rounding = std::move(seen);
-    }
-    return *s_.rounding;
+    RoundingSeen& seen = s_.rounding;
+    if (seen.is_known) return seen;
+    find_weak(seen);
+    const ConstVector of_g = seen_beside_x();
+    seen.of_x.assign(of_g.begin(), of_g.end());
+    for (std::size_t i = 0; i < n_; ++i) seen.of_x[i] = std::copysign(seen.of_x[i], seen.weak_left[i]);
+    precondition(false, seen.of_x, roughly);
+    seen.is_known = true;
+    return seen;
   }
 
   // The sizes of the rounding errors of G, seen at a point beside x_k. The displacement is x_k with other signs, made
   // smaller, so that H times it tells the sizes of the terms as well.
-  std::vector<double> seen_beside_x() {
+  ConstVector seen_beside_x() {
     constexpr double nearby = 1e-9, least = 1e-3;
     const std::vector<double>& x_k = s_.run.x;
     const double smallest = least * detail::norm(x_k) / std::sqrt(static_cast<double>(n_));
-    std::vector<double> by = x_k, x = x_k, e(n_), image(n_);
+    const Vector by = copy_of(x_k), x = copy_of(x_k), e = vector(), image = vector();
     for (double& entry : by) entry = std::copysign(std::max(std::fabs(entry), smallest), entry);
     change_signs(by);
     add(x, by, nearby);
@@ -186,14 +188,15 @@ class Rounding {
   void find_weak(RoundingSeen& seen) {
     seen.weak_right.resize(n_);
     fill_random(seen.weak_right);
-    precondition(false, seen.weak_right);
+    precondition(false, seen.weak_right, roughly);
     seen.weak_left = seen.weak_right;
-    if (!symmetric_) precondition(true, seen.weak_left);
+    if (!symmetric_) precondition(true, seen.weak_left, roughly);
   }
+
   // The effect of an error of x on the derivative is observed by a larger displacement.
   Point& displaced() {
     const std::vector<double>& direction = seen().of_x;
-    std::vector<double> x = s_.run.x, y(n_);
+    const Vector x = copy_of(s_.run.x), y = vector();
     const double size = detail::norm(direction), size_of_x = detail::norm(x), length = displacement * size_of_x;
     if (size > 0 && std::isfinite(size)) add(x, direction, length / size);
     x_over_displacement_ = length > 0 ? std::max(size, 8 * epsilon * size_of_x) / length : 0;
@@ -202,8 +205,17 @@ class Rounding {
     return s_.beside();
   }
 
+  // Memory that is kept from one measurement to the next.
+  Vector vector() { return Vector(s_.for_rounding).subspan(n_ * used_++, n_); }
+  Vector copy_of(ConstVector v) {
+    const Vector copy = vector();
+    std::ranges::copy(v, copy.begin());
+    return copy;
+  }
+  static constexpr std::size_t most_vectors = 16;
+
   SolutionState& s_;
-  std::size_t n_;
+  std::size_t n_, used_ = 0;
   bool symmetric_;
   int& products_;
   Point& at_;
@@ -221,15 +233,22 @@ void add_to(Parameters& to, const Parameters& what, double factor) {
   for (std::size_t i = 0; i < to.size(); ++i) add(to[i], what[i], factor);
 }
 
-double random_sign(std::size_t i, std::uint64_t seed) {
-  std::uint64_t z = (i + seed) * 0x9E3779B97F4A7C15U;  // SplitMix64
+namespace {
+std::uint64_t split_mix(std::uint64_t i) {
+  std::uint64_t z = i * 0x9E3779B97F4A7C15U;
   z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBU;
-  return ((z >> 40U) & 1U) != 0 ? 1 : -1;
+  return (z ^ (z >> 27U)) * 0x94D049BB133111EBU;
 }
+}  // namespace
+
+double random_sign(std::size_t i, std::uint64_t seed) { return ((split_mix(i + seed) >> 40U) & 1U) != 0 ? 1 : -1; }
 
 void fill_random(Vector v) {
-  for (std::size_t i = 0; i < v.size(); ++i) v[i] = random_sign(i) * (1 + 0.5 * std::sin(static_cast<double>(i) + 1));
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    const std::uint64_t bits = split_mix(i + 1);
+    const double size = 0.5 + static_cast<double>(bits >> 32U) * 0x1p-32;
+    v[i] = ((bits >> 31U) & 1U) != 0 ? size : -size;
+  }
 }
 
 bool measures_rounding(const SolutionState& s) {

@@ -131,7 +131,7 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
   probed = false;
   size_of_b.reset();
   degenerate.reset();
-  rounding.reset();
+  rounding.is_known = false;
   held.c.clear();
   returned = {};
   run.start.resize(method->step->size());

@@ -60,6 +60,7 @@ struct Returned {
 
 /// What rounding.cpp keeps for all directions: H⁻¹ times the rounding error of G, and vectors that H and Hᵀ shorten most.
 struct RoundingSeen {
+  bool is_known = false;  // of this solve
   std::vector<double> of_x, weak_right, weak_left;
 };
 
@@ -86,7 +87,8 @@ struct SolutionState {
   bool probed = false;                                ///< see probe_inverse
   std::optional<double> size_of_b;                    ///< see norm_b
   std::optional<bool> degenerate;                     ///< see is_degenerate
-  std::optional<RoundingSeen> rounding;               ///< of a superlinear method, see certify.h
+  RoundingSeen rounding;                              ///< of a superlinear method, see certify.h
+  std::vector<double> for_rounding;                   ///< memory
 
   void note_inverse(double seen) { seen_inverse = std::max(seen_inverse, seen); }
   std::size_t size() const { return run.x.size(); }

@@ -42,7 +42,8 @@ std::size_t entries_of(const Program& p, std::size_t workers) {
   return padded(p.arena_entries) + padded(p.shared_scratch) + workers * padded(p.worker_scratch);
 }
 
-// An input is read where it is, or from a copy where that is not contiguous; the copy is made anew where it may have changed.
+// An input is read where it is, or from a copy where that is not contiguous; the copy is made anew where it may have
+// changed.
 void bind_input(WorkspaceState& state, Buffer b, const Array& input, bool may_have_changed) {
   const auto i = static_cast<std::size_t>(state.program->buffers[b].index);
   state.address[b] = const_cast<double*>(input.data());  // inputs are never written
@@ -61,8 +62,7 @@ void bind_inputs(WorkspaceState& state, std::span<const Array> inputs, int first
     const int level = state.program->levels.inputs[i];
     if (level > last || (level >= state.program->levels.branches && level != last)) continue;
     bind_input(state, b, inputs[i], level >= first);
-    if (state.dense_of[i] == nullptr)
-      state.read.emplace_back(inputs[i].data(), static_cast<std::size_t>(inputs[i].size()));
+    if (state.dense_of[i] == nullptr) state.read.emplace_back(inputs[i].data(), static_cast<std::size_t>(inputs[i].size()));
   }
 }
 

@@ -7,6 +7,10 @@
 
 namespace onestep::detail {
 
+/// Steps shorter than this, relative to x, change f by less than a double may tell where its terms cancel. They are good
+/// enough where the gradient became half as long.
+inline constexpr double hides_change = 1e-6;
+
 /// A step of this share of the full one is long enough when f falls by a share of what its slope promises.
 class Armijo {
  public:

@@ -10,7 +10,7 @@
 
 namespace onestep::detail {
 
-void Point::precondition(bool, Vector) { throw MisuseError("[precondition] this step keeps no factorisation"); }
+void Point::precondition(bool, Vector, double) { throw MisuseError("[precondition] this step keeps no factorisation"); }
 
 std::size_t Map::size() const { return flat_size(state); }
 

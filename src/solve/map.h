@@ -43,8 +43,8 @@ class Point {
   virtual void vjp_theta(ConstVector c, std::span<const Vector> out) = 0;  ///< Bᵀ c, one for each parameter
 
   /// r = M⁻¹ r, or M⁻ᵀ r, where M is the matrix the last apply factored (Map::preconditions says whether there is one), or
-  /// that of the step's linear system (Map::iterates).
-  virtual void precondition(bool transposed, Vector r);
+  /// that of the step's linear system (Map::iterates); the latter to this relative residual, 0: as derivatives are.
+  virtual void precondition(bool transposed, Vector r, double residual);
   /// What a solver asked to know beside F(x, θ), such as the value of the objective; as it ordered them.
   virtual ConstVector extra(std::size_t) const { return {}; }
   /// Where the last apply was; empty before the first.

@@ -127,7 +127,10 @@ class NewtonLoop final : public Loop {
         reached = point_->extra(0)[0];
       }
       const Armijo armijo(value, slope);
-      bool full_is_good = armijo.enough(length, reached);
+      // The slope is the square of the gradient's length, as H⁻¹ measures it.
+      bool full_is_good =
+          armijo.enough(length, reached) || (is_minimiser() && found == Found::step && shift_ == 0 &&
+                                             full_step <= hides_change * newton.size && point_->extra(1)[0] <= 0.25 * slope);
       if (!full_is_good && found == Found::step && monitor.is_negligible(full_step, newton.size)) {
         full_is_good = ++unsearched_ <= unsearched_allowed;
         if (!full_is_good && monitor.is_rounding(full_step) && is_root(run.x, 0))

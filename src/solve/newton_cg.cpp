@@ -162,7 +162,13 @@ class NewtonCgPoint final : public Point {
       for (std::size_t i = 0; i < out[p].size(); ++i) out[p][i] = (more ? more_[p][i] : 0) - out[p][i];
   }
 
-  void precondition(bool, Vector r) override { solve(r, r); }
+  void precondition(bool, Vector r, double residual) override {
+    if (residual == 0) return solve(r, r);
+    forget();
+    std::ranges::copy(r, rhs_.begin());
+    linear(rhs_, u_, residual);
+    std::ranges::copy(u_, r.begin());
+  }
   double residual() const override { return residual_; }
   double solved_to() const override { return tolerance_; }
   int products() const override { return products_; }
@@ -370,7 +376,9 @@ class NewtonCgLoop final : public Loop {
         reached = point_.value();
       }
       const Armijo armijo(value, slope);
-      bool full_is_good = armijo.enough(length, reached);
+      bool full_is_good =
+          armijo.enough(length, reached) || (is_evaluated && is_convex && full_step <= hides_change * newton.size &&
+                                             norm(point_.gradient()) <= 0.5 * gradient);
       if (!full_is_good && is_evaluated && monitor.is_negligible(full_step, newton.size)) {
         full_is_good = ++unsearched <= unsearched_allowed;
         if (!full_is_good && monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);

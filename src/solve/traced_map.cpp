@@ -317,7 +317,7 @@ class TracedPoint final : public Point {
     std::ranges::copy(c, c_theta_.begin());
     run_branch(vjp_theta_branch, vjp_theta_, out);
   }
-  void precondition(bool transposed, Vector r) override {
+  void precondition(bool transposed, Vector r, double) override {
     const bool other = transposed && !map_->shared_->symmetric_factor;
     std::ranges::copy(r, (other ? r_transposed_ : r_).begin());
     run_branch(other ? solve_transposed_branch : solve_branch, other ? solve_transposed_ : solve_, {&r, 1});
@@ -350,8 +350,8 @@ class TracedPoint final : public Point {
   std::shared_ptr<const TracedMap> map_;
   BoundPlan plan_;
   std::vector<double> memory_;
-  std::vector<Array> inputs_;   // kept for the plan
-  std::vector<Vector> values_;  // where the next run puts the step and the extras
+  std::vector<Array> inputs_;                          // kept for the plan
+  std::vector<Vector> values_;                         // where the next run puts the step and the extras
   Vector x_, c_theta_, c_x_, d_x_, r_, r_transposed_;  // the memory of the inputs
   std::vector<Vector> controls_;
   std::size_t d_theta_ = 0;  // where inputs begin
