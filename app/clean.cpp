@@ -132,19 +132,25 @@ class Clean {
 
   std::string compared_text() const {
     const Comparison& c = comparison_;
-    return fmt::format("accuracy on {} is {:.4f} instead of {:.4f} (difference {:+.4f}, standard error {:.4f})",
-                       c.trusted ? "trusted samples that were held out" : "held-out samples, labels as they are", c.after,
-                       c.before, c.difference(), c.standard_error);
+    return fmt::format(
+        "{} have a loss of {:.4f} instead of {:.4f} (standard error of the difference {:.4f}) and an accuracy of {:.4f} "
+        "instead of {:.4f} ({:.4f})",
+        c.trusted ? "held-out trusted samples" : "held-out samples, labels as they are,", c.loss.after, c.loss.before,
+        c.loss.standard_error, c.accuracy.after, c.accuracy.before, c.accuracy.standard_error);
   }
 
   std::string sentence() const {
-    const std::string counted = fmt::format("{} of {} samples {}: another label is more probable", suspects_,
-                                            judgement_.quality.size(), suspects_ == 1 ? "is a suspect" : "are suspects");
+    const Comparison& c = comparison_;
     if (suspects_ == 0)
       return fmt::format("None of {} samples is a suspect: nothing is to be cleaned.", judgement_.quality.size());
-    if (removes_) return fmt::format("{}. Without suspects {}: they are removed.", counted, compared_text());
-    return fmt::format("Cleaning {} here: without suspects {}; all samples are kept. {}, which may be worth a look.",
-                       comparison_.difference() < 0 ? "does harm" : "does not help", compared_text(), counted);
+    const std::string counted = fmt::format("{} of {} samples {}", suspects_, judgement_.quality.size(),
+                                            suspects_ == 1 ? "is a suspect" : "are suspects");
+    if (removes_)
+      return fmt::format("{}: another label is more probable. Without suspects {}: they are removed.", counted,
+                         compared_text());
+    const bool worse = c.loss.difference() > c.loss.standard_error || c.accuracy.difference() < -c.accuracy.standard_error;
+    return fmt::format("Cleaning {} here, and all samples are kept: without suspects {}. {}, worth a look at most.",
+                       worse ? "does harm" : "does not help", compared_text(), counted);
   }
 
   Report report() const {
@@ -160,11 +166,12 @@ class Clean {
                     100 * judgement_.noise, fits_, seconds_text(seconds_), seconds_text(judge_seconds_)));
     r.accuracy.emplace_back(
         "Classes that overlap look the same as wrong labels: a suspect is worth a look, not proven wrong. Suspects are "
-        "removed only where held-out accuracy gains more than a standard error.");
+        "removed only where held-out samples gain more than a standard error, in loss or in accuracy, and lose in neither.");
     if (!comparison_.trusted)
       r.accuracy.emplace_back(
-          "The held-out samples may have wrong labels, too, which lowers both accuracies and their difference; --valid "
-          "FILE with trusted labels is a better judge.");
+          "The held-out samples may have wrong labels, too, which the loss allows for; --valid FILE with trusted labels is "
+          "a "
+          "better judge.");
     if (const auto alone = std::ranges::count(judgement_.judged, false); alone > 0)
       r.accuracy.push_back(fmt::format("{} sample{} the only one with {} label: not judged.", alone,
                                        alone == 1 ? " is" : "s are each", alone == 1 ? "its" : "their"));
@@ -189,23 +196,32 @@ class Clean {
 
   void report_scores(Report& r) const {
     const Comparison& c = comparison_;
+    const auto json = [](const BeforeAndAfter& b) -> Json {
+      return {
+          {"before", b.before}, {"after", b.after}, {"difference", b.difference()}, {"standard_error", b.standard_error}};
+    };
     r.document["comparison"] = {{"samples", c.samples},
                                 {"labels", c.trusted ? "trusted" : "as they are"},
-                                {"before", {{"accuracy", c.before}}},
-                                {"after", {{"accuracy", c.after}}},
-                                {"difference", c.difference()},
-                                {"standard_error", c.standard_error},
+                                {"accuracy", json(c.accuracy)},
+                                {"loss", json(c.loss)},
                                 {"helps", c.helps()}};
     r.document["removed"] = removes_ ? suspects_ : 0;
+    const auto row = [](const std::string& name, double loss, double accuracy) -> std::vector<std::string> {
+      return {name, fmt::format("{:.4f}", loss), fmt::format("{:.4f}", accuracy)};
+    };
     page::Table t{.id = "scores",
-                  .title = fmt::format("Accuracy on {} samples that neither model saw", c.samples),
+                  .title = fmt::format("Scores on {} samples that neither model saw", c.samples),
                   .caption = "The whole procedure was repeated without each of five folds of them.",
-                  .columns = {"trained on", "accuracy"},
-                  .rows = {{"all samples as they are", fmt::format("{:.4f}", c.before)},
-                           {"all but the suspects", fmt::format("{:.4f}", c.after)}}};
+                  .columns = {"trained on", "loss", "accuracy"},
+                  .rows = {row("all samples as they are", c.loss.before, c.accuracy.before),
+                           row("all but the suspects", c.loss.after, c.accuracy.after),
+                           row("standard error of the difference", c.loss.standard_error, c.accuracy.standard_error)}};
     r.tables.push_back(t);
     if (!job_.test) return;
-    t = {.id = "test_scores", .title = "Scores on the test samples", .caption = "", .columns = {"trained on", "mean loss", "accuracy"}};
+    t = {.id = "test_scores",
+         .title = "Scores on the test samples",
+         .caption = "",
+         .columns = {"trained on", "mean loss", "accuracy"}};
     Json scores = {{"samples", "test"}};
     const auto add = [&](const std::string& name, const char* key, const std::optional<Array>& x) {
       if (!x) return t.rows.push_back({name, stop_signal() != 0 ? "stopped before it" : "the fit failed", ""});

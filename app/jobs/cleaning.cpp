@@ -13,9 +13,7 @@ namespace onestep::app::jobs {
 namespace {
 
 constexpr std::size_t folds = 5;
-constexpr int rounds = 3;                // with probable labels
-constexpr double good_enough = 1e-4;     // of fits that only judge
-constexpr double full_accuracy = 1e-10;  // of the models that are reported
+constexpr int rounds = 3;  // with probable labels
 
 Array joined(const Array& a, const Array& b) {
   std::vector<double> entries(a.values().begin(), a.values().end());
@@ -36,6 +34,36 @@ Classes classes_of_all(const JobData& job, const Samples& samples) {
   Classes labels;
   for (const double y : samples.y.values()) labels.push_back(job.class_of(y));
   return labels;
+}
+
+// Means of pairs, and the standard error of their difference.
+class PairedMean {
+ public:
+  void add(double before, double after) {
+    count_ += 1, before_ += before, after_ += after;
+    squares_ += (after - before) * (after - before);
+  }
+  BeforeAndAfter result() const {
+    if (count_ == 0) return {};
+    const double difference = (after_ - before_) / count_;
+    const double variance = count_ > 1 ? std::max(0.0, squares_ - count_ * difference * difference) / (count_ - 1) : 0;
+    return {before_ / count_, after_ / count_, std::sqrt(variance / count_)};
+  }
+
+ private:
+  double count_ = 0, before_ = 0, after_ = 0, squares_ = 0;
+};
+
+// What probabilities of the right classes say about a label of which a share is wrong.
+struct Verdict {
+  double right, loss;
+};
+
+Verdict verdict(std::span<const double> p, std::size_t label, double wrong) {
+  const auto best = static_cast<std::size_t>(std::ranges::max_element(p) - p.begin());
+  const double other = wrong / static_cast<double>(p.size() - 1);
+  constexpr double least = 1e-12;
+  return {best == label ? 1.0 : 0.0, -std::log(std::max(least, (1 - wrong) * p[label] + other * (1 - p[label])))};
 }
 
 }  // namespace
@@ -67,13 +95,18 @@ Array Cleaner::fit_without(const std::vector<bool>& left_out) {
   for (std::size_t i = 0; i < train_; ++i) used[i] = !left_out[i];
   ClassProbabilities targets = labels_as_they_are(used);
   keep_every_class(targets, Mask(labels_.size(), true), no_fold);
-  return fit(targets, starts_[0], full_accuracy);
+  count_fit();
+  return fits_of_all_.fit(targets, starts_[0]);
 }
 
-Array Cleaner::fit(const ClassProbabilities& targets, const Array& start, double tolerance) {
+void Cleaner::count_fit() {
   ++fits_;
   progress_.show([&] { return fmt::format("clean: fit {} of about {}", fits_, fits_planned_); });
-  return fits_of_all_.fit(targets, start, tolerance);
+}
+
+Array Cleaner::fit_roughly(const ClassProbabilities& targets, const Array& start) {
+  count_fit();
+  return fits_of_all_.fit_roughly(targets, start);
 }
 
 ClassProbabilities Cleaner::labels_as_they_are(const Mask& used) const {
@@ -135,7 +168,7 @@ ClassProbabilities Cleaner::cross_fit(const std::vector<std::size_t>& members, c
     for (std::size_t i = 0; i < train_; ++i)
       if (held_out(i)) std::ranges::fill(rest.row(i), 0.0);
     keep_every_class(rest, used, f);
-    starts_[f] = fit(rest, starts_[f], good_enough);
+    starts_[f] = fit_roughly(rest, starts_[f]);
     for (std::size_t m = 0; m < members.size(); ++m)
       if (held_out(members[m])) write_probabilities(starts_[f], members[m], p.row(m));
   }
@@ -183,40 +216,35 @@ Judgement Cleaner::judge_within(const Mask& used) {
   return result;
 }
 
-bool Cleaner::is_right(const Array& x, std::size_t sample) const {
-  std::vector<double> p(classes_);
-  write_probabilities(x, sample, p);
-  return static_cast<std::size_t>(std::ranges::max_element(p) - p.begin()) == labels_[sample];
-}
-
 Comparison Cleaner::compare() {
   const std::size_t begin = train_ < labels_.size() ? train_ : 0, end = train_ < labels_.size() ? labels_.size() : train_;
-  Comparison c{.trusted = begin > 0};
-  double sum = 0, squares = 0;
+  Comparison c{.samples = 0, .accuracy = {}, .loss = {}, .trusted = begin > 0};
+  PairedMean accuracy, loss;
+  std::vector<double> p(classes_);
   for (std::size_t f = 0; f < folds; ++f) {
     const auto held_out = [&](std::size_t i) { return i >= begin && i < end && fold_[i] == f; };
     Mask used(labels_.size());
     for (std::size_t i = 0; i < used.size(); ++i) used[i] = !held_out(i);
     if (std::ranges::count(used, false) == 0) continue;
     const Judgement judgement = judge_within(used);
-    const Array before = fit(labels_as_they_are(used), starts_[f], good_enough);
+    const Array before = fit_roughly(labels_as_they_are(used), starts_[f]);
     Mask rest = used;
     for (std::size_t i = 0; i < train_; ++i) rest[i] = used[i] && !judgement.suspects[i];
     ClassProbabilities targets = labels_as_they_are(rest);
     keep_every_class(targets, used, no_fold);
-    const Array after = fit(targets, before, good_enough);
+    const Array after = fit_roughly(targets, before);
+    const double wrong = c.trusted ? 0 : judgement.noise;
     for (std::size_t i = begin; i < end; ++i) {
       if (!held_out(i)) continue;
-      const double b = is_right(before, i) ? 1 : 0, a = is_right(after, i) ? 1 : 0;
-      ++c.samples, c.before += b, c.after += a;
-      sum += a - b, squares += (a - b) * (a - b);
+      ++c.samples;
+      write_probabilities(before, i, p);
+      const Verdict b = verdict(p, labels_[i], 0);
+      write_probabilities(after, i, p);
+      const Verdict a = verdict(p, labels_[i], wrong);
+      accuracy.add(b.right, a.right), loss.add(b.loss, a.loss);
     }
   }
-  const auto count = static_cast<double>(c.samples);
-  if (c.samples == 0) return c;
-  c.before /= count, c.after /= count;
-  const double variance = c.samples > 1 ? std::max(0.0, squares - sum * sum / count) / (count - 1) : 0;
-  c.standard_error = std::sqrt(variance / count);
+  c.accuracy = accuracy.result(), c.loss = loss.result();
   return c;
 }
 

@@ -21,17 +21,29 @@ struct Judgement {
   double noise = 0;          ///< the share of labels that are estimated to be wrong
 };
 
+/// A mean over samples, before and after the suspects are left out.
+struct BeforeAndAfter {
+  double before = 0, after = 0, standard_error = 0;  ///< the standard error is that of the difference
+
+  double difference() const { return after - before; }
+};
+
 /// The model without the suspects beside the one of all samples, on samples that neither saw and that had no part in
 /// choosing the suspects.
 struct Comparison {
   std::size_t samples = 0;
-  double before = 0, after = 0;  ///< accuracy
-  double standard_error = 0;     ///< of their difference
-  bool trusted = false;          ///< whether the labels they are compared by are trusted ones
+  BeforeAndAfter accuracy;
+  /// Minus the log probability of the labels as they stand: the model without suspects speaks of right labels, of which a
+  /// share is taken to be wrong, as it was estimated without the held-out samples. Of trusted labels none is.
+  BeforeAndAfter loss;
+  bool trusted = false;  ///< whether the labels they are compared by are trusted ones
 
-  double difference() const { return after - before; }
-  /// By more than a standard error.
-  bool helps() const { return difference() > standard_error; }
+  /// Better in one by more than a standard error, and in the other not worse by as much.
+  bool helps() const {
+    const double more = accuracy.difference(), less = -loss.difference();
+    return (more > accuracy.standard_error && less >= -loss.standard_error) ||
+           (less > loss.standard_error && more >= -accuracy.standard_error);
+  }
 };
 
 /// The procedure, with every fit as a cross-fit over the same folds: a plain fit; three rounds with labels replaced by their
@@ -58,8 +70,8 @@ class Cleaner {
   void write_probabilities(const Array& x, std::size_t sample, std::span<double> to) const;
   std::vector<bool> unlikely(const std::vector<std::size_t>& members, const ClassProbabilities& p) const;
   void keep_every_class(ClassProbabilities& targets, const Mask& used, std::size_t fold) const;
-  Array fit(const ClassProbabilities& targets, const Array& start, double tolerance);
-  bool is_right(const Array& x, std::size_t sample) const;
+  void count_fit();
+  Array fit_roughly(const ClassProbabilities& targets, const Array& start);
 
   const JobData& job_;
   const Model& model_;

@@ -3,13 +3,44 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <deque>
+#include <numeric>
 
 namespace onestep::app::jobs {
 
+namespace {
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+// A step of the descent, and the change of the gradient along it.
+struct Pair {
+  std::vector<double> step, change;
+  double curvature;  // their product
+};
+
+// The direction of L-BFGS (Nocedal, Wright, algorithm 7.4), the blocks being the first inverse Hessian.
+void apply_inverse(const std::deque<Pair>& pairs, const SoftmaxBlocks& blocks, std::vector<double>& r) {
+  std::vector<double> alpha(pairs.size());
+  for (std::size_t i = pairs.size(); i-- > 0;) {
+    alpha[i] = dot(pairs[i].step, r) / pairs[i].curvature;
+    for (std::size_t u = 0; u < r.size(); ++u) r[u] -= alpha[i] * pairs[i].change[u];
+  }
+  blocks(r);
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const double beta = dot(pairs[i].change, r) / pairs[i].curvature;
+    for (std::size_t u = 0; u < r.size(); ++u) r[u] += (alpha[i] - beta) * pairs[i].step[u];
+  }
+}
+
+}  // namespace
+
 SoftFits::SoftFits(const Model& model, const Samples& samples, std::size_t classes, double l2)
-    : classes_(classes), loss_(model.loss()) {
+    : classes_(classes), loss_(model.loss()), A_(samples.A), l2_(l2) {
   // With weights w and targets T both losses are Σ w log Σ exp(s) - Σ T s; of two classes s is (0, z).
-  const auto objective = [&model, A = samples.A, l2](Expr x, Expr w, Expr targets) {
+  const auto objective = [&model, A = A_, l2](Expr x, Expr w, Expr targets) {
     const Expr s = matmul(A, x);
     const Expr normaliser = model.loss() == Loss::logistic ? softplus(s) : log_sum_exp(s, 1);
     return sum(w * normaliser) - sum(targets * s) + model.penalty(x, l2);
@@ -18,38 +49,91 @@ SoftFits::SoftFits(const Model& model, const Samples& samples, std::size_t class
   const Shape shape = loss_ == Loss::logistic ? Shape{count} : Shape{count, static_cast<std::int64_t>(classes)};
   prepared_ = std::make_unique<Prepared>(model.solver(objective, stops_at_signals()), model.start(),
                                          Parts{ones({count}), zeros(shape)}, OneStep{});
+  constexpr std::int64_t most = std::int64_t{1} << 27;  // entries: a gigabyte
+  if (loss_ == Loss::logistic || model.unknowns() * model.shape()[0] > most) return;
+  plan_ = std::make_unique<Plan>(trace(
+      [&](Expr x, Expr w, Expr targets) {
+        const Expr value = objective(x, w, targets);
+        return std::pair{value, grad(value, x)};
+      },
+      model.shape(), Shape{count}, shape));
+  workspace_ = std::make_unique<Workspace>(plan_->workspace());
+  blocks_ = std::make_unique<const SoftmaxBlocks>(A_, model.start(), l2_);
 }
 
-Array SoftFits::fit(const ClassProbabilities& targets, const Array& start, double tolerance) {
+Parts SoftFits::parameters_of(const ClassProbabilities& targets) const {
   std::vector<double> entries = targets.entries, of_class(classes_), weights(targets.count());
-  for (std::size_t i = 0; i < targets.count(); ++i)
-    for (std::size_t k = 0; k < classes_; ++k) {
-      of_class[k] += targets.row(i)[k];
-      weights[i] += targets.row(i)[k];
-    }
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    for (std::size_t k = 0; k < classes_; ++k) of_class[k] += targets.row(i)[k], weights[i] += targets.row(i)[k];
   // A class without any sample would send its intercept, which has no penalty, to minus infinity.
   constexpr double very_rare = 1e-6;
   for (std::size_t k = 0; k < classes_; ++k)
-    for (std::size_t i = 0; of_class[k] <= 0 && i < weights.size(); ++i) {
-      entries[i * classes_ + k] = very_rare * weights[i];
-    }
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    weights[i] = 0;
-    for (std::size_t k = 0; k < classes_; ++k) weights[i] += entries[i * classes_ + k];
-  }
+    for (std::size_t i = 0; of_class[k] <= 0 && i < weights.size(); ++i) entries[i * classes_ + k] = very_rare * weights[i];
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    weights[i] = std::reduce(entries.begin() + static_cast<std::ptrdiff_t>(i * classes_),
+                             entries.begin() + static_cast<std::ptrdiff_t>((i + 1) * classes_));
   const auto count = static_cast<std::int64_t>(weights.size());
-  Array of_targets;
-  if (loss_ == Loss::logistic) {
-    std::vector<double> second(weights.size());
-    for (std::size_t i = 0; i < second.size(); ++i) second[i] = entries[2 * i + 1];
-    of_targets = Array({count}, std::move(second));
-  } else {
-    of_targets = Array({count, static_cast<std::int64_t>(classes_)}, std::move(entries));
-  }
-  prepared_->options().tolerance = tolerance;
-  const Solution& s = prepared_->solve(start, Parts{Array({count}, std::move(weights)), of_targets});
+  if (loss_ == Loss::softmax)
+    return {Array({count}, std::move(weights)), Array({count, static_cast<std::int64_t>(classes_)}, std::move(entries))};
+  std::vector<double> second(weights.size());
+  for (std::size_t i = 0; i < second.size(); ++i) second[i] = entries[2 * i + 1];
+  return {Array({count}, std::move(weights)), Array({count}, std::move(second))};
+}
+
+Array SoftFits::exact(const Parts& parameters, const Array& start) {
+  const Solution& s = prepared_->solve(start, parameters);
   if (!is_solution(s.status())) throw FitFailed(s.status(), s.message());
   return s.x();
+}
+
+double SoftFits::evaluate_at(const Parts& parameters, std::vector<double>& x, std::vector<double>& gradient) {
+  const auto rows = static_cast<std::int64_t>(x.size() / classes_), columns = static_cast<std::int64_t>(classes_);
+  double value = 0;
+  plan_->run(*workspace_, {Array::view(MatrixView{x.data(), rows, columns, columns, 1}), parameters[0], parameters[1]},
+             {std::span(&value, 1), gradient});
+  return value;
+}
+
+Array SoftFits::fit_roughly(const ClassProbabilities& targets, const Array& start) {
+  const Parts parameters = parameters_of(targets);
+  if (plan_ == nullptr) return exact(parameters, start);
+  const std::optional<Array> found = descend(parameters, start);
+  if (stop_signal() != 0) throw FitFailed(Status::cancelled, "stopped");
+  Array x = found ? *found : exact(parameters, start);
+  // The first solution is near to all others.
+  if (rough_fits_++ == 0) blocks_ = std::make_unique<const SoftmaxBlocks>(A_, x, l2_);
+  return x;
+}
+
+// L-BFGS; nothing where it stalls.
+std::optional<Array> SoftFits::descend(const Parts& parameters, const Array& start) {
+  constexpr int most_iterations = 200, most_halvings = 30;
+  constexpr std::size_t memory = 10;
+  constexpr double close = 1e-2, enough_decrease = 1e-4;
+  std::vector<double> x(start.values().begin(), start.values().end()), g(x.size()), next(x.size()), next_g(x.size());
+  std::deque<Pair> pairs;
+  double value = evaluate_at(parameters, x, g);
+  for (int iteration = 0; iteration < most_iterations && stop_signal() == 0; ++iteration) {
+    std::vector<double> d = g;
+    apply_inverse(pairs, *blocks_, d);
+    const double decrement = dot(g, d);  // twice what a quadratic function would still fall by
+    if (!std::isfinite(value) || !(decrement >= 0)) return std::nullopt;
+    if (decrement <= close) return Array(start.shape(), std::move(x));
+    double length = 1, next_value = 0;
+    for (int halving = 0;; ++halving, length /= 2) {
+      if (halving == most_halvings) return std::nullopt;
+      for (std::size_t u = 0; u < x.size(); ++u) next[u] = x[u] - length * d[u];
+      next_value = evaluate_at(parameters, next, next_g);
+      if (next_value <= value - enough_decrease * length * decrement) break;
+    }
+    Pair pair{std::vector<double>(x.size()), std::vector<double>(x.size()), 0};
+    for (std::size_t u = 0; u < x.size(); ++u) pair.step[u] = next[u] - x[u], pair.change[u] = next_g[u] - g[u];
+    pair.curvature = dot(pair.step, pair.change);
+    if (pair.curvature > 0) pairs.push_back(std::move(pair));
+    if (pairs.size() > memory) pairs.pop_front();
+    x.swap(next), g.swap(next_g), value = next_value;
+  }
+  return std::nullopt;
 }
 
 }  // namespace onestep::app::jobs

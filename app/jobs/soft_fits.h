@@ -3,8 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
+#include "jobs/blocks.h"
 #include "jobs/label_noise.h"
 #include "jobs/model.h"
 
@@ -23,13 +25,27 @@ class SoftFits {
   SoftFits(const Model& model, const Samples& samples, std::size_t classes, double l2);
 
   /// The coefficients for targets: a row of weights of the classes for each sample, all 0 for a sample that is left out.
-  /// `tolerance` is relative. Throws FitFailed.
-  Array fit(const ClassProbabilities& targets, const Array& start, double tolerance);
+  /// Throws FitFailed.
+  Array fit(const ClassProbabilities& targets, const Array& start) { return exact(parameters_of(targets), start); }
+  /// Good enough to judge by: the sum of the losses is within about a hundredth of the least, which no probability shows.
+  Array fit_roughly(const ClassProbabilities& targets, const Array& start);
 
  private:
+  Parts parameters_of(const ClassProbabilities& targets) const;
+  Array exact(const Parts& parameters, const Array& start);
+  std::optional<Array> descend(const Parts& parameters, const Array& start);
+  double evaluate_at(const Parts& parameters, std::vector<double>& x, std::vector<double>& gradient);
+
   std::size_t classes_;
   Loss loss_;
+  Array A_;
+  double l2_;
   std::unique_ptr<Prepared> prepared_;
+  // Of softmax: the objective with its gradient, and what approximates the inverse of the Hessian.
+  std::unique_ptr<Plan> plan_;
+  std::unique_ptr<Workspace> workspace_;
+  std::unique_ptr<const SoftmaxBlocks> blocks_;
+  int rough_fits_ = 0;
 };
 
 }  // namespace onestep::app::jobs
