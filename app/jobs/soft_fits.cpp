@@ -39,11 +39,13 @@ void apply_inverse(const std::deque<Pair>& pairs, const SoftmaxBlocks& blocks, s
 
 SoftFits::SoftFits(const Model& model, const Samples& samples, std::size_t classes, double l2)
     : classes_(classes), loss_(model.loss()), A_(samples.A), l2_(l2) {
-  // With weights w and targets T both losses are Σ w log Σ exp(s) - Σ T s; of two classes s is (0, z).
+  // Of logistic w are the targets of the first class, `targets` those of the second: each loss is computed without
+  // cancellation. Of softmax w are the sums of the targets.
   const auto objective = [&model, A = A_, l2](Expr x, Expr w, Expr targets) {
     const Expr s = matmul(A, x);
-    const Expr normaliser = model.loss() == Loss::logistic ? softplus(s) : log_sum_exp(s, 1);
-    return sum(w * normaliser) - sum(targets * s) + model.penalty(x, l2);
+    const Expr losses = model.loss() == Loss::logistic ? sum(w * softplus(s)) + sum(targets * softplus(-s))
+                                                       : sum(w * log_sum_exp(s, 1)) - sum(targets * s);
+    return losses + model.penalty(x, l2);
   };
   const std::int64_t count = samples.count();
   const Shape shape = loss_ == Loss::logistic ? Shape{count} : Shape{count, static_cast<std::int64_t>(classes)};
@@ -75,9 +77,9 @@ Parts SoftFits::parameters_of(const ClassProbabilities& targets) const {
   const auto count = static_cast<std::int64_t>(weights.size());
   if (loss_ == Loss::softmax)
     return {Array({count}, std::move(weights)), Array({count, static_cast<std::int64_t>(classes_)}, std::move(entries))};
-  std::vector<double> second(weights.size());
-  for (std::size_t i = 0; i < second.size(); ++i) second[i] = entries[2 * i + 1];
-  return {Array({count}, std::move(weights)), Array({count}, std::move(second))};
+  std::vector<double> first(weights.size()), second(weights.size());
+  for (std::size_t i = 0; i < second.size(); ++i) first[i] = entries[2 * i], second[i] = entries[2 * i + 1];
+  return {Array({count}, std::move(first)), Array({count}, std::move(second))};
 }
 
 Array SoftFits::exact(const Parts& parameters, const Array& start) {
@@ -109,7 +111,7 @@ Array SoftFits::fit_roughly(const ClassProbabilities& targets, const Array& star
 std::optional<Array> SoftFits::descend(const Parts& parameters, const Array& start) {
   constexpr int most_iterations = 200, most_halvings = 30;
   constexpr std::size_t memory = 10;
-  constexpr double close = 1e-2, enough_decrease = 1e-4;
+  constexpr double close = 0.1, enough_decrease = 1e-4;
   std::vector<double> x(start.values().begin(), start.values().end()), g(x.size()), next(x.size()), next_g(x.size());
   std::deque<Pair> pairs;
   double value = evaluate_at(parameters, x, g);

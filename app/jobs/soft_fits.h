@@ -27,7 +27,8 @@ class SoftFits {
   /// The coefficients for targets: a row of weights of the classes for each sample, all 0 for a sample that is left out.
   /// Throws FitFailed.
   Array fit(const ClassProbabilities& targets, const Array& start) { return exact(parameters_of(targets), start); }
-  /// Good enough to judge by: the sum of the losses is within about a hundredth of the least, which no probability shows.
+  /// Good enough to judge by: the sum of all losses is within about a tenth of the least, while a standard error of one
+  /// coefficient changes it by a half.
   Array fit_roughly(const ClassProbabilities& targets, const Array& start);
 
  private:
