@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
 
 namespace onestep::app::jobs {
 
@@ -100,6 +103,7 @@ LeaveOneOut::LeaveOneOut(const Model& model, const Samples& train, const Array& 
     : model_(model),
       train_(train),
       x_(x),
+      l2_(l2),
       n_(static_cast<std::size_t>(train.A.shape()[1])),
       outputs_(model.loss() == Loss::softmax ? static_cast<std::size_t>(model.shape()[1]) : 1) {
   const OutputDerivatives d = output_derivatives(model, train, x);
@@ -140,7 +144,9 @@ void LeaveOneOut::find_directions() {
   const auto N = static_cast<std::size_t>(train_.count());
   const std::size_t K = outputs_, m = n_ * K;
   // M: leverages, K × K for each sample, from the blocks of the inverse.
-  std::vector<double> M(N * K * K), block(n_ * n_), found(N);
+  std::vector<double>& M = leverages_;
+  M.resize(N * K * K);
+  std::vector<double> block(n_ * n_), found(N);
   const auto width = static_cast<std::int64_t>(n_);
   const Plan plan(trace([&](Expr B) { return sum(matmul(train_.A, B) * train_.A, 1); }, Shape{width, width}));
   Workspace workspace = plan.workspace();
@@ -206,6 +212,7 @@ std::vector<std::optional<Change>> LeaveOneOut::changes(const Samples& judged) c
   }
   for (std::size_t i = 0; i < N; ++i)
     if (!unique_[i] || !std::isfinite(result[i]->sum)) result[i].reset();
+  if (model_.loss() != Loss::ridge) refine_largest(judged, result);
   return result;
 }
 
@@ -227,6 +234,102 @@ void LeaveOneOut::add_exact(const Samples& judged, const Array& steps, std::span
     }
     to[i] = change;
   }
+}
+
+void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optional<Change>>& changes) const {
+  constexpr std::size_t budget = 200'000'000;  // entries of A that are read, each for all outputs
+  std::vector<std::size_t> largest;
+  for (std::size_t i = 0; i < changes.size(); ++i)
+    if (changes[i]) largest.push_back(i);
+  std::ranges::stable_sort(largest, std::greater{}, [&](std::size_t i) { return std::fabs(changes[i]->sum); });
+  largest.resize(std::min(largest.size(), budget / (changes.size() * n_ * outputs_)));
+  if (largest.empty()) return;
+  const Function gradient_at =
+      trace([&](Expr x) { return grad(sum(model_.losses(train_, x)) + model_.penalty(x, l2_), x); }, model_.shape());
+  const std::size_t m = n_ * outputs_;
+  std::vector<double> steps(largest.size() * m);
+  for (std::size_t k = 0; k < largest.size(); ++k)
+    std::ranges::copy(refined(largest[k], gradient_at), steps.begin() + static_cast<std::ptrdiff_t>(k * m));
+  std::vector<std::optional<Change>> found(largest.size());
+  add_exact(judged, Array({static_cast<std::int64_t>(largest.size()), static_cast<std::int64_t>(m)}, std::move(steps)),
+            found);
+  for (std::size_t k = 0; k < largest.size(); ++k)
+    if (std::isfinite(found[k]->sum)) changes[largest[k]] = found[k];
+}
+
+// x₋ⱼ - x by Newton-like steps, all with the Hessian at x less the sample's part: a step is taken as long as each is much
+// shorter, in the norm of that matrix, than the one before.
+std::vector<double> LeaveOneOut::refined(std::size_t sample, const Function& gradient_at) const {
+  constexpr int most_steps = 25;
+  constexpr double contraction = 0.9, short_step = 1e-6;  // of squares
+  const std::size_t m = n_ * outputs_;
+  std::vector<double> at(x_.values().begin(), x_.values().end()), moved(m);
+  std::vector<double> g = sample_gradient(sample, at);
+  for (double& e : g) e = -e;
+  double first = 0, last = std::numeric_limits<double>::infinity();
+  for (int step = 0; step < most_steps; ++step) {
+    const std::vector<double> s = without(sample, g);
+    const double length = std::inner_product(s.begin(), s.end(), g.begin(), 0.0);  // squared
+    if (step == 0) first = length;
+    if (!(length < contraction * last)) break;
+    for (std::size_t u = 0; u < m; ++u) moved[u] -= s[u], at[u] -= s[u];
+    if (length <= short_step * first) break;
+    last = length;
+    const Array all = evaluate(gradient_at, {Array(model_.shape(), at)})[0];
+    g = sample_gradient(sample, at);
+    for (std::size_t u = 0; u < m; ++u) g[u] = all.values()[u] - g[u];
+  }
+  return moved;
+}
+
+// (H - U C Uᵀ)⁻¹ g with U = a ⊗ I, by Woodbury's formula.
+std::vector<double> LeaveOneOut::without(std::size_t sample, const std::vector<double>& g) const {
+  const std::size_t K = outputs_;
+  const std::span<const double> a = train_.A.values().subspan(sample * n_, n_),
+                                C = curvature_.values().subspan(sample * K * K, K * K),
+                                M = std::span(leverages_).subspan(sample * K * K, K * K);
+  const std::vector<double> v = times_inverse(g);
+  std::vector<double> u(K), q(K), matrix(K * K), sum = g;
+  for (std::size_t j = 0; j < n_; ++j)
+    for (std::size_t k = 0; k < K; ++k) u[k] += a[j] * v[j * K + k];
+  for (std::size_t k = 0; k < K; ++k)
+    for (std::size_t l = 0; l < K; ++l) {
+      q[k] += C[k * K + l] * u[l];
+      matrix[k * K + l] = k == l ? 1 : 0;
+      for (std::size_t j = 0; j < K; ++j) matrix[k * K + l] -= C[k * K + j] * M[j * K + l];
+    }
+  if (!solve_small(matrix, q)) return v;
+  for (std::size_t j = 0; j < n_; ++j)
+    for (std::size_t k = 0; k < K; ++k) sum[j * K + k] += a[j] * q[k];
+  return times_inverse(sum);
+}
+
+std::vector<double> LeaveOneOut::times_inverse(const std::vector<double>& v) const {
+  std::vector<double> result(v.size());
+  for (std::size_t u = 0; u < v.size(); ++u)
+    result[u] = std::inner_product(v.begin(), v.end(), inverse_.begin() + static_cast<std::ptrdiff_t>(u * v.size()), 0.0);
+  return result;
+}
+
+// Of the loss of one sample.
+std::vector<double> LeaveOneOut::sample_gradient(std::size_t sample, const std::vector<double>& x) const {
+  const std::size_t K = outputs_;
+  const std::span<const double> a = train_.A.values().subspan(sample * n_, n_);
+  const double y = train_.y.values()[sample];
+  std::vector<double> out(K), result(x.size());
+  for (std::size_t j = 0; j < n_; ++j)
+    for (std::size_t k = 0; k < K; ++k) out[k] += a[j] * x[j * K + k];
+  if (K > 1) {
+    const double largest = std::ranges::max(out);
+    double sum = 0;
+    for (double& e : out) sum += e = std::exp(e - largest);
+    for (std::size_t k = 0; k < K; ++k) out[k] = out[k] / sum - (static_cast<std::size_t>(y) == k ? 1 : 0);
+  } else {
+    out[0] = model_.loss() == Loss::ridge ? out[0] - y : -y / (1 + std::exp(y * out[0]));
+  }
+  for (std::size_t j = 0; j < n_; ++j)
+    for (std::size_t k = 0; k < K; ++k) result[j * K + k] = a[j] * out[k];
+  return result;
 }
 
 }  // namespace onestep::app::jobs

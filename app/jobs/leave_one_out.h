@@ -16,7 +16,8 @@ struct Change {
 /// Approximate leave-one-out: one Newton step from the solution for the objective without the sample. The Hessian without it
 /// differs by a matrix of rank K (the number of outputs: classes of softmax, else one), so that one factorisation serves
 /// all samples: x₋ⱼ - x = H⁻¹(aⱼ ⊗ tⱼ), tⱼ = (I - CⱼMⱼ)⁻¹rⱼ, with rⱼ the derivative of the sample's loss by its outputs, Cⱼ
-/// the second derivative and Mⱼ = (aⱼᵀ ⊗ I) H⁻¹ (aⱼ ⊗ I) the leverage. Exact for ridge.
+/// the second derivative and Mⱼ = (aⱼᵀ ⊗ I) H⁻¹ (aⱼ ⊗ I) the leverage. Exact for ridge. For the samples with the largest
+/// effects, as many as a budget of operations allows, further steps with the same matrix follow until they are short.
 class LeaveOneOut {
  public:
   /// Of the fit to `train` that ended at x.
@@ -36,14 +37,21 @@ class LeaveOneOut {
   void find_directions();
   Array steps(std::size_t begin, std::size_t end) const;
   void add_exact(const Samples& judged, const Array& steps, std::span<std::optional<Change>> to) const;
+  void refine_largest(const Samples& judged, std::vector<std::optional<Change>>& changes) const;
+  std::vector<double> refined(std::size_t sample, const Function& gradient_at) const;
+  std::vector<double> without(std::size_t sample, const std::vector<double>& g) const;
+  std::vector<double> times_inverse(const std::vector<double>& v) const;
+  std::vector<double> sample_gradient(std::size_t sample, const std::vector<double>& x) const;
 
   const Model& model_;
   Samples train_;
   Array x_;
+  double l2_;
   std::size_t n_, outputs_;
   Array residuals_, curvature_;     // r: (N, K); C: (N, K, K), row by row
   std::vector<double> inverse_;     // H⁻¹, empty where there is none
   std::vector<double> directions_;  // t: (N, K)
+  std::vector<double> leverages_;   // M: (N, K, K)
   std::vector<bool> unique_;
 };
 

@@ -7,6 +7,8 @@
 #include <deque>
 #include <numeric>
 
+#include "jobs/blocks.h"
+
 namespace onestep::app::jobs {
 
 namespace {
@@ -21,14 +23,15 @@ struct Pair {
   double curvature;  // their product
 };
 
-// The direction of L-BFGS (Nocedal, Wright, algorithm 7.4), the blocks being the first inverse Hessian.
-void apply_inverse(const std::deque<Pair>& pairs, const SoftmaxBlocks& blocks, std::vector<double>& r) {
+// The direction of L-BFGS (Nocedal, Wright, algorithm 7.4) with a given first inverse Hessian.
+void apply_inverse(const std::deque<Pair>& pairs, const std::function<void(std::vector<double>&)>& first,
+                   std::vector<double>& r) {
   std::vector<double> alpha(pairs.size());
   for (std::size_t i = pairs.size(); i-- > 0;) {
     alpha[i] = dot(pairs[i].step, r) / pairs[i].curvature;
     for (std::size_t u = 0; u < r.size(); ++u) r[u] -= alpha[i] * pairs[i].change[u];
   }
-  blocks(r);
+  first(r);
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const double beta = dot(pairs[i].change, r) / pairs[i].curvature;
     for (std::size_t u = 0; u < r.size(); ++u) r[u] += (alpha[i] - beta) * pairs[i].step[u];
@@ -52,7 +55,7 @@ SoftFits::SoftFits(const Model& model, const Samples& samples, std::size_t class
   prepared_ = std::make_unique<Prepared>(model.solver(objective, stops_at_signals()), model.start(),
                                          Parts{ones({count}), zeros(shape)}, OneStep{});
   constexpr std::int64_t most = std::int64_t{1} << 27;  // entries: a gigabyte
-  if (loss_ == Loss::logistic || model.unknowns() * model.shape()[0] > most) return;
+  if (model.unknowns() * model.shape()[0] > most) return;
   plan_ = std::make_unique<Plan>(trace(
       [&](Expr x, Expr w, Expr targets) {
         const Expr value = objective(x, w, targets);
@@ -60,7 +63,36 @@ SoftFits::SoftFits(const Model& model, const Samples& samples, std::size_t class
       },
       model.shape(), Shape{count}, shape));
   workspace_ = std::make_unique<Workspace>(plan_->workspace());
-  blocks_ = std::make_unique<const SoftmaxBlocks>(A_, model.start(), l2_);
+  approximate_hessian(model.start());
+}
+
+void SoftFits::approximate_hessian(const Array& x) {
+  if (loss_ == Loss::softmax) {
+    inverse_ = [blocks = std::make_shared<const SoftmaxBlocks>(A_, x, l2_)](std::vector<double>& r) { (*blocks)(r); };
+    return;
+  }
+  const std::int64_t n = A_.shape()[1];
+  std::vector<double> penalties(static_cast<std::size_t>(n), l2_);
+  penalties.back() = 0;
+  const Plan plan(trace(
+      [&](Expr at) {
+        const Expr z = matmul(A_, at), p = 1.0 / (1.0 + exp(-z));
+        return solve(cholesky(gram(A_, p * (1.0 - p)) + diag(Array({n}, penalties))), eye(n));
+      },
+      x.shape()));
+  Workspace workspace = plan.workspace();
+  auto entries = std::make_shared<std::vector<double>>(static_cast<std::size_t>(n * n));
+  plan.run(workspace, {x}, {*entries});
+  if (workspace.failed() || !std::ranges::all_of(*entries, [](double e) { return std::isfinite(e); })) {
+    plan_.reset();  // so near to singular that only exact fits will do
+    return;
+  }
+  inverse_ = [entries](std::vector<double>& r) {
+    std::vector<double> product(r.size());
+    for (std::size_t u = 0; u < r.size(); ++u)
+      product[u] = std::inner_product(r.begin(), r.end(), entries->begin() + static_cast<std::ptrdiff_t>(u * r.size()), 0.0);
+    r.swap(product);
+  };
 }
 
 Parts SoftFits::parameters_of(const ClassProbabilities& targets) const {
@@ -89,10 +121,10 @@ Array SoftFits::exact(const Parts& parameters, const Array& start) {
 }
 
 double SoftFits::evaluate_at(const Parts& parameters, std::vector<double>& x, std::vector<double>& gradient) {
-  const auto rows = static_cast<std::int64_t>(x.size() / classes_), columns = static_cast<std::int64_t>(classes_);
+  const auto columns = static_cast<std::int64_t>(classes_), rows = static_cast<std::int64_t>(x.size()) / columns;
+  const Array at = loss_ == Loss::logistic ? Array::view(x) : Array::view(MatrixView{x.data(), rows, columns, columns, 1});
   double value = 0;
-  plan_->run(*workspace_, {Array::view(MatrixView{x.data(), rows, columns, columns, 1}), parameters[0], parameters[1]},
-             {std::span(&value, 1), gradient});
+  plan_->run(*workspace_, {at, parameters[0], parameters[1]}, {std::span(&value, 1), gradient});
   return value;
 }
 
@@ -103,7 +135,7 @@ Array SoftFits::fit_roughly(const ClassProbabilities& targets, const Array& star
   if (stop_signal() != 0) throw FitFailed(Status::cancelled, "stopped");
   Array x = found ? *found : exact(parameters, start);
   // The first solution is near to all others.
-  if (rough_fits_++ == 0) blocks_ = std::make_unique<const SoftmaxBlocks>(A_, x, l2_);
+  if (rough_fits_++ == 0) approximate_hessian(x);
   return x;
 }
 
@@ -117,7 +149,7 @@ std::optional<Array> SoftFits::descend(const Parts& parameters, const Array& sta
   double value = evaluate_at(parameters, x, g);
   for (int iteration = 0; iteration < most_iterations && stop_signal() == 0; ++iteration) {
     std::vector<double> d = g;
-    apply_inverse(pairs, *blocks_, d);
+    apply_inverse(pairs, inverse_, d);
     const double decrement = dot(g, d);  // twice what a quadratic function would still fall by
     if (!std::isfinite(value) || !(decrement >= 0)) return std::nullopt;
     if (decrement <= close) return Array(start.shape(), std::move(x));

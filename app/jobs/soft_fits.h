@@ -2,11 +2,11 @@
 // that are left out.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 
-#include "jobs/blocks.h"
 #include "jobs/label_noise.h"
 #include "jobs/model.h"
 
@@ -34,6 +34,7 @@ class SoftFits {
  private:
   Parts parameters_of(const ClassProbabilities& targets) const;
   Array exact(const Parts& parameters, const Array& start);
+  void approximate_hessian(const Array& x);
   std::optional<Array> descend(const Parts& parameters, const Array& start);
   double evaluate_at(const Parts& parameters, std::vector<double>& x, std::vector<double>& gradient);
 
@@ -42,10 +43,10 @@ class SoftFits {
   Array A_;
   double l2_;
   std::unique_ptr<Prepared> prepared_;
-  // Of softmax: the objective with its gradient, and what approximates the inverse of the Hessian.
+  // The objective with its gradient, and r ← M⁻¹r with an M near the Hessian; empty for problems too large for one.
   std::unique_ptr<Plan> plan_;
   std::unique_ptr<Workspace> workspace_;
-  std::unique_ptr<const SoftmaxBlocks> blocks_;
+  std::function<void(std::vector<double>& r)> inverse_;
   int rough_fits_ = 0;
 };
 
