@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "jobs/clean_figures.h"
 #include "jobs/cleaning.h"
+#include "jobs/flip.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
 #include "jobs/sample_files.h"
@@ -30,25 +30,6 @@ struct CleanOptions : JobOptions {
   double flip = 0;
   std::string cleaned, csv;
 };
-
-// Gives a share of the samples another label, and says which.
-std::vector<bool> flip_labels(Samples& samples, const JobData& job, double share, std::uint64_t seed) {
-  const auto count = static_cast<std::size_t>(samples.count());
-  std::vector<bool> flipped(count);
-  std::vector<double> y(samples.y.values().begin(), samples.y.values().end());
-  const std::vector<std::size_t> order = shuffled(count, seed + 1);
-  std::mt19937_64 engine(seed + 2);
-  const std::size_t K = job.labels.size();
-  for (std::size_t i = 0; i < static_cast<std::size_t>(std::llround(share * static_cast<double>(count))); ++i) {
-    double& label = y[order[i]];
-    flipped[order[i]] = true;
-    label = job.loss == Loss::logistic ? -label
-                                       : static_cast<double>((static_cast<std::size_t>(label) + 1 + engine() % (K - 1)) % K);
-  }
-  samples.y = Array({samples.count()}, y);
-  if (job.loss == Loss::softmax) samples.Y = one_hot({y.begin(), y.end()}, K);
-  return flipped;
-}
 
 class Clean {
  public:
@@ -77,8 +58,10 @@ class Clean {
       judgement_ = cleaner.judge();
       judge_seconds_ = seconds();
       comparison_ = cleaner.compare();
-      before_ = cleaner.fit_without(std::vector<bool>(judgement_.suspects.size()));
-      without_suspects_ = cleaner.fit_without(judgement_.suspects);
+      if (job_.test) {
+        before_ = cleaner.fit_without(std::vector<bool>(judgement_.suspects.size()));
+        without_suspects_ = cleaner.fit_without(judgement_.suspects);
+      }
       seconds_ = seconds();
       fits_ = cleaner.fits();
     } catch (const FitFailed& failed) { return report_failure(failed); }
@@ -105,7 +88,8 @@ class Clean {
   int report_failure(const FitFailed& failed) {
     Report r = opening();
     r.sentence = stop_signal() != 0 ? "Stopped; there is nothing to report yet."
-                                    : fmt::format("A fit failed ({}): {}", to_string(failed.status), failed.what());
+                                    : fmt::format("A fit failed ({}); a larger --l2 or --standardise may help. {}",
+                                                  to_string(failed.status), failed.what());
     r.document["status"] = to_string(failed.status);
     r.document["message"] = r.sentence;
     return show(options_, r, failed.status, progress_);
@@ -130,6 +114,12 @@ class Clean {
     return r;
   }
 
+  double share_of_largest_class() const {
+    std::vector<double> size(job_.labels.size());
+    for (const double y : job_.train.y.values()) size[job_.class_of(y)] += 1;
+    return std::ranges::max(size) / static_cast<double>(job_.train.count());
+  }
+
   std::string compared_text() const {
     const Comparison& c = comparison_;
     return fmt::format(
@@ -141,6 +131,11 @@ class Clean {
 
   std::string sentence() const {
     const Comparison& c = comparison_;
+    if (suspects_ == 0 && !c.trusted && c.accuracy.before <= share_of_largest_class())
+      return fmt::format(
+          "Nothing can be said about the labels: on held-out samples the model is right for a share of {:.4f}, no more than "
+          "the most frequent label has. --standardise, or another --l2, may help.",
+          c.accuracy.before);
     if (suspects_ == 0)
       return fmt::format("None of {} samples is a suspect: nothing is to be cleaned.", judgement_.quality.size());
     const std::string counted = fmt::format("{} of {} samples {}", suspects_, judgement_.quality.size(),
@@ -209,13 +204,14 @@ class Clean {
     const auto row = [](const std::string& name, double loss, double accuracy) -> std::vector<std::string> {
       return {name, fmt::format("{:.4f}", loss), fmt::format("{:.4f}", accuracy)};
     };
-    page::Table t{.id = "scores",
-                  .title = fmt::format("Scores on {} samples that neither model saw", c.samples),
-                  .caption = "The whole procedure was repeated without each of five folds of them.",
-                  .columns = {"trained on", "loss", "accuracy"},
-                  .rows = {row("all samples as they are", c.loss.before, c.accuracy.before),
-                           row("all but the suspects", c.loss.after, c.accuracy.after),
-                           row("standard error of the difference", c.loss.standard_error, c.accuracy.standard_error)}};
+    page::Table t{
+        .id = "scores",
+        .title = fmt::format("Scores on {} samples that neither model saw", c.samples),
+        .caption = "The whole procedure was repeated without each fold of them, of five, until the answer was clear.",
+        .columns = {"trained on", "loss", "accuracy"},
+        .rows = {row("all samples as they are", c.loss.before, c.accuracy.before),
+                 row("all but the suspects", c.loss.after, c.accuracy.after),
+                 row("standard error of the difference", c.loss.standard_error, c.accuracy.standard_error)}};
     r.tables.push_back(t);
     if (!job_.test) return;
     t = {.id = "test_scores",

@@ -65,7 +65,8 @@ class Influence {
       Report r = opening();
       r.document["status"] = to_string(failed.status);
       r.sentence = stop_signal() != 0 ? "Stopped; there is nothing to report yet."
-                                      : fmt::format("A fit failed ({}): {}", to_string(failed.status), failed.what());
+                                      : fmt::format("A fit failed ({}); a larger --l2 or --standardise may help. {}",
+                                                    to_string(failed.status), failed.what());
       r.document["message"] = r.sentence;
       return show(options_, r, failed.status, progress_);
     }
@@ -106,9 +107,14 @@ class Influence {
     std::erase_if(largest, [&](std::size_t i) { return !effects_.all()[i].removal; });
     std::ranges::stable_sort(largest, std::greater{}, [&](std::size_t i) { return std::fabs(removal(i)); });
     largest.resize(std::min(largest.size(), static_cast<std::size_t>(options_.verify)));
-    try {
-      for (const std::size_t i : largest) retrained_.push_back(effects_.retrain_without(i));
-    } catch (const FitFailed& failed) { not_retrained_ = stop_signal() != 0 ? "stopped" : failed.what(); }
+    for (const std::size_t i : largest) {
+      try {
+        retrained_.push_back(effects_.retrain_without(i));
+      } catch (const FitFailed&) {
+        if (stop_signal() != 0) return;
+        ++not_retrained_;
+      }
+    }
   }
 
   // ---- what is said ----
@@ -260,7 +266,7 @@ class Influence {
     r.accuracy.push_back(
         fmt::format("Trained again without each of the {} samples with the largest effect: {}; minus the derivative: {}.{}",
                     retrained_.size(), text_of(by_removal), text_of(by_derivative),
-                    not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
+                    not_retrained_ == 0 ? "" : fmt::format(" {} more could not be trained again.", not_retrained_)));
   }
 
   void report_samples(Report& r) const {
@@ -305,7 +311,7 @@ class Influence {
   std::size_t folds_;
   Effects effects_;
   Array test_;  // the model that scores test samples
-  std::string not_retrained_;
+  std::size_t not_retrained_ = 0;
   std::vector<std::size_t> order_;  // most harmful first
   std::vector<Retrained> retrained_;
 };

@@ -243,8 +243,9 @@ Comparison Cleaner::compare() {
       const Verdict a = verdict(p, labels_[i], wrong);
       accuracy.add(b.right, a.right), loss.add(b.loss, a.loss);
     }
+    c.accuracy = accuracy.result(), c.loss = loss.result();
+    if (c.is_clear()) break;
   }
-  c.accuracy = accuracy.result(), c.loss = loss.result();
   return c;
 }
 

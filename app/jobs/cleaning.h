@@ -1,6 +1,7 @@
 // Mislabelled samples without a look at them: every label is judged by fits that did not see it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -44,6 +45,13 @@ struct Comparison {
     return (more > accuracy.standard_error && less >= -loss.standard_error) ||
            (less > loss.standard_error && more >= -accuracy.standard_error);
   }
+  /// Whether more samples would hardly change what is said: both speak for the same, the loss by four standard errors.
+  bool is_clear() const {
+    constexpr std::size_t enough_samples = 200;
+    constexpr double errors = 4;
+    return samples >= enough_samples && std::fabs(loss.difference()) > errors * loss.standard_error &&
+           loss.difference() * accuracy.difference() <= 0;
+  }
 };
 
 /// The procedure, with every fit as a cross-fit over the same folds: a plain fit; three rounds with labels replaced by their
@@ -55,8 +63,8 @@ class Cleaner {
   Cleaner(const JobData& job, const Model& model, const Samples* trusted, double l2, std::uint64_t seed, Progress& progress);
 
   Judgement judge();
-  /// Does the whole procedure again for each of the outer folds: of the trusted samples where there are some, else of the
-  /// training samples, whose labels may be wrong.
+  /// Does the whole procedure again for each of five outer folds, or for as many as it takes until the answer is clear:
+  /// folds of the trusted samples where there are some, else of the training samples, whose labels may be wrong.
   Comparison compare();
   /// The model of all training samples (and the trusted ones) but some, to full accuracy.
   Array fit_without(const std::vector<bool>& left_out);

@@ -149,9 +149,12 @@ void Effects::remove(const Part& part) {
         "the Hessian of a fit is singular to rounding, so that the fit is not unique: drop columns that depend on others, "
         "or give a larger --l2");
   const std::vector<std::optional<Change>> changes = without.changes(part.judges);
+  // Without the last sample of a class its intercept, which has no penalty, would go to minus infinity.
+  std::vector<std::size_t> size(std::max<std::size_t>(1, job_.labels.size()));
+  for (const std::size_t i : part.places) ++size[job_.class_of(job_.train.y.values()[i])];
   for (std::size_t k = 0; k < changes.size(); ++k) {
     const std::size_t i = part.places[k];
-    if (!changes[k]) {
+    if (!changes[k] || size[job_.class_of(job_.train.y.values()[i])] < 2) {
       unpredicted_[i] = true;
       continue;
     }

@@ -40,6 +40,7 @@ Agreement agreement(const std::vector<Retrained>& all, double Retrained::*predic
 }
 
 std::string text_of(const Agreement& a) {
+  if (!std::isfinite(a.correlation) || !std::isfinite(a.slope)) return "too few changes, or too small, to compare";
   return fmt::format("correlation {:.4f}, actual over predicted {:.3f}, error {:.1f}% (median) and {:.1f}% (largest)",
                      a.correlation, a.slope, 100 * a.median_error, 100 * a.largest_error);
 }

@@ -47,7 +47,7 @@ SoftFits::SoftFits(const Model& model, const Samples& samples, std::size_t class
   const auto objective = [&model, A = A_, l2](Expr x, Expr w, Expr targets) {
     const Expr s = matmul(A, x);
     const Expr losses = model.loss() == Loss::logistic ? sum(w * softplus(s)) + sum(targets * softplus(-s))
-                                                       : sum(w * log_sum_exp(s, 1)) - sum(targets * s);
+                                                       : sum(w * log_sum_exp(s, 1) - sum(targets * s, 1));
     return losses + model.penalty(x, l2);
   };
   const std::int64_t count = samples.count();
@@ -114,9 +114,22 @@ Parts SoftFits::parameters_of(const ClassProbabilities& targets) const {
   return {Array({count}, std::move(first)), Array({count}, std::move(second))};
 }
 
+// Whether what is left to gain is below what a sum of losses can show.
+bool SoftFits::is_at_rounding(const Parts& parameters, const Array& x) {
+  if (plan_ == nullptr) return false;
+  std::vector<double> at(x.values().begin(), x.values().end()), g(at.size());
+  const double value = evaluate_at(parameters, at, g);
+  std::vector<double> d = g;
+  inverse_(d);
+  constexpr double invisible = 1e-12;
+  return std::isfinite(value) && dot(g, d) <= invisible * std::max(1.0, std::fabs(value));
+}
+
 Array SoftFits::exact(const Parts& parameters, const Array& start) {
   const Solution& s = prepared_->solve(start, parameters);
-  if (!is_solution(s.status())) throw FitFailed(s.status(), s.message());
+  const bool solved =
+      is_solution(s.status()) || (s.status() == Status::line_search_failed && is_at_rounding(parameters, s.x()));
+  if (!solved) throw FitFailed(s.status(), s.message());
   return s.x();
 }
 

@@ -35,6 +35,7 @@ class SoftFits {
   Parts parameters_of(const ClassProbabilities& targets) const;
   Array exact(const Parts& parameters, const Array& start);
   void approximate_hessian(const Array& x);
+  bool is_at_rounding(const Parts& parameters, const Array& x);
   std::optional<Array> descend(const Parts& parameters, const Array& start);
   double evaluate_at(const Parts& parameters, std::vector<double>& x, std::vector<double>& gradient);
 
