@@ -30,8 +30,8 @@ Samples joined(const Samples& train, const Samples* trusted) {
   return all;
 }
 
-Classes classes_of_all(const JobData& job, const Samples& samples) {
-  Classes labels;
+ClassIndices classes_of_all(const JobData& job, const Samples& samples) {
+  ClassIndices labels;
   for (const double y : samples.y.values()) labels.push_back(job.class_of(y));
   return labels;
 }
@@ -177,7 +177,7 @@ ClassProbabilities Cleaner::cross_fit(const std::vector<std::size_t>& members, c
 
 Judgement Cleaner::judge_within(const Mask& used) {
   std::vector<std::size_t> members;
-  Classes labels;
+  ClassIndices labels;
   for (std::size_t i = 0; i < train_; ++i)
     if (used[i] && judged_[i]) members.push_back(i), labels.push_back(labels_[i]);
   ClassProbabilities targets = labels_as_they_are(used);

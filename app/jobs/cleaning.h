@@ -87,7 +87,7 @@ class Cleaner {
   Samples all_;            // training samples, then trusted ones
   std::size_t train_ = 0;  // how many of them are training samples
   std::size_t classes_ = 0;
-  Classes labels_;
+  ClassIndices labels_;
   std::vector<std::size_t> fold_;  // of each of all; no_fold: never held out
   Mask judged_;
   SoftFits fits_of_all_;

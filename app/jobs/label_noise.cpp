@@ -13,7 +13,7 @@ std::size_t best_other(const ClassProbabilities& p, std::size_t sample, std::siz
   return best;
 }
 
-double confident_share(const ClassProbabilities& p, const Classes& labels) {
+double confident_share(const ClassProbabilities& p, const ClassIndices& labels) {
   std::vector<double> usual(p.classes), size(p.classes);
   for (std::size_t i = 0; i < labels.size(); ++i) usual[labels[i]] += p.row(i)[labels[i]], size[labels[i]] += 1;
   std::size_t confident = 0;
@@ -41,7 +41,7 @@ ClassProbabilities without_noise(const ClassProbabilities& p, double e) {
   return result;
 }
 
-ClassProbabilities posterior(const ClassProbabilities& p, const Classes& labels, double e) {
+ClassProbabilities posterior(const ClassProbabilities& p, const ClassIndices& labels, double e) {
   const double other = e / (static_cast<double>(p.classes) - 1);
   ClassProbabilities result = p;
   for (std::size_t i = 0; i < p.count(); ++i) {
@@ -54,14 +54,14 @@ ClassProbabilities posterior(const ClassProbabilities& p, const Classes& labels,
   return result;
 }
 
-std::vector<double> probably_right(const ClassProbabilities& p, const Classes& labels, double e) {
+std::vector<double> probably_right(const ClassProbabilities& p, const ClassIndices& labels, double e) {
   const ClassProbabilities all = posterior(p, labels, e);
   std::vector<double> right(labels.size());
   for (std::size_t i = 0; i < labels.size(); ++i) right[i] = all.row(i)[labels[i]];
   return right;
 }
 
-double noise_share(const ClassProbabilities& p, const Classes& labels, double guess, int steps) {
+double noise_share(const ClassProbabilities& p, const ClassIndices& labels, double guess, int steps) {
   constexpr double least = 1e-4, most = 0.9;
   double e = std::clamp(guess, least, most);
   for (int step = 0; step < steps && !labels.empty(); ++step) {

@@ -237,7 +237,7 @@ void LeaveOneOut::add_exact(const Samples& judged, const Array& steps, std::span
 }
 
 void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optional<Change>>& changes) const {
-  constexpr std::size_t budget = 200'000'000;  // entries of A that are read, each for all outputs
+  constexpr std::size_t budget = 100'000'000;  // entries of A that are read, each for all outputs
   std::vector<std::size_t> largest;
   for (std::size_t i = 0; i < changes.size(); ++i)
     if (changes[i]) largest.push_back(i);

@@ -48,7 +48,7 @@ TEST(LabelNoise, PosteriorIsBayesFormula) {
 TEST(LabelNoise, ShareIsFoundWhereProbabilitiesAreRight) {
   Random random(5);
   ClassProbabilities p{2, {}};
-  Classes labels;
+  ClassIndices labels;
   for (int i = 0; i < 4000; ++i) {
     const bool second = random.flip();
     const double sure = 0.97;
