@@ -47,7 +47,7 @@ struct Comparison {
   }
   /// Whether more samples would hardly change what is said: both speak for the same, the loss by four standard errors.
   bool is_clear() const {
-    constexpr std::size_t enough_samples = 200;
+    constexpr std::size_t enough_samples = 100;
     constexpr double errors = 4;
     return samples >= enough_samples && std::fabs(loss.difference()) > errors * loss.standard_error &&
            loss.difference() * accuracy.difference() <= 0;

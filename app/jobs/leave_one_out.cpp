@@ -261,7 +261,7 @@ void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optiona
 // shorter, in the norm of that matrix, than the one before.
 std::vector<double> LeaveOneOut::refined(std::size_t sample, const Function& gradient_at) const {
   constexpr int most_steps = 25;
-  constexpr double contraction = 0.9, short_step = 1e-6;  // of squares
+  constexpr double contraction = 0.9, short_step = 1e-9;  // of squares
   const std::size_t m = n_ * outputs_;
   std::vector<double> at(x_.values().begin(), x_.values().end()), moved(m);
   std::vector<double> g = sample_gradient(sample, at);

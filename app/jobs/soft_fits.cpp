@@ -52,10 +52,18 @@ SoftFits::SoftFits(const Model& model, const Samples& samples, std::size_t class
   };
   const std::int64_t count = samples.count();
   const Shape shape = loss_ == Loss::logistic ? Shape{count} : Shape{count, static_cast<std::int64_t>(classes)};
-  prepared_ = std::make_unique<Prepared>(model.solver(objective, stops_at_signals()), model.start(),
-                                         Parts{ones({count}), zeros(shape)}, OneStep{});
   constexpr std::int64_t most = std::int64_t{1} << 27;  // entries: a gigabyte
-  if (model.unknowns() * model.shape()[0] > most) return;
+  const bool has_inverse = model.unknowns() * model.shape()[0] <= most;
+  const auto precondition = [this](std::span<double> r) {
+    std::vector<double> copy(r.begin(), r.end());
+    inverse_(copy);
+    std::ranges::copy(copy, r.begin());
+  };
+  const Solver solver = loss_ == Loss::softmax && has_inverse
+                            ? newton_cg(objective, {.preconditioner = precondition}, stops_at_signals())
+                            : model.solver(objective, stops_at_signals());
+  prepared_ = std::make_unique<Prepared>(solver, model.start(), Parts{ones({count}), zeros(shape)}, OneStep{});
+  if (!has_inverse) return;
   plan_ = std::make_unique<Plan>(trace(
       [&](Expr x, Expr w, Expr targets) {
         const Expr value = objective(x, w, targets);

@@ -23,6 +23,8 @@ class SoftFits {
  public:
   /// The model is of two classes or more, and outlives this.
   SoftFits(const Model& model, const Samples& samples, std::size_t classes, double l2);
+  SoftFits(const SoftFits&) = delete;
+  SoftFits& operator=(const SoftFits&) = delete;
 
   /// The coefficients for targets: a row of weights of the classes for each sample, all 0 for a sample that is left out.
   /// Throws FitFailed.
