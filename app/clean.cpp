@@ -1,21 +1,23 @@
-// onestep clean FILE: a weight in [0, 1] for each training sample, learned on validation samples, finds mislabelled ones.
+// onestep clean FILE: finds mislabelled samples by fits that did not see them, and says whether a model does better without.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "jobs/clean_figures.h"
+#include "jobs/cleaning.h"
+#include "jobs/flip.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
+#include "jobs/sample_files.h"
 #include "jobs/samples.h"
-#include "jobs/search.h"
 #include "verbs.h"
 
 namespace onestep::app {
@@ -25,27 +27,9 @@ namespace {
 using namespace jobs;
 
 struct CleanOptions : JobOptions {
-  double flip = 0, iterations = 20;
+  double flip = 0;
+  std::string cleaned, csv;
 };
-
-// Gives a share of the samples another label, and says which.
-std::vector<bool> flip_labels(Samples& samples, const JobData& job, double share, std::uint64_t seed) {
-  const auto count = static_cast<std::size_t>(samples.count());
-  std::vector<bool> flipped(count);
-  std::vector<double> y(samples.y.values().begin(), samples.y.values().end());
-  const std::vector<std::size_t> order = shuffled(count, seed + 1);
-  std::mt19937_64 engine(seed + 2);
-  const std::size_t K = job.labels.size();
-  for (std::size_t i = 0; i < static_cast<std::size_t>(std::llround(share * static_cast<double>(count))); ++i) {
-    double& label = y[order[i]];
-    flipped[order[i]] = true;
-    label = job.loss == Loss::logistic ? -label
-                                       : static_cast<double>((static_cast<std::size_t>(label) + 1 + engine() % (K - 1)) % K);
-  }
-  samples.y = Array({samples.count()}, y);
-  if (job.loss == Loss::softmax) samples.Y = one_hot({y.begin(), y.end()}, K);
-  return flipped;
-}
 
 class Clean {
  public:
@@ -54,249 +38,293 @@ class Clean {
     if (job.loss == Loss::ridge) throw Misuse("clean looks for wrong labels; ridge has none: try influence");
     if (options.l2() == 0)
       throw Misuse(
-          "some weights leave only linearly separable samples, and without a penalty those have no best fit: give --l2 "
-          "above 0");
+          "without the suspects the samples may be linearly separable, and without a penalty those have no best fit: give "
+          "--l2 above 0");
     if (options.flip >= 1) throw Misuse(fmt::format("--flip {}: a share below 1", options.flip));
     true_labels_ = job.train;
     if (options.flip > 0) flipped_ = flip_labels(job.train, job, options.flip, options.seed);
     if (options.flip > 0 && std::ranges::count(flipped_, true) == 0)
       throw Misuse(fmt::format("--flip {} of {} samples is none", options.flip, job.train.count()));
+    require_samples_to_judge();
     model_.get_ready(job.train, options.l2());
   }
 
   int run() {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
     progress_.begin("clean: first fit");
-    BilevelOptions how = bilevel_options(options_, job_, progress_, "clean");
-    how.identity += fmt::format(" l2 {}", options_.l2());
-    how.max_iterations = static_cast<int>(options_.iterations);
-    how.tolerance = 1e-4;
-    const auto judge = [this](Expr x) { return model_.mean_loss(*job_.valid, x); };
-    const Inner inner(fit(), model_.start(), judge);
-    outcome_ = minimise({inner}, {Parameter::real(ones({job_.train.count()})).within(0, 1)}, Lbfgs{}, how);
-    const bool found = is_usable(outcome_);
-    if (found) suspect(model_.probabilities(job_.train, outcome_.x[0][0]));
-    return show(options_, report(found), found ? Status::converged : outcome_.status, progress_);
+    Cleaner cleaner(job_, model_, job_.valid ? &*job_.valid : nullptr, options_.l2(), options_.seed, progress_);
+    try {
+      judgement_ = cleaner.judge();
+      judge_seconds_ = seconds();
+      comparison_ = cleaner.compare();
+      if (job_.test) {
+        before_ = cleaner.fit_without(std::vector<bool>(judgement_.suspects.size()));
+        without_suspects_ = cleaner.fit_without(judgement_.suspects);
+      }
+      seconds_ = seconds();
+      fits_ = cleaner.fits();
+    } catch (const FitFailed& failed) { return report_failure(failed); }
+    order_.resize(judgement_.quality.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::stable_sort(order_, {}, [&](std::size_t i) { return judgement_.quality[i]; });
+    suspects_ = static_cast<std::size_t>(std::ranges::count(judgement_.suspects, true));
+    removes_ = suspects_ > 0 && comparison_.helps();
+    const Report all = report();
+    write_tables();
+    return show(options_, all, Status::converged, progress_);
   }
 
  private:
-  Solver fit() const {
-    return model_.solver(
-        [this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2()); });
+  void require_samples_to_judge() const {
+    std::vector<std::size_t> size(job_.labels.size());
+    for (const double y : job_.train.y.values()) ++size[job_.class_of(y)];
+    if (std::ranges::count_if(size, [](std::size_t s) { return s >= 2; }) < 2)
+      throw Misuse(fmt::format(
+          "{}: a label is judged by fits to other samples that have it, which takes two labels with two samples each",
+          job_.name));
   }
 
-  // A fit with weights 1 on these samples; none where it fails, or a signal comes.
-  std::optional<Array> plain_fit(const Samples& samples) const {
-    const Solver plain = model_.solver(
-        [&](Expr x) { return sum(model_.losses(samples, x)) + model_.penalty(x, options_.l2()); }, stops_at_signals());
-    const Solution s = solve(plain, model_.start(), Parts());
-    return is_solution(s.status()) ? std::optional(s.x()) : std::nullopt;
+  int report_failure(const FitFailed& failed) {
+    Report r = opening();
+    r.sentence = stop_signal() != 0 ? "Stopped; there is nothing to report yet."
+                                    : fmt::format("A fit failed ({}); a larger --l2 or --standardise may help. {}",
+                                                  to_string(failed.status), failed.what());
+    r.document["status"] = to_string(failed.status);
+    r.document["message"] = r.sentence;
+    return show(options_, r, failed.status, progress_);
   }
 
-  // Another label is more likely than a sample's own when the model with the learned weights gives it the probability that
-  // it has on average for the samples that are labelled so (Northcutt, Jiang, Chuang 2021). Of the samples whose weight
-  // fell, those are suspects: where labels are right, weights fall too, to suit the validation samples.
-  void suspect(const Array& probabilities) {
-    const std::span<const double> w = outcome_.theta[0].values(), push = outcome_.hypergradient[0].values();
-    const auto K = static_cast<std::size_t>(probabilities.shape()[1]);
-    std::vector<std::size_t> classes;
-    for (const double y : job_.train.y.values()) classes.push_back(job_.class_of(y));
-    std::vector<double> usual(K), sizes(K);
-    for (std::size_t i = 0; i < classes.size(); ++i) {
-      usual[classes[i]] += probabilities.values()[i * K + classes[i]];
-      sizes[classes[i]] += 1;
-    }
-    std::vector<bool> suspects(classes.size());
-    for (std::size_t i = 0; i < classes.size(); ++i) {
-      std::size_t best = classes[i];
-      for (std::size_t k = 0; k < K; ++k) {
-        const double p = probabilities.values()[i * K + k];
-        if (k != classes[i] && sizes[k] > 0 && p * sizes[k] >= usual[k] && p > probabilities.values()[i * K + best])
-          best = k;
-      }
-      likely_.push_back(job_.y_of(best));
-      suspects[i] = w[i] < 0.5 && best != classes[i];
-    }
-    suspects_ = static_cast<std::size_t>(std::ranges::count(suspects, true));
-    order_.resize(w.size());
-    std::iota(order_.begin(), order_.end(), std::size_t{0});
-    // Of equal weights, those that the hypergradient pushes down harder come first.
-    const auto rank = [&](std::size_t i) { return std::tuple{!suspects[i], w[i], -push[i]}; };
-    std::ranges::stable_sort(order_, [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
-  }
+  // Whether labels were flipped, so that it is known which are wrong.
+  bool is_rehearsal() const { return !flipped_.empty(); }
 
   // ---- what is said ----
 
-  Report report(bool found) const {
-    const Outcome& o = outcome_;
+  Report opening() const {
     Report r{.verb = "clean",
              .title = fmt::format("Suspicious labels in {}", job_.name),
              .asked = fmt::format(
-                 "{}; {} loss, l2 = {}; {} validation samples{}", description_text(job_), name_of(job_.loss),
-                 shown(options_.l2()), job_.valid->count(),
+                 "{}; {} loss, l2 = {}; {}{}", description_text(job_), name_of(job_.loss), shown(options_.l2()),
+                 job_.valid ? fmt::format("{} samples with trusted labels", job_.valid->count()) : "no trusted labels",
                  options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip) : "")};
     r.document = {{"verb", "clean"}};
     r.document.update(description(job_));
-    r.document.update({{"l2", options_.l2()}, {"flip", options_.flip}, {"search", json_of(o)}});
-    if (!found) {
-      r.sentence = ended_text(options_, o);
-      return r;
-    }
-    const std::span<const double> w = o.theta[0].values();
-    r.sentence =
-        fmt::format("{} of {} samples are suspects: another label is more likely. {}: validation loss {} instead of {}.",
-                    suspects_, w.size(), ended_text(options_, o), shown(o.value), shown(o.history.front().value));
-    progress_.begin("clean: fits to compare with");
+    r.document.update(
+        {{"l2", options_.l2()}, {"flip", options_.flip}, {"trusted_samples", job_.valid ? job_.valid->count() : 0}});
+    return r;
+  }
+
+  double share_of_largest_class() const {
+    std::vector<double> size(job_.labels.size());
+    for (const double y : job_.train.y.values()) size[job_.class_of(y)] += 1;
+    return std::ranges::max(size) / static_cast<double>(job_.train.count());
+  }
+
+  std::string compared_text() const {
+    const Comparison& c = comparison_;
+    return fmt::format(
+        "{} have a loss of {:.4f} instead of {:.4f} (standard error of the difference {:.4f}) and an accuracy of {:.4f} "
+        "instead of {:.4f} ({:.4f})",
+        c.trusted ? "held-out trusted samples" : "held-out samples, labels as they are,", c.loss.after, c.loss.before,
+        c.loss.standard_error, c.accuracy.after, c.accuracy.before, c.accuracy.standard_error);
+  }
+
+  std::string sentence() const {
+    const Comparison& c = comparison_;
+    if (suspects_ == 0 && !c.trusted && c.accuracy.before <= share_of_largest_class())
+      return fmt::format(
+          "Nothing can be said about the labels: on held-out samples the model is right for a share of {:.4f}, no more than "
+          "the most frequent label has. --standardise, or another --l2, may help.",
+          c.accuracy.before);
+    if (suspects_ == 0)
+      return fmt::format("None of {} samples is a suspect: nothing is to be cleaned.", judgement_.quality.size());
+    const std::string counted = fmt::format("{} of {} samples {}", suspects_, judgement_.quality.size(),
+                                            suspects_ == 1 ? "is a suspect" : "are suspects");
+    if (removes_)
+      return fmt::format("{}: another label is more probable. Without suspects {}: they are removed.", counted,
+                         compared_text());
+    const bool worse = c.loss.difference() > c.loss.standard_error || c.accuracy.difference() < -c.accuracy.standard_error;
+    return fmt::format("Cleaning {} here, and all samples are kept: without suspects {}. {}, worth a look at most.",
+                       worse ? "does harm" : "does not help", compared_text(), counted);
+  }
+
+  Report report() const {
+    Report r = opening();
+    r.sentence = sentence();
     report_scores(r);
-    if (!flipped_.empty()) report_found(r);
+    if (is_rehearsal()) report_found(r);
     report_suspects(r);
-    r.document["sample"] = job_.train.rows;
-    r.document["weights"] = std::vector<double>(w.begin(), w.end());
-    r.accuracy = accuracy_of(o);
+    report_samples(r);
     r.accuracy.push_back(
-        fmt::format("{} weights were fitted to {} validation samples, whose loss is too good by that; a suspect "
-                    "is worth a look, not proven wrong.",
-                    w.size(), job_.valid->count()));
-    r.figures = {weights(), path_figure(o)};
-    if (!flipped_.empty()) r.figures.insert(r.figures.begin(), found_figure());
+        fmt::format("Every label was judged by fits that did not see the sample; about {:.1f}% of the labels seem to be "
+                    "wrong. {} fits took {}, {} of it to find the suspects, the rest to compare.",
+                    100 * judgement_.noise, fits_, seconds_text(seconds_), seconds_text(judge_seconds_)));
+    r.accuracy.emplace_back(
+        "Classes that overlap look the same as wrong labels: a suspect is worth a look, not proven wrong. Suspects are "
+        "removed only where held-out samples gain more than a standard error, in loss or in accuracy, and lose in neither.");
+    if (!comparison_.trusted)
+      r.accuracy.emplace_back(
+          "The held-out samples may have wrong labels, too, which the loss allows for; --valid FILE with trusted labels is "
+          "a "
+          "better judge.");
+    if (const auto alone = std::ranges::count(judgement_.judged, false); alone > 0)
+      r.accuracy.push_back(fmt::format("{} sample{} the only one with {} label: not judged.", alone,
+                                       alone == 1 ? " is" : "s are each", alone == 1 ? "its" : "their"));
+    r.figures = {quality_figure(judgement_, flipped_)};
+    if (is_rehearsal()) r.figures.insert(r.figures.begin(), found_figure(flipped_, order_, suspects_));
     if (job_.image_side > 0 && suspects_ > 0) r.galleries.push_back(gallery());
     return r;
   }
 
+  std::optional<Array> fit_of_true_labels() const {
+    const Samples& samples = true_labels_;
+    const Solver plain = model_.solver(
+        [&](Expr x) {
+          Expr losses = sum(model_.losses(samples, x));
+          if (job_.valid) losses = losses + sum(model_.losses(*job_.valid, x));
+          return losses + model_.penalty(x, options_.l2());
+        },
+        stops_at_signals());
+    const Solution s = solve(plain, before_, Parts());
+    return is_solution(s.status()) ? std::optional(s.x()) : std::nullopt;
+  }
+
   void report_scores(Report& r) const {
-    const Samples& judged = job_.test ? *job_.test : *job_.valid;
-    const char* which = job_.test ? "test" : "validation";
+    const Comparison& c = comparison_;
+    const auto json = [](const BeforeAndAfter& b) -> Json {
+      return {
+          {"before", b.before}, {"after", b.after}, {"difference", b.difference()}, {"standard_error", b.standard_error}};
+    };
+    r.document["comparison"] = {{"samples", c.samples},
+                                {"labels", c.trusted ? "trusted" : "as they are"},
+                                {"accuracy", json(c.accuracy)},
+                                {"loss", json(c.loss)},
+                                {"helps", c.helps()}};
+    r.document["removed"] = removes_ ? suspects_ : 0;
+    const auto row = [](const std::string& name, double loss, double accuracy) -> std::vector<std::string> {
+      return {name, fmt::format("{:.4f}", loss), fmt::format("{:.4f}", accuracy)};
+    };
     page::Table t{
         .id = "scores",
-        .title = fmt::format("Scores on the {} samples", which),
-        .caption = job_.test ? "" : "The weights were learned on these samples: --test FILE tells what they are worth.",
-        .columns = {"trained on", "mean loss", model_.score_name()}};
-    Json scores = {{"samples", which}};
+        .title = fmt::format("Scores on {} samples that neither model saw", c.samples),
+        .caption = "The whole procedure was repeated without each fold of them, of five, until the answer was clear.",
+        .columns = {"trained on", "loss", "accuracy"},
+        .rows = {row("all samples as they are", c.loss.before, c.accuracy.before),
+                 row("all but the suspects", c.loss.after, c.accuracy.after),
+                 row("standard error of the difference", c.loss.standard_error, c.accuracy.standard_error)}};
+    r.tables.push_back(t);
+    if (!job_.test) return;
+    t = {.id = "test_scores",
+         .title = "Scores on the test samples",
+         .caption = "",
+         .columns = {"trained on", "mean loss", "accuracy"}};
+    Json scores = {{"samples", "test"}};
     const auto add = [&](const std::string& name, const char* key, const std::optional<Array>& x) {
       if (!x) return t.rows.push_back({name, stop_signal() != 0 ? "stopped before it" : "the fit failed", ""});
-      const Score s = model_.score(judged, *x);
+      const Score s = model_.score(*job_.test, *x);
       t.rows.push_back({name, shown(s.loss), fmt::format("{:.4f}", s.score)});
-      scores[key] = {{"loss", s.loss}, {model_.score_name(), s.score}};
+      scores[key] = {{"loss", s.loss}, {"accuracy", s.score}};
     };
-    add("all samples as they are", "before", plain_fit(job_.train));
-    add("samples with the learned weights", "after", outcome_.x[0][0]);
-    if (!flipped_.empty()) add("all samples with their true labels", "true_labels", plain_fit(true_labels_));
+    add("all samples as they are", "before", before_);
+    add("all but the suspects", "without_suspects", without_suspects_);
+    if (is_rehearsal()) add("all samples with their true labels", "true_labels", fit_of_true_labels());
+    scores["after"] = scores[removes_ ? "without_suspects" : "before"];
     r.tables.push_back(t);
     r.document["scores"] = scores;
   }
 
   void report_found(Report& r) const {
-    const auto flips = static_cast<std::size_t>(std::ranges::count(flipped_, true));
-    const auto right =
-        static_cast<std::size_t>(std::count_if(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(suspects_),
-                                               [&](std::size_t i) { return flipped_[i]; }));
-    const double precision = suspects_ > 0 ? static_cast<double>(right) / static_cast<double>(suspects_) : 0,
-                 recall = flips > 0 ? static_cast<double>(right) / static_cast<double>(flips) : 0;
-    r.sentence += fmt::format(" Of {} flipped labels {} are among them: precision {:.3f}, recall {:.3f}.", flips, right,
-                              precision, recall);
-    r.document["found"] = {
-        {"flipped", flips}, {"suspects", suspects_}, {"right", right}, {"precision", precision}, {"recall", recall}};
+    const Found f = found(flipped_, judgement_);
+    r.sentence += fmt::format(
+        " Of {} flipped labels {} are among the suspects: precision {:.3f}, recall {:.3f}, F1 {:.3f}; AUC of the order "
+        "{:.3f}.",
+        f.flipped, f.right, f.precision, f.recall, f.f1, f.auc);
+    r.document["found"] = {{"flipped", f.flipped}, {"suspects", f.suspects},
+                           {"right", f.right},     {"precision", f.precision},
+                           {"recall", f.recall},   {"f1", f.f1},
+                           {"auc", f.auc}};
   }
 
   void report_suspects(Report& r) const {
-    const std::span<const double> w = outcome_.theta[0].values(), y = job_.train.y.values();
+    const std::span<const double> y = job_.train.y.values();
     const std::size_t listed = std::min<std::size_t>(suspects_, 20);
     page::Table t{.id = "suspects",
                   .title = listed < suspects_ ? fmt::format("Suspects, the first {} of {}", listed, suspects_) : "Suspects",
-                  .caption = "By weight, then by how hard the hypergradient pushes it down.",
-                  .columns = {"sample", "label", "more likely", "weight"}};
-    if (!flipped_.empty()) t.columns.emplace_back("flipped");
+                  .caption = "By the probability of their label under fits without them.",
+                  .columns = {"sample", "label", "more probable", "probability of the label", "probably wrong"}};
+    if (is_rehearsal()) t.columns.emplace_back("flipped");
     Json all = Json::array();
-    for (std::size_t k = 0; k < suspects_; ++k) {
-      const std::size_t i = order_[k];
+    for (const std::size_t i : order_) {
+      if (!judgement_.suspects[i]) continue;
+      const double likely = job_.y_of(judgement_.other[i]), wrong = 1 - judgement_.right[i];
       all.push_back({{"sample", job_.train.rows[i]},
                      {"label", label_json(job_, y[i])},
-                     {"likely", label_json(job_, likely_[i])},
-                     {"weight", w[i]}});
-      if (!flipped_.empty()) all.back()["flipped"] = static_cast<bool>(flipped_[i]);
-      if (k >= listed) continue;
-      t.rows.push_back({std::to_string(job_.train.rows[i]), job_.label_text(y[i]), job_.label_text(likely_[i]),
-                        fmt::format("{:.3f}", w[i])});
-      if (!flipped_.empty()) t.rows.back().emplace_back(flipped_[i] ? "yes" : "no");
+                     {"likely", label_json(job_, likely)},
+                     {"quality", judgement_.quality[i]},
+                     {"wrong", wrong}});
+      if (is_rehearsal()) all.back()["flipped"] = static_cast<bool>(flipped_[i]);
+      if (t.rows.size() >= listed) continue;
+      t.rows.push_back({std::to_string(job_.train.rows[i]), job_.label_text(y[i]), job_.label_text(likely),
+                        fmt::format("{:.2g}", judgement_.quality[i]), fmt::format("{:.3f}", wrong)});
+      if (is_rehearsal()) t.rows.back().emplace_back(flipped_[i] ? "yes" : "no");
     }
     if (suspects_ > 0) r.tables.push_back(t);
     r.document["suspects"] = all;
   }
 
+  void report_samples(Report& r) const {
+    r.document["noise"] = judgement_.noise;
+    r.document["seconds"] = {{"all", seconds_}, {"judge", judge_seconds_}};
+    r.document["fits"] = fits_;
+    r.document["sample"] = job_.train.rows;
+    r.document["quality"] = judgement_.quality;
+    std::vector<double> weights(judgement_.quality.size(), 1.0), wrong;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (removes_ && judgement_.suspects[i]) weights[i] = 0;
+      wrong.push_back(1 - judgement_.right[i]);
+    }
+    r.document["wrong"] = wrong;
+    r.document["weights"] = weights;
+  }
+
   page::Gallery gallery() const {
     const std::size_t count = std::min<std::size_t>(suspects_, 30);
     page::Gallery all{"suspects", fmt::format("Suspects, the first {} of {}", count, suspects_),
-                      "The number of the sample, the label it has, and the one that is more likely."};
-    if (!flipped_.empty()) all.caption += " Labels that were flipped are underlined in colour, with what they were.";
-    for (std::size_t k = 0; k < count; ++k) {
-      const std::size_t i = order_[k];
+                      "The number of the sample, the label it has, and the one that is more probable."};
+    if (is_rehearsal()) all.caption += " Labels that were flipped are underlined in colour, with what they were.";
+    for (const std::size_t i : order_) {
+      if (!judgement_.suspects[i] || all.pictures.size() >= count) continue;
       page::Picture picture = picture_of(job_, job_.train, i);
       picture.lines.push_back(job_.label_text(job_.train.y.values()[i]));
-      picture.lines.push_back(fmt::format("{}?", job_.label_text(likely_[i])));
-      picture.marked = !flipped_.empty() && flipped_[i];
+      picture.lines.push_back(fmt::format("{}?", job_.label_text(job_.y_of(judgement_.other[i]))));
+      picture.marked = is_rehearsal() && flipped_[i];
       if (picture.marked) picture.lines.push_back(fmt::format("was {}", job_.label_text(true_labels_.y.values()[i])));
       all.pictures.push_back(std::move(picture));
     }
     return all;
   }
 
-  // Weights in ascending order against the share of the samples; those flipped and the others apart.
-  page::Figure weights() const {
-    const auto curve = [&](const char* label, const char* method, const auto& counts) {
-      page::Series s{.label = label, .method = method};
-      for (std::size_t i = 0; i < outcome_.theta[0].values().size(); ++i)
-        if (counts(i)) s.y.push_back(outcome_.theta[0].values()[i]);
-      std::ranges::sort(s.y);
-      for (std::size_t i = 0; i < s.y.size(); ++i)
-        s.x.push_back((static_cast<double>(i) + 0.5) / static_cast<double>(s.y.size()));
-      return s;
-    };
-    page::Panel panel{.title = "", .x = {"share of the samples"}, .y = {"weight"}};
-    if (flipped_.empty())
-      panel.series = {curve("", "one_step", [](std::size_t) { return true; })};
-    else
-      panel.series = {curve("flipped", "one_step", [&](std::size_t i) { return flipped_[i]; }),
-                      curve("not flipped", "bound", [&](std::size_t i) { return !flipped_[i]; })};
-    panel.series.push_back({.label = "", .method = "none", .mark = "rule", .x = {0, 1}, .y = {0.5, 0.5}});
-    return {"weights",
-            "Weights of the samples, in ascending order",
-            "Of the samples below the dashed line, those are suspects for which another label is more likely.",
-            {panel}};
+  // ---- files ----
+
+  std::string table_of_samples() const {
+    CsvTable table({"sample", "label", "more_probable", "quality", "wrong", "suspect", "removed"});
+    for (const std::size_t i : order_) {
+      const bool suspect = judgement_.suspects[i];
+      table.add({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]),
+                 job_.label_text(job_.y_of(judgement_.other[i])), exact(judgement_.quality[i]),
+                 exact(1 - judgement_.right[i]), suspect ? "1" : "0", suspect && removes_ ? "1" : "0"});
+    }
+    return table.text();
   }
 
-  // What would be found by looking at the samples in the order of suspicion.
-  page::Figure found_figure() const {
-    const auto flips = static_cast<double>(std::ranges::count(flipped_, true)), all = static_cast<double>(order_.size());
-    page::Series precision{.label = "", .method = "one_step"}, hits{.label = "found", .method = "one_step"},
-        threshold{.label = "suspects", .method = "iterates", .mark = "points"},
-        chance{.label = "by chance", .method = "none", .mark = "rule", .x = {0, 1}, .y = {flips / all, flips / all}},
-        ideal{.label = "at best", .method = "estimate", .mark = "rule", .x = {0, flips, all}, .y = {0, flips, flips}},
-        drawn{.label = "by chance", .method = "none", .mark = "rule", .x = {0, all}, .y = {0, flips}};
-    page::Series threshold_hits = threshold;
-    double right = 0;
-    for (std::size_t k = 1; k <= order_.size(); ++k) {
-      const auto looked_at = static_cast<double>(k);
-      right += flipped_[order_[k - 1]] ? 1 : 0;
-      precision.x.push_back(right / flips), precision.y.push_back(right / looked_at);
-      hits.x.push_back(looked_at), hits.y.push_back(right);
-      if (k == suspects_) {
-        threshold.x = {right / flips}, threshold.y = {right / looked_at};
-        threshold_hits.x = {looked_at}, threshold_hits.y = {right};
-      }
-    }
-    return {
-        "found",
-        "How well flipped labels are found",
-        fmt::format("Samples in the order of suspicion: suspects first, each by weight, then by how hard the hypergradient "
-                    "pushes it down. {} of {} "
-                    "labels were "
-                    "flipped.",
-                    flips, order_.size()),
-        {page::Panel{
-             .title = "Precision and recall", .x = {"recall"}, .y = {"precision"}, .series = {chance, precision, threshold}},
-         page::Panel{.title = "Flipped labels among the first suspects",
-                     .x = {"samples looked at"},
-                     .y = {"flipped ones among them"},
-                     .series = {ideal, drawn, hits, threshold_hits}}}};
+  void write_tables() const {
+    if (!options_.csv.empty()) write_whole_file(options_.csv, table_of_samples());
+    if (!options_.out.empty()) write_file(options_, "samples.csv", table_of_samples());
+    if (options_.cleaned.empty()) return;
+    std::vector<std::size_t> rows;
+    for (std::size_t i = 0; removes_ && i < judgement_.suspects.size(); ++i)
+      if (judgement_.suspects[i]) rows.push_back(job_.train.rows[i]);
+    write_whole_file(options_.cleaned, file_without(options_, job_, rows).text);
   }
 
   const CleanOptions& options_;
@@ -305,43 +333,54 @@ class Clean {
   Progress& progress_;
   Samples true_labels_;
   std::vector<bool> flipped_;  // empty: none were
-  Outcome outcome_;
-  std::vector<double> likely_;      // label of each training sample, as y has it
+  Judgement judgement_;
+  Comparison comparison_;
+  Array before_, without_suspects_;
   std::vector<std::size_t> order_;  // places of the samples, the most suspicious first
-  std::size_t suspects_ = 0;        // how many of them are
+  std::size_t suspects_ = 0;
+  bool removes_ = false;  // whether the suspects are left out
+  double seconds_ = 0, judge_seconds_ = 0;
+  int fits_ = 0;
 };
 
 }  // namespace
 
 void add_clean(CommandLine& line) {
   auto options = std::make_shared<CleanOptions>();
-  std::vector<Option> rows = sample_options(*options, true);
+  std::vector<Option> rows = sample_options(*options, false);
+  rows.push_back({.name = "--valid",
+                  .to = &options->valid,
+                  .type = "FILE",
+                  .help = "samples whose labels can be trusted: they join the fits and are\nwhat models are compared by",
+                  .excludes = {"--demo"}});
   rows.push_back({.name = "--flip",
                   .to = &options->flip,
                   .type = "SHARE",
-                  .help = "corrupt this share of the labels first, and say how many are\nfound",
+                  .help = "corrupt this share of the labels of FILE first, and say how many\nare found",
                   .takes = Takes::not_negative});
-  rows.push_back({.name = "--iterations",
-                  .to = &options->iterations,
-                  .type = "N",
-                  .help = "at most (default 20)",
-                  .takes = Takes::count});
-  rows.push_back({.name = "--checkpoint",
-                  .to = &options->checkpoint,
+  rows.push_back({.name = "--cleaned",
+                  .to = &options->cleaned,
                   .type = "FILE",
-                  .help = "write the state there, and go on from it when it exists"});
+                  .help = "write the samples that are kept there: the lines of a text file\nas they were",
+                  .excludes = {"--flip"}});
+  rows.push_back({.name = "--csv",
+                  .to = &options->csv,
+                  .type = "FILE",
+                  .help = "write a table of all samples there, the most suspicious first"});
   line.add({.name = "clean",
-            .job = "Find mislabelled training samples by weights learned on validation samples.",
+            .job = "Find mislabelled samples by fits that did not see them.",
             .example = "onestep clean --demo --flip 0.3",
             .common = *options,
             .options = std::move(rows),
             .work =
                 [options] {
+                  check_folder_of("--cleaned", options->cleaned);
+                  check_folder_of("--csv", options->csv);
                   Progress progress(*options);
-                  JobData job = load(*options, true, progress);
+                  JobData job = load(*options, false, progress);
                   return Clean(*options, job, progress).run();
                 },
-            .out_help = "write clean.json and a page into this folder, which is made if\nneeded"});
+            .out_help = "write clean.json, samples.csv and a page into this folder, which\nis made if needed"});
 }
 
 }  // namespace onestep::app

@@ -1,4 +1,4 @@
-// onestep influence FILE: what each training sample does to the validation loss, by one vjp of the fit.
+// onestep influence FILE: what each training sample does to the loss of samples that the fit did not see.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "jobs/effects.h"
+#include "jobs/influence_figures.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
+#include "jobs/sample_files.h"
 #include "jobs/samples.h"
 #include "verbs.h"
 
@@ -22,33 +25,19 @@ using namespace jobs;
 
 struct InfluenceOptions : JobOptions {
   double verify = 0;
+  std::optional<double> folds, split_asked;
+  std::string csv;
 };
 
-// A retraining without one sample: by how much the validation loss was to change, and did.
-struct Retrained {
-  std::size_t sample;
-  double predicted, actual;
-};
-
-double correlation(const std::vector<Retrained>& all) {
-  const auto count = static_cast<double>(all.size());
-  double mean_p = 0, mean_a = 0, pp = 0, aa = 0, pa = 0;
-  for (const Retrained& r : all) mean_p += r.predicted / count, mean_a += r.actual / count;
-  for (const Retrained& r : all) {
-    const double p = r.predicted - mean_p, a = r.actual - mean_a;
-    pp += p * p, aa += a * a, pa += p * a;
-  }
-  return pp > 0 && aa > 0 ? pa / std::sqrt(pp * aa) : std::numeric_limits<double>::quiet_NaN();
-}
-
-// Of the line through the origin that has the least squares: 1 when changes are as large as predicted.
-double slope(const std::vector<Retrained>& all) {
-  double pp = 0, pa = 0;
-  for (const Retrained& r : all) pp += r.predicted * r.predicted, pa += r.predicted * r.actual;
-  return pp > 0 ? pa / pp : std::numeric_limits<double>::quiet_NaN();
-}
-
+// Throws Misuse where the fit is not unique.
 Model ready(const InfluenceOptions& options, const JobData& job) {
+  if (options.l2() == 0)
+    if (const std::vector<std::string> names = dependent_features(job); !names.empty())
+      throw Misuse(fmt::format(
+          "--l2 0: {} {} constant or depend{} linearly on other columns, so that the fit is not unique: leave {} "
+          "out (--drop) or give --l2 above 0",
+          listed_names(names), names.size() == 1 ? "is" : "are", names.size() == 1 ? "s" : "",
+          names.size() == 1 ? "it" : "them"));
   Model model(job);
   model.get_ready(job.train, options.l2());
   return model;
@@ -61,87 +50,124 @@ class Influence {
         job_(job),
         model_(ready(options, job)),
         progress_(progress),
-        fit_(model_.solver(
-            [this](Expr x, Expr w) { return sum(w * model_.losses(job_.train, x)) + model_.penalty(x, options_.l2()); },
-            {.callback = [this](const Iteration& i) { return tell(i); }})),
-        prepared_(fit_, model_.start(), ones({job.train.count()}), OneStep{}),
-        judge_(trace(
-            [this](Expr x) {
-              return std::pair{model_.mean_loss(*job_.valid, x), grad(model_.mean_loss(*job_.valid, x), x)};
-            },
-            model_.shape())) {}
+        folds_(folds_of(options, job)),
+        effects_(job, model_, options.l2(), folds_, options.seed, [this](const std::string& doing) {
+          progress_.show([&] { return fmt::format("influence: {}", doing); });
+          return stop_signal() == 0;
+        }) {}
 
   int run() {
-    doing_ = "fitting";
-    const Solution& s = prepared_.solve(model_.start(), ones({job_.train.count()}));
-    const Status status = s.status();
-    solve_seconds_ = s.statistics().seconds;
-    iterations_ = s.statistics().iterations;
-    message_ = s.message();
-    x_ = s.x();
-    if (is_solution(status)) {
-      differentiate(s);
-      verify();
+    try {
+      effects_.compute();
+      rank();
+      if (job_.test) test_ = effects_.fit_all();
+    } catch (const FitFailed& failed) {
+      Report r = opening();
+      r.document["status"] = to_string(failed.status);
+      r.sentence = stop_signal() != 0 ? "Stopped; there is nothing to report yet."
+                                      : fmt::format("A fit failed ({}); a larger --l2 or --standardise may help. {}",
+                                                    to_string(failed.status), failed.what());
+      r.document["message"] = r.sentence;
+      return show(options_, r, failed.status, progress_);
     }
-    return show(options_, report(status), status, progress_);
+    verify();
+    const Report all = report();
+    if (!options_.csv.empty()) write_whole_file(options_.csv, table_of_samples());
+    if (!options_.out.empty()) write_file(options_, "influence.csv", table_of_samples());
+    return show(options_, all, Status::converged, progress_);
   }
 
  private:
-  bool tell(const Iteration& i) {
-    progress_.show([&] { return fmt::format("influence: {}, iteration {}, step {:.1e}", doing_, i.number, i.step); });
-    return stop_signal() == 0;
+  static std::size_t folds_of(const InfluenceOptions& options, const JobData& job) {
+    if (job.valid) return 0;
+    const auto N = static_cast<std::size_t>(job.train.count());
+    const auto folds = static_cast<std::size_t>(options.folds.value_or(std::min(5.0, static_cast<double>(N))));
+    if (folds < 2 || folds > N)
+      throw Misuse(fmt::format("--folds {}: at least 2, and at most as many as the {} samples", folds, N));
+    return folds;
   }
 
-  void differentiate(const Solution& s) {
-    progress_.begin("influence: derivative");
-    const auto begin = std::chrono::steady_clock::now();
-    const std::vector<Array> judged = evaluate(judge_, {x_});
-    loss_ = judged[0].item();
-    const Array g = s.vjp(judged[1]);
-    influence_.assign(g.values().begin(), g.values().end());
-    vjp_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    certificate_ = s.certificate(judged[1]);
-    order_.resize(influence_.size());
+  double removal(std::size_t i) const { return effects_.all()[i].removal.value_or(0); }
+
+  // Effects in standard errors; 0 where there is none.
+  double certainty(std::size_t i) const {
+    const double error = effects_.all()[i].standard_error;
+    return error > 0 ? removal(i) / error : 0;
+  }
+
+  void rank() {
+    order_.resize(effects_.all().size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::stable_sort(order_, [&](std::size_t a, std::size_t b) { return influence_[a] > influence_[b]; });
+    std::ranges::stable_sort(order_, {}, [&](std::size_t i) { return removal(i); });
   }
 
-  // Those with the largest influence of either sign, each left out in turn.
+  // Those with the largest effect of either sign, each left out in turn.
   void verify() {
     std::vector<std::size_t> largest = order_;
-    std::ranges::stable_sort(
-        largest, [&](std::size_t a, std::size_t b) { return std::fabs(influence_[a]) > std::fabs(influence_[b]); });
+    std::erase_if(largest, [&](std::size_t i) { return !effects_.all()[i].removal; });
+    std::ranges::stable_sort(largest, std::greater{}, [&](std::size_t i) { return std::fabs(removal(i)); });
     largest.resize(std::min(largest.size(), static_cast<std::size_t>(options_.verify)));
     for (const std::size_t i : largest) {
-      doing_ = fmt::format("retraining, {} of {}", retrained_.size() + 1, largest.size());
-      std::vector<double> w(influence_.size(), 1.0);
-      w[i] = 0;
-      const Solution& s = prepared_.solve(x_, Array({job_.train.count()}, std::move(w)));
-      if (!is_solution(s.status())) {
-        not_retrained_ = fmt::format("without sample {}: {}", job_.train.rows[i], s.message());
-        break;
+      try {
+        retrained_.push_back(effects_.retrain_without(i));
+      } catch (const FitFailed&) {
+        if (stop_signal() != 0) return;
+        ++not_retrained_;
       }
-      retrained_.push_back({i, -influence_[i], evaluate(judge_, {s.x()})[0].item() - loss_});
     }
   }
 
   // ---- what is said ----
 
-  Array own_losses() const {
-    return evaluate(trace([&](Expr x) { return model_.losses(job_.train, x); }, model_.shape()), {x_})[0];
+  Report opening() const {
+    const std::string judged_by = folds_ > 0 ? fmt::format("judged by {} folds, each by a fit to the others", folds_)
+                                             : fmt::format("judged by {} validation samples", job_.valid->count());
+    Report r{.verb = "influence",
+             .title = fmt::format("What each sample of {} does to the loss of unseen samples", job_.name),
+             .asked = fmt::format("{}; {} loss, l2 = {}; {}", description_text(job_), name_of(job_.loss),
+                                  shown(options_.l2()), judged_by)};
+    r.document = {{"verb", "influence"}};
+    r.document.update(description(job_));
+    r.document.update({{"l2", options_.l2()}, {"folds", folds_}});
+    return r;
+  }
+
+  std::size_t count_beyond(double errors, double sign) const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(order_, [&](std::size_t i) { return sign * certainty(i) > errors; }));
+  }
+
+  std::string sentence() const {
+    const std::size_t N = order_.size(), harm = count_beyond(2, -1), help = count_beyond(2, 1);
+    std::string text = fmt::format("The mean loss of {} unseen samples is {}. ", effects_.judging(), shown(effects_.loss()));
+    if (!effects_.has_leverage())
+      return text + fmt::format("{} of {} samples do harm; standard errors are not computed for more than {} coefficients.",
+                                std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) < 0; }), N,
+                                Effects::most_unknowns());
+    const double strict = bonferroni_errors(N);
+    text += fmt::format(
+        "Of {} samples {} do{} harm and {} help{} by more than two standard errors (about {:.0f} would by chance alone); {} "
+        "remain{} at a level that allows for {} tests ({:.1f} standard errors).",
+        N, harm, harm == 1 ? "es" : "", help, help == 1 ? "s" : "", chance_beyond_two_errors * static_cast<double>(N),
+        count_beyond(strict, -1) + count_beyond(strict, 1),
+        count_beyond(strict, -1) + count_beyond(strict, 1) == 1 ? "s" : "", N, strict);
+    return text;
   }
 
   page::Table table(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
-    const Array each = own_losses();
     page::Table result{.id = id,
                        .title = title,
                        .caption =
-                           "Influence: the derivative of the validation loss by the sample's weight; without the sample "
-                           "the loss changes by about the opposite.",
-                       .columns = {"sample", "label", "influence", "its own loss"}};
-    for (const std::size_t i : places)
+                           "Removal: how the mean loss of unseen samples changes without the sample, with its "
+                           "standard error. Derivative: of that loss by the sample's weight.",
+                       .columns = {"sample", "label", "removal", "standard error", "derivative", "its own loss"}};
+    for (const std::size_t i : places) {
+      const Effect& e = effects_.all()[i];
       result.rows.push_back({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]),
-                             fmt::format("{:+.3e}", influence_[i]), shown(each.values()[i])});
+                             fmt::format("{:+.3e}", removal(i)),
+                             e.standard_error > 0 ? fmt::format("{:.1e}", e.standard_error) : "-",
+                             fmt::format("{:+.3e}", e.derivative), shown(effects_.own_losses()[i])});
+    }
     return result;
   }
 
@@ -150,144 +176,143 @@ class Influence {
     for (const std::size_t i : places)
       all.push_back({{"sample", job_.train.rows[i]},
                      {"label", label_json(job_, job_.train.y.values()[i])},
-                     {"influence", influence_[i]}});
+                     {"removal", removal(i)},
+                     {"standard_error", effects_.all()[i].standard_error},
+                     {"influence", effects_.all()[i].derivative}});
     return all;
   }
 
-  Report report(Status status) const {
-    Report r{.verb = "influence",
-             .title = fmt::format("What each sample of {} does to the validation loss", job_.name),
-             .asked = fmt::format("{}; {} loss, l2 = {}; {} validation samples", description_text(job_), name_of(job_.loss),
-                                  shown(options_.l2()), job_.valid->count())};
-    r.document = {{"verb", "influence"}};
-    r.document.update(description(job_));
-    r.document.update({{"l2", options_.l2()}, {"status", to_string(status)}, {"iterations", iterations_}});
-    if (!is_solution(status)) {
-      r.sentence = fmt::format("{}: {}", to_string(status), message_);
-      return r;
-    }
+  Report report() const {
+    Report r = opening();
     constexpr std::size_t most = 10;
-    const auto count = static_cast<std::size_t>(std::ranges::count_if(influence_, [](double i) { return i > 0; }));
+    const auto count =
+        static_cast<std::size_t>(std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) < 0; }));
+    const auto helps =
+        static_cast<std::size_t>(std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) > 0; }));
     const std::vector<std::size_t> harmful(order_.begin(),
                                            order_.begin() + static_cast<std::ptrdiff_t>(std::min(most, count))),
-        helpful(order_.rbegin(), order_.rbegin() + static_cast<std::ptrdiff_t>(std::min(most, order_.size() - count)));
-    r.sentence = fmt::format("{} of {} samples do harm{}: validation loss {} (mean). The fit took {}, all influences {}.",
-                             count, influence_.size(),
-                             harmful.empty() ? "" : fmt::format(", most of all sample {}", job_.train.rows[harmful[0]]),
-                             shown(loss_), seconds_text(solve_seconds_), seconds_text(vjp_seconds_));
+        helpful(order_.rbegin(), order_.rbegin() + static_cast<std::ptrdiff_t>(std::min(most, helps)));
+    r.sentence = sentence();
     if (!harmful.empty()) r.tables.push_back(table("harmful", "Most harmful", harmful));
     if (!helpful.empty()) r.tables.push_back(table("helpful", "Most helpful", helpful));
-    r.accuracy.emplace_back(
-        "A positive influence is harm: without the sample the mean validation loss changes by about minus its influence.");
-    r.accuracy.push_back(fmt::format("All influences together: {}.", text_of(certificate_)));
-    r.document.update({{"valid", model_.score_json(*job_.valid, x_)},
-                       {"seconds", {{"fit", solve_seconds_}, {"influence", vjp_seconds_}}},
+    r.document.update({{"status", to_string(Status::converged)},
+                       {"judging", {{"samples", effects_.judging()}, {"loss", effects_.loss()}}},
+                       {"seconds",
+                        {{"fit", effects_.fit_seconds()},
+                         {"influence", effects_.derivative_seconds()},
+                         {"removal", effects_.removal_seconds()}}},
                        {"harmful", count},
+                       {"beyond_two_standard_errors", {{"harm", count_beyond(2, -1)}, {"help", count_beyond(2, 1)}}},
                        {"most_harmful", listed(harmful)},
                        {"most_helpful", listed(helpful)},
-                       {"certificate", json_of(certificate_)}});
-    if (job_.test) r.document["test"] = model_.score_json(*job_.test, x_);
+                       {"certificate", json_of(effects_.certificate())}});
+    if (job_.test) report_test(r);
+    report_accuracy(r);
     if (options_.verify > 0) report_verification(r);
-    r.document["sample"] = job_.train.rows;
-    r.document["influence"] = influence_;
-    const Array losses = own_losses();
-    r.document["losses"] = std::vector<double>(losses.values().begin(), losses.values().end());
-    r.figures = {ranking()};
-    if (retrained_.size() > 1) r.figures.push_back(verification());
+    report_samples(r);
+    std::vector<double> removals, certainties;
+    for (const std::size_t i : order_) removals.push_back(removal(i)), certainties.push_back(certainty(i));
+    r.figures = {ranking_figure(removals, certainties)};
+    if (retrained_.size() > 1) r.figures.push_back(verification_figure(retrained_));
     if (job_.image_side > 0 && !harmful.empty()) r.galleries.push_back(gallery("harmful", "Most harmful", harmful));
     if (job_.image_side > 0 && !helpful.empty()) r.galleries.push_back(gallery("helpful", "Most helpful", helpful));
     return r;
   }
 
+  void report_test(Report& r) const {
+    const Score s = model_.score(*job_.test, test_);
+    r.document["test"] = model_.score_json(*job_.test, test_);
+    r.tables.push_back({.id = "test",
+                        .title = "Test samples, scored by the fit to all training samples",
+                        .caption = "",
+                        .columns = {"samples", "mean loss", model_.score_name()},
+                        .rows = {{std::to_string(job_.test->count()), shown(s.loss), fmt::format("{:.4f}", s.score)}}});
+  }
+
+  void report_accuracy(Report& r) const {
+    r.accuracy.push_back(fmt::format(
+        "A negative change by removal is harm: the loss falls without the sample. {}",
+        effects_.has_leverage()
+            ? "It is predicted by one Newton step with the sample's leverage (approximate leave-one-out); the derivative "
+              "alone understates samples with much leverage."
+            : fmt::format("It is minus the derivative: leverages need the Hessian of at most {} coefficients.",
+                          Effects::most_unknowns())));
+    r.accuracy.push_back(fmt::format(
+        "The fits took {}, derivatives {}, removals {}. Derivatives of {}: {}.", seconds_text(effects_.fit_seconds()),
+        seconds_text(effects_.derivative_seconds()), seconds_text(effects_.removal_seconds()),
+        folds_ > 0 ? "the fold with the loosest bound" : "all samples together", text_of(effects_.certificate())));
+    const auto missing = std::ranges::count_if(effects_.all(), [](const Effect& e) { return !e.removal.has_value(); });
+    if (missing > 0)
+      r.accuracy.push_back(fmt::format(
+          "Without {} of the samples, each for itself, the fit is not unique: nothing is predicted for them.", missing));
+  }
+
   void report_verification(Report& r) const {
     Json samples = Json::array();
     for (const Retrained& one : retrained_)
-      samples.push_back({{"sample", job_.train.rows[one.sample]}, {"predicted", one.predicted}, {"actual", one.actual}});
-    const double c = correlation(retrained_), m = slope(retrained_);
+      samples.push_back({{"sample", job_.train.rows[one.sample]},
+                         {"predicted", one.removal},
+                         {"derivative", one.derivative},
+                         {"actual", one.actual}});
+    const Agreement by_removal = agreement(retrained_, &Retrained::removal),
+                    by_derivative = agreement(retrained_, &Retrained::derivative);
     r.document["verify"] = {{"count", retrained_.size()},
-                            {"correlation", std::isfinite(c) ? Json(c) : Json()},
-                            {"slope", std::isfinite(m) ? Json(m) : Json()},
+                            {"correlation", number_or_null(by_removal.correlation)},
+                            {"slope", number_or_null(by_removal.slope)},
+                            {"median_error", number_or_null(by_removal.median_error)},
+                            {"largest_error", number_or_null(by_removal.largest_error)},
+                            {"derivative", json_of(by_derivative)},
                             {"samples", samples}};
     r.accuracy.push_back(
-        fmt::format("Retrained without each of the {} most influential samples: predicted and actual change of the "
-                    "validation loss correlate by {:.4f}, and the actual one is {:.3f} times the predicted one.{}",
-                    retrained_.size(), c, m, not_retrained_.empty() ? "" : fmt::format(" Then: {}", not_retrained_)));
+        fmt::format("Trained again without each of the {} samples with the largest effect: {}; minus the derivative: {}.{}",
+                    retrained_.size(), text_of(by_removal), text_of(by_derivative),
+                    not_retrained_ == 0 ? "" : fmt::format(" {} more could not be trained again.", not_retrained_)));
+  }
+
+  void report_samples(Report& r) const {
+    Json derivatives = Json::array(), removals = Json::array(), errors = Json::array();
+    for (const Effect& e : effects_.all()) {
+      derivatives.push_back(e.derivative);
+      removals.push_back(e.removal ? Json(*e.removal) : Json());
+      errors.push_back(e.standard_error > 0 ? Json(e.standard_error) : Json());
+    }
+    r.document["sample"] = job_.train.rows;
+    r.document["influence"] = derivatives;
+    r.document["removal"] = removals;
+    r.document["standard_error"] = errors;
+    r.document["losses"] = effects_.own_losses();
+  }
+
+  std::string table_of_samples() const {
+    CsvTable table({"sample", "label", "removal", "standard_error", "influence", "loss"});
+    for (const std::size_t i : order_) {
+      const Effect& e = effects_.all()[i];
+      table.add({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]),
+                 e.removal ? exact(*e.removal) : "", e.standard_error > 0 ? exact(e.standard_error) : "",
+                 exact(e.derivative), exact(effects_.own_losses()[i])});
+    }
+    return table.text();
   }
 
   page::Gallery gallery(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
-    page::Gallery all{id, title, "The number of the sample, its label, its influence."};
+    page::Gallery all{id, title, "The number of the sample, its label, how the loss changes without it."};
     for (const std::size_t i : places) {
       all.pictures.push_back(picture_of(job_, job_.train, i));
       all.pictures.back().lines.push_back(job_.label_text(job_.train.y.values()[i]));
-      all.pictures.back().lines.push_back(fmt::format("{:+.1e}", influence_[i]));
+      all.pictures.back().lines.push_back(fmt::format("{:+.1e}", removal(i)));
     }
     return all;
-  }
-
-  // All of them, and both ends where they can be told apart.
-  page::Figure ranking() const {
-    page::Series harmful{.label = "harmful", .method = "one_step"}, helpful{.label = "helpful", .method = "bound"};
-    page::Series most_harmful = harmful, most_helpful = helpful;
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      const double value = influence_[order_[i]];
-      page::Series& one = value > 0 ? harmful : helpful;
-      one.x.push_back(static_cast<double>(i + 1));
-      one.y.push_back(value);
-      if (value > 0) most_harmful.x.push_back(static_cast<double>(i + 1)), most_harmful.y.push_back(value);
-    }
-    for (std::size_t i = 0; i < helpful.x.size(); ++i) {
-      most_helpful.x.push_back(static_cast<double>(i + 1));
-      most_helpful.y.push_back(-influence_[order_[order_.size() - 1 - i]]);
-    }
-    return {
-        "ranking",
-        "Influence of the samples",
-        fmt::format(
-            "Derivative of the mean validation loss by the weight of each of {} samples, all by one vjp of the fit. Samples "
-            "with a positive one do harm.",
-            order_.size()),
-        {page::Panel{.title = "All, most harmful first", .x = {"rank"}, .y = {"influence"}, .series = {harmful, helpful}},
-         page::Panel{.title = "Both ends",
-                     .x = {"rank from its end", true},
-                     .y = {"size of the influence", true},
-                     .series = {most_harmful, most_helpful}}}};
-  }
-
-  page::Figure verification() const {
-    page::Series harmful{.label = "harmful", .method = "one_step", .mark = "points"},
-        helpful{.label = "helpful", .method = "bound", .mark = "points"},
-        line{.label = "as predicted", .method = "none", .mark = "rule"};
-    double low = 0, high = 0;
-    for (const Retrained& one : retrained_) {
-      page::Series& side = one.predicted < 0 ? harmful : helpful;
-      side.x.push_back(one.predicted);
-      side.y.push_back(one.actual);
-      low = std::min(low, one.predicted), high = std::max(high, one.predicted);
-    }
-    line.x = line.y = {low, high};
-    return {
-        "verify",
-        "Predicted and actual change of the validation loss",
-        fmt::format("Each point: the fit made again without one of the {} most influential samples. Correlation {:.4f}.",
-                    retrained_.size(), correlation(retrained_)),
-        {page::Panel{.title = "", .x = {"predicted change"}, .y = {"actual change"}, .series = {line, harmful, helpful}}}};
   }
 
   const InfluenceOptions& options_;
   const JobData& job_;
   const Model model_;
   Progress& progress_;
-  std::string doing_;
-  Solver fit_;
-  Prepared prepared_;
-  Function judge_;
-  Array x_;
-  double loss_ = 0, solve_seconds_ = 0, vjp_seconds_ = 0;
-  int iterations_ = 0;
-  std::string message_, not_retrained_;
-  std::vector<double> influence_;
+  std::size_t folds_;
+  Effects effects_;
+  Array test_;  // the model that scores test samples
+  std::size_t not_retrained_ = 0;
   std::vector<std::size_t> order_;  // most harmful first
-  Certificate certificate_;
   std::vector<Retrained> retrained_;
 };
 
@@ -295,24 +320,44 @@ class Influence {
 
 void add_influence(CommandLine& line) {
   auto options = std::make_shared<InfluenceOptions>();
-  std::vector<Option> rows = sample_options(*options, true);
+  std::vector<Option> rows = sample_options(*options, false);
+  rows.push_back(
+      {.name = "--valid", .to = &options->valid, .type = "FILE", .help = "samples to judge by", .excludes = {"--demo"}});
+  rows.push_back({.name = "--split",
+                  .to = &options->split_asked,
+                  .type = "SHARE",
+                  .help = "or split off this share of FILE to judge by",
+                  .takes = Takes::positive,
+                  .excludes = {"--valid"}});
+  rows.push_back({.name = "--folds",
+                  .to = &options->folds,
+                  .type = "K",
+                  .help = "or judge every sample by a fit to the other folds (default 5)",
+                  .takes = Takes::count,
+                  .excludes = {"--valid", "--split"}});
   rows.push_back({.name = "--verify",
                   .to = &options->verify,
                   .type = "K",
-                  .help = "retrain without each of the K most influential samples and\ncompare",
+                  .help = "train again without each of the K samples with the largest effect\nand compare",
                   .takes = Takes::count});
+  rows.push_back({.name = "--csv",
+                  .to = &options->csv,
+                  .type = "FILE",
+                  .help = "write a table of all samples there, the most harmful first"});
   line.add({.name = "influence",
-            .job = "Say what each training sample does to the validation loss.",
+            .job = "Say what each training sample does to the loss of samples that the fit did not see.",
             .example = "onestep influence --demo --verify 20",
             .common = *options,
             .options = std::move(rows),
             .work =
                 [options] {
+                  check_folder_of("--csv", options->csv);
                   Progress progress(*options);
-                  const JobData job = load(*options, true, progress);
+                  if (options->split_asked) options->split = *options->split_asked;
+                  const JobData job = load(*options, options->split_asked.has_value(), progress);
                   return Influence(*options, job, progress).run();
                 },
-            .out_help = "write influence.json and a page into this folder, which is\nmade if needed"});
+            .out_help = "write influence.json, influence.csv and a page into this folder,\nwhich is made if needed"});
 }
 
 }  // namespace onestep::app

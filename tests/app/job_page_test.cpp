@@ -144,8 +144,7 @@ TEST_F(JobPages, EveryVerbHasOneWithItsFigures) {
   expect_pages(out(), {"tune", "--demo", "--compare", "grid", "--seed", "7", "--out", to}, {"curve", "path"});
   expect_pages(out(), {"tune", "--demo", "--hyper", "l2-per-feature", "--iterations", "3", "--seed", "7", "--out", to},
                {"hyperparameters", "path"});
-  expect_pages(out(), {"clean", "--demo", "--flip", "0.3", "--iterations", "3", "--seed", "7", "--out", to},
-               {"found", "weights", "path"});
+  expect_pages(out(), {"clean", "--demo", "--flip", "0.3", "--seed", "7", "--out", to}, {"found", "quality"});
 }
 
 TEST_F(JobPages, WithJsonStandardOutputIsTheDocumentAlone) {

@@ -293,9 +293,9 @@ TEST_F(Jobs, ColumnsAndNamesThatAreNotThereAreMisuse) {
 TEST_F(Jobs, ASplitLeavesAClassItsOnlySample) {
   std::string text;
   for (int i = 0; i < 103; ++i) text += fmt::format("{} 1:{} 2:{}\n", i < 100 ? 0 : i - 99, i % 7, i % 11);
-  const auto found = json({"influence", folder_.write("rare", text)});
+  const auto found = json({"influence", folder_.write("rare", text), "--split", "0.2"});
   EXPECT_EQ(found["samples"], 82);
-  EXPECT_EQ(found["valid"]["samples"], 21);
+  EXPECT_EQ(found["judging"]["samples"], 21);
 }
 
 TEST_F(Jobs, AFirstLineOfNumbersThatIsTakenForNamesIsSaid) {
@@ -350,19 +350,19 @@ TEST(Folds, HaveTheirShareOfEveryClassAndOfAllSamples) {
 
 TEST_F(Jobs, InfluencePredictsWhatRetrainingFinds) {
   const auto found = json({"influence", folder_.write("cloud", cloud(1, 120)), "--verify", "20"});
-  EXPECT_GT(found["verify"]["correlation"], 0.95);
-  EXPECT_NEAR(found["verify"]["slope"], 1, 0.2);
+  EXPECT_GT(found["verify"]["correlation"], 0.999);
+  EXPECT_NEAR(found["verify"]["slope"], 1, 0.01);
   EXPECT_EQ(found["verify"]["count"], 20);
   EXPECT_EQ(found["influence"].size(), found["samples"]);
   EXPECT_LT(found["certificate"]["bound"], 1e-8);
-  EXPECT_GE(found["most_harmful"][0]["influence"], found["most_harmful"][1]["influence"]);
-  EXPECT_LE(found["most_helpful"][0]["influence"], found["most_helpful"][1]["influence"]);
+  EXPECT_LE(found["most_harmful"][0]["removal"], found["most_harmful"][1]["removal"]);
+  EXPECT_GE(found["most_helpful"][0]["removal"], found["most_helpful"][1]["removal"]);
 }
 
 TEST_F(Jobs, InfluenceWorksForEveryLossAndForCsv) {
   for (const std::string labels : {"quantity", "three"}) {
     const auto found = json({"influence", folder_.write(labels, samples_text(labels)), "--verify", "10"});
-    EXPECT_GT(found["verify"]["correlation"], 0.9) << labels;
+    EXPECT_GT(found["verify"]["correlation"], 0.999) << labels;
   }
   const auto csv = json({"influence", folder_.write("a.csv", cloud(2, 80, 4, ",")), "--target", "label"});
   EXPECT_EQ(csv["features"], 4);
@@ -505,21 +505,6 @@ TEST_F(Jobs, AFullDiskAtACheckpointIsAFailureThatKeepsTheLastOne) {
 
 // ---- clean ----
 
-TEST_F(Jobs, CleanFindsFlippedLabels) {
-  const auto found = json({"clean", folder_.write("cloud", cloud(13, 200, 5, "", 3)), "--valid",
-                           folder_.write("valid", cloud(14, 200, 5, "", 3)), "--flip", "0.2"});
-  EXPECT_EQ(found["found"]["flipped"], 40);
-  EXPECT_GT(found["found"]["precision"], 0.4);  // 0.2 by chance
-  EXPECT_GT(found["found"]["recall"], 0.5);
-  EXPECT_EQ(found["weights"].size(), 200U);
-  EXPECT_LT(found["search"]["loss"], found["search"]["history"][0]["loss"]);
-  EXPECT_LT(found["scores"]["after"]["loss"], found["scores"]["before"]["loss"]);
-  for (const auto& suspect : found["suspects"]) {
-    EXPECT_LT(suspect["weight"], 0.5);
-    EXPECT_NE(suspect["label"], suspect["likely"]);
-  }
-}
-
 TEST_F(Jobs, CleanNamesFewSuspectsWhereLabelsAreRight) {
   const auto found = json({"clean", folder_.write("cloud", cloud(13, 200, 5, "", 3)), "--valid",
                            folder_.write("valid", cloud(14, 200, 5, "", 3))});
@@ -533,7 +518,7 @@ TEST_F(Jobs, DemosWorkWithNoFileAtHand) {
                                                     {"fit", "--demo", "--loss", "ridge"},
                                                     {"influence", "--demo"},
                                                     {"tune", "--demo"},
-                                                    {"clean", "--demo", "--flip", "0.3", "--iterations", "3"}}) {
+                                                    {"clean", "--demo", "--flip", "0.3"}}) {
     const Ended ended = run_command(arguments);
     EXPECT_EQ(ended.status, 0) << arguments[0] << ": " << ended.err;
     EXPECT_THAT(ended.out, HasSubstr("made data")) << arguments[0];
@@ -573,7 +558,7 @@ TEST_F(Jobs, WordsThatAreNoOptionsAreNamed) {
 }
 
 TEST_F(Jobs, ACheckpointThatCannotBeWrittenIsMisuseBeforeAnyWork) {
-  for (const char* verb : {"tune", "clean"}) {
+  for (const char* verb : {"tune"}) {
     EXPECT_EQ(misuse({verb, "/nowhere", "--checkpoint", "/no/such/c"}),
               "onestep: --checkpoint /no/such/c: there is no folder /no/such\n");
     EXPECT_THAT(misuse({verb, "/nowhere", "--checkpoint", folder_.path().string()}), HasSubstr("is a folder, not a file"));

@@ -1,0 +1,252 @@
+#include "jobs/cleaning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "jobs/folds.h"
+
+namespace onestep::app::jobs {
+
+namespace {
+
+constexpr std::size_t folds = 5;
+constexpr int rounds = 3;  // with probable labels
+
+Array joined(const Array& a, const Array& b) {
+  std::vector<double> entries(a.values().begin(), a.values().end());
+  entries.insert(entries.end(), b.values().begin(), b.values().end());
+  const std::int64_t rows = a.shape()[0] + b.shape()[0];
+  return {a.shape().rank() == 2 ? Shape{rows, a.shape()[1]} : Shape{rows}, std::move(entries)};
+}
+
+Samples joined(const Samples& train, const Samples* trusted) {
+  if (trusted == nullptr) return train;
+  Samples all = train;
+  all.A = joined(train.A, trusted->A);
+  all.y = joined(train.y, trusted->y);
+  return all;
+}
+
+ClassIndices classes_of_all(const JobData& job, const Samples& samples) {
+  ClassIndices labels;
+  for (const double y : samples.y.values()) labels.push_back(job.class_of(y));
+  return labels;
+}
+
+// Means of pairs, and the standard error of their difference.
+class PairedMean {
+ public:
+  void add(double before, double after) {
+    count_ += 1, before_ += before, after_ += after;
+    squares_ += (after - before) * (after - before);
+  }
+  BeforeAndAfter result() const {
+    if (count_ == 0) return {};
+    const double difference = (after_ - before_) / count_;
+    const double variance = count_ > 1 ? std::max(0.0, squares_ - count_ * difference * difference) / (count_ - 1) : 0;
+    return {before_ / count_, after_ / count_, std::sqrt(variance / count_)};
+  }
+
+ private:
+  double count_ = 0, before_ = 0, after_ = 0, squares_ = 0;
+};
+
+// What probabilities of the right classes say about a label of which a share is wrong.
+struct Verdict {
+  double right, loss;
+};
+
+Verdict verdict(std::span<const double> p, std::size_t label, double wrong) {
+  const auto best = static_cast<std::size_t>(std::ranges::max_element(p) - p.begin());
+  const double other = wrong / static_cast<double>(p.size() - 1);
+  constexpr double least = 1e-12;
+  return {best == label ? 1.0 : 0.0, -std::log(std::max(least, (1 - wrong) * p[label] + other * (1 - p[label])))};
+}
+
+}  // namespace
+
+Cleaner::Cleaner(const JobData& job, const Model& model, const Samples* trusted, double l2, std::uint64_t seed,
+                 Progress& progress)
+    : job_(job),
+      model_(model),
+      progress_(progress),
+      all_(joined(job.train, trusted)),
+      train_(static_cast<std::size_t>(job.train.count())),
+      classes_(job.labels.size()),
+      labels_(classes_of_all(job, all_)),
+      fold_(deal_out(std::span(labels_).first(train_), folds, seed)),
+      judged_(labels_.size()),
+      fits_of_all_(model, all_, classes_, l2),
+      starts_(folds, model.start()) {
+  const std::vector<std::size_t> of_trusted = deal_out(std::span(labels_).subspan(train_), folds, seed);
+  fold_.insert(fold_.end(), of_trusted.begin(), of_trusted.end());
+  for (std::size_t i = 0; i < train_; ++i) judged_[i] = fold_[i] != no_fold;
+  const int within = static_cast<int>(folds) * (rounds + 2);
+  fits_planned_ = within + 2 + static_cast<int>(folds) * (within + 2);
+}
+
+Judgement Cleaner::judge() { return judge_within(Mask(labels_.size(), true)); }
+
+Array Cleaner::fit_without(const std::vector<bool>& left_out) {
+  Mask used(labels_.size(), true);
+  for (std::size_t i = 0; i < train_; ++i) used[i] = !left_out[i];
+  ClassProbabilities targets = labels_as_they_are(used);
+  keep_every_class(targets, Mask(labels_.size(), true), no_fold);
+  count_fit();
+  return fits_of_all_.fit(targets, starts_[0]);
+}
+
+void Cleaner::count_fit() {
+  ++fits_;
+  progress_.show([&] { return fmt::format("clean: fit {} of about {}", fits_, fits_planned_); });
+}
+
+Array Cleaner::fit_roughly(const ClassProbabilities& targets, const Array& start) {
+  count_fit();
+  return fits_of_all_.fit_roughly(targets, start);
+}
+
+ClassProbabilities Cleaner::labels_as_they_are(const Mask& used) const {
+  ClassProbabilities targets{classes_, std::vector<double>(labels_.size() * classes_)};
+  for (std::size_t i = 0; i < labels_.size(); ++i) targets.row(i)[labels_[i]] = used[i] ? 1 : 0;
+  return targets;
+}
+
+// Samples whose label another one exceeds in probability, the least probable half of a class at most: of a rare class that
+// is hard to tell, most samples are not.
+std::vector<bool> Cleaner::unlikely(const std::vector<std::size_t>& members, const ClassProbabilities& p) const {
+  std::vector<std::vector<std::size_t>> of_class(classes_);
+  for (std::size_t m = 0; m < members.size(); ++m) of_class[labels_[members[m]]].push_back(m);
+  std::vector<bool> result(labels_.size());
+  for (std::size_t k = 0; k < classes_; ++k) {
+    std::ranges::stable_sort(of_class[k], {}, [&](std::size_t m) { return p.row(m)[k]; });
+    for (std::size_t place = 0; place < of_class[k].size() / 2; ++place) {
+      const std::size_t m = of_class[k][place];
+      result[members[m]] = p.row(m)[best_other(p, m, k)] > p.row(m)[k];
+    }
+  }
+  return result;
+}
+
+// Where a fit would have no sample of a class, those that were left out come back: what it says about the class would be
+// that there is none.
+void Cleaner::keep_every_class(ClassProbabilities& targets, const Mask& used, std::size_t fold) const {
+  std::vector<double> weight(classes_);
+  for (std::size_t i = 0; i < labels_.size(); ++i)
+    for (std::size_t k = 0; k < classes_; ++k) weight[k] += targets.row(i)[k];
+  for (std::size_t i = 0; i < labels_.size(); ++i)
+    if (used[i] && (i >= train_ || fold == no_fold || fold_[i] != fold) && weight[labels_[i]] <= 0)
+      targets.row(i)[labels_[i]] = 1;
+}
+
+void Cleaner::write_probabilities(const Array& x, std::size_t sample, std::span<double> to) const {
+  const auto n = static_cast<std::size_t>(job_.n() + 1);
+  const std::span<const double> a = all_.A.values().subspan(sample * n, n), entries = x.values();
+  std::ranges::fill(to, 0.0);
+  if (model_.loss() == Loss::logistic)
+    for (std::size_t j = 0; j < n; ++j) to[1] += a[j] * entries[j];
+  else
+    for (std::size_t j = 0; j < n; ++j)
+      for (std::size_t k = 0; k < classes_; ++k) to[k] += a[j] * entries[j * classes_ + k];
+  const double largest = std::ranges::max(to);
+  double sum = 0;
+  for (double& entry : to) sum += entry = std::exp(entry - largest);
+  for (double& entry : to) entry /= sum;
+}
+
+// Of the members, by fits to the others' targets.
+ClassProbabilities Cleaner::cross_fit(const std::vector<std::size_t>& members, const Mask& used,
+                                      const ClassProbabilities& targets) {
+  ClassProbabilities p{classes_, std::vector<double>(members.size() * classes_)};
+  for (std::size_t f = 0; f < folds; ++f) {
+    const auto held_out = [&](std::size_t i) { return i < train_ && fold_[i] == f; };
+    if (std::ranges::none_of(members, held_out)) continue;
+    ClassProbabilities rest = targets;
+    for (std::size_t i = 0; i < train_; ++i)
+      if (held_out(i)) std::ranges::fill(rest.row(i), 0.0);
+    keep_every_class(rest, used, f);
+    starts_[f] = fit_roughly(rest, starts_[f]);
+    for (std::size_t m = 0; m < members.size(); ++m)
+      if (held_out(members[m])) write_probabilities(starts_[f], members[m], p.row(m));
+  }
+  return p;
+}
+
+Judgement Cleaner::judge_within(const Mask& used) {
+  std::vector<std::size_t> members;
+  ClassIndices labels;
+  for (std::size_t i = 0; i < train_; ++i)
+    if (used[i] && judged_[i]) members.push_back(i), labels.push_back(labels_[i]);
+  ClassProbabilities targets = labels_as_they_are(used);
+  ClassProbabilities p = cross_fit(members, used, targets);
+  double noise = noise_share(p, labels, confident_share(p, labels), 0);
+  p = without_noise(p, noise);
+  for (int round = 0; round < rounds; ++round) {
+    const ClassProbabilities probable = posterior(p, labels, noise);
+    for (std::size_t m = 0; m < members.size(); ++m) std::ranges::copy(probable.row(m), targets.row(members[m]).begin());
+    p = cross_fit(members, used, targets);
+    noise = noise_share(p, labels, noise, 3);
+  }
+  const std::vector<bool> left_out = unlikely(members, p);
+  Mask rest = used;
+  for (std::size_t i = 0; i < train_; ++i) rest[i] = used[i] && !left_out[i];
+  p = cross_fit(members, used, labels_as_they_are(rest));
+  const auto share = static_cast<double>(std::ranges::count(left_out, true)) / static_cast<double>(labels.size());
+  noise = noise_share(p, labels, share, 5);
+
+  const std::vector<double> right = probably_right(p, labels, noise);
+  const std::vector<bool> wrong = most_probably_wrong(right);
+  Judgement result{.quality = std::vector<double>(train_, 1.0),
+                   .right = std::vector<double>(train_, 1.0),
+                   .other = std::vector<std::size_t>(train_),
+                   .suspects = std::vector<bool>(train_),
+                   .judged = judged_,
+                   .noise = noise};
+  result.judged.resize(train_);
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const std::size_t i = members[m], other = best_other(p, m, labels[m]);
+    result.quality[i] = p.row(m)[labels[m]];
+    result.right[i] = right[m];
+    result.other[i] = other;
+    result.suspects[i] = wrong[m] && p.row(m)[other] > p.row(m)[labels[m]];
+  }
+  return result;
+}
+
+Comparison Cleaner::compare() {
+  const std::size_t begin = train_ < labels_.size() ? train_ : 0, end = train_ < labels_.size() ? labels_.size() : train_;
+  Comparison c{.samples = 0, .accuracy = {}, .loss = {}, .trusted = begin > 0};
+  PairedMean accuracy, loss;
+  std::vector<double> p(classes_);
+  for (std::size_t f = 0; f < folds; ++f) {
+    const auto held_out = [&](std::size_t i) { return i >= begin && i < end && fold_[i] == f; };
+    Mask used(labels_.size());
+    for (std::size_t i = 0; i < used.size(); ++i) used[i] = !held_out(i);
+    if (std::ranges::count(used, false) == 0) continue;
+    const Judgement judgement = judge_within(used);
+    const Array before = fit_roughly(labels_as_they_are(used), starts_[f]);
+    Mask rest = used;
+    for (std::size_t i = 0; i < train_; ++i) rest[i] = used[i] && !judgement.suspects[i];
+    ClassProbabilities targets = labels_as_they_are(rest);
+    keep_every_class(targets, used, no_fold);
+    const Array after = fit_roughly(targets, before);
+    const double wrong = c.trusted ? 0 : judgement.noise;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!held_out(i)) continue;
+      ++c.samples;
+      write_probabilities(before, i, p);
+      const Verdict b = verdict(p, labels_[i], 0);
+      write_probabilities(after, i, p);
+      const Verdict a = verdict(p, labels_[i], wrong);
+      accuracy.add(b.right, a.right), loss.add(b.loss, a.loss);
+    }
+    c.accuracy = accuracy.result(), c.loss = loss.result();
+    if (c.is_clear()) break;
+  }
+  return c;
+}
+
+}  // namespace onestep::app::jobs

@@ -1,0 +1,98 @@
+// Mislabelled samples without a look at them: every label is judged by fits that did not see it.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "jobs/label_noise.h"
+#include "jobs/samples.h"
+#include "jobs/soft_fits.h"
+
+namespace onestep::app::jobs {
+
+/// What fits that did not see a sample say about its label. Entries are for the training samples.
+struct Judgement {
+  std::vector<double> quality;     ///< probability of the label under a model of the samples that are no suspects
+  std::vector<double> right;       ///< probability that the label is right, the share of wrong labels taken into account
+  std::vector<std::size_t> other;  ///< the most probable class that is not the label
+  std::vector<bool> suspects;
+  std::vector<bool> judged;  ///< not the only one of its class
+  double noise = 0;          ///< the share of labels that are estimated to be wrong
+};
+
+/// A mean over samples, before and after the suspects are left out.
+struct BeforeAndAfter {
+  double before = 0, after = 0, standard_error = 0;  ///< the standard error is that of the difference
+
+  double difference() const { return after - before; }
+};
+
+/// The model without the suspects beside the one of all samples, on samples that neither saw and that had no part in
+/// choosing the suspects.
+struct Comparison {
+  std::size_t samples = 0;
+  BeforeAndAfter accuracy;
+  /// Minus the log probability of the labels as they stand: the model without suspects speaks of right labels, of which a
+  /// share is taken to be wrong, as it was estimated without the held-out samples. Of trusted labels none is.
+  BeforeAndAfter loss;
+  bool trusted = false;  ///< whether the labels they are compared by are trusted ones
+
+  /// Better in one by more than a standard error, and in the other not worse by as much.
+  bool helps() const {
+    const double more = accuracy.difference(), less = -loss.difference();
+    return (more > accuracy.standard_error && less >= -loss.standard_error) ||
+           (less > loss.standard_error && more >= -accuracy.standard_error);
+  }
+  /// Whether more samples would hardly change what is said: both speak for the same, the loss by four standard errors.
+  bool is_clear() const {
+    constexpr std::size_t enough_samples = 100;
+    constexpr double errors = 4;
+    return samples >= enough_samples && std::fabs(loss.difference()) > errors * loss.standard_error &&
+           loss.difference() * accuracy.difference() <= 0;
+  }
+};
+
+/// The procedure, with every fit as a cross-fit over the same folds: a plain fit; three rounds with labels replaced by their
+/// posterior, given a share of wrong labels that starts at confident learning's; a fit without the samples whose label is
+/// not the most probable one, at most half of each class. Samples with trusted labels join every fit.
+class Cleaner {
+ public:
+  /// `trusted` may be null. The model is ready to solve, and outlives this.
+  Cleaner(const JobData& job, const Model& model, const Samples* trusted, double l2, std::uint64_t seed, Progress& progress);
+
+  Judgement judge();
+  /// Does the whole procedure again for each of five outer folds, or for as many as it takes until the answer is clear:
+  /// folds of the trusted samples where there are some, else of the training samples, whose labels may be wrong.
+  Comparison compare();
+  /// The model of all training samples (and the trusted ones) but some, to full accuracy.
+  Array fit_without(const std::vector<bool>& left_out);
+  int fits() const { return fits_; }
+
+ private:
+  using Mask = std::vector<bool>;
+  Judgement judge_within(const Mask& used);
+  ClassProbabilities cross_fit(const std::vector<std::size_t>& members, const Mask& used, const ClassProbabilities& targets);
+  ClassProbabilities labels_as_they_are(const Mask& used) const;
+  void write_probabilities(const Array& x, std::size_t sample, std::span<double> to) const;
+  std::vector<bool> unlikely(const std::vector<std::size_t>& members, const ClassProbabilities& p) const;
+  void keep_every_class(ClassProbabilities& targets, const Mask& used, std::size_t fold) const;
+  void count_fit();
+  Array fit_roughly(const ClassProbabilities& targets, const Array& start);
+
+  const JobData& job_;
+  const Model& model_;
+  Progress& progress_;
+  Samples all_;            // training samples, then trusted ones
+  std::size_t train_ = 0;  // how many of them are training samples
+  std::size_t classes_ = 0;
+  ClassIndices labels_;
+  std::vector<std::size_t> fold_;  // of each of all; no_fold: never held out
+  Mask judged_;
+  SoftFits fits_of_all_;
+  std::vector<Array> starts_;  // of each fold: where the last fit without it ended
+  int fits_ = 0, fits_planned_ = 0;
+};
+
+}  // namespace onestep::app::jobs

@@ -1,0 +1,97 @@
+#include "jobs/sample_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "data/parse.h"
+#include "data/text.h"
+
+namespace onestep::app::jobs {
+
+void CsvTable::add(const std::vector<std::string>& fields) {
+  for (std::size_t j = 0; j < fields.size(); ++j) {
+    if (j > 0) text_ += ',';
+    if (fields[j].find_first_of(",\"\r\n") == std::string::npos) {
+      text_ += fields[j];
+      continue;
+    }
+    text_ += '"';
+    for (const char c : fields[j]) text_ += c == '"' ? "\"\"" : std::string(1, c);
+    text_ += '"';
+  }
+  text_ += '\n';
+}
+
+std::string exact(double value) { return fmt::format("{}", value); }
+
+void write_whole_file(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  std::ofstream file(part, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code problem;
+  if (file) std::filesystem::rename(part, path, problem);
+  if (file && !problem) return;
+  std::error_code ignored;
+  std::filesystem::remove(part, ignored);
+  throw std::runtime_error(fmt::format("{} could not be written", path));
+}
+
+namespace {
+
+// The lines of a text file but those of some samples; nothing where lines are not samples one to one.
+std::string lines_without(const std::string& text, std::size_t samples, const std::vector<bool>& left_out) {
+  const auto is_empty = [](std::string_view line) { return data::trimmed(line).empty(); };
+  std::string_view line;
+  std::size_t count = 0;
+  for (data::Lines lines(text); lines.next(line);) count += is_empty(line) ? 0 : 1;
+  if (count != samples && count != samples + 1) return "";
+  std::size_t number = count == samples ? 1 : 0;  // of the next sample; 0 is the line of names
+  std::string result;
+  for (data::Lines lines(text); lines.next(line);) {
+    if (!is_empty(line) && left_out[number++]) continue;
+    result += line;
+    result += '\n';
+  }
+  return result;
+}
+
+std::string table_without(const JobData& job, const std::vector<bool>& left_out) {
+  std::vector<std::string> fields = job.features;
+  fields.emplace_back("label");
+  CsvTable table(fields);
+  const auto n = static_cast<std::size_t>(job.n());
+  for (std::size_t i = 0; i < job.train.rows.size(); ++i) {
+    if (left_out[job.train.rows[i]]) continue;
+    for (std::size_t j = 0; j < n; ++j) {
+      double value = job.train.A.values()[i * (n + 1) + j];
+      if (job.scaling) value = value * job.scaling->scale.values()[j] + job.scaling->mean.values()[j];
+      fields[j] = exact(value);
+    }
+    fields[n] = job.label_text(job.train.y.values()[i]);
+    table.add(fields);
+  }
+  return table.text();
+}
+
+}  // namespace
+
+SampleFile file_without(const JobOptions& options, const JobData& job, const std::vector<std::size_t>& rows) {
+  std::size_t last = job.in_file;
+  for (const std::size_t row : job.train.rows) last = std::max(last, row);
+  std::vector<bool> left_out(last + 2);
+  for (const std::size_t row : rows) left_out[row] = true;
+  if (!options.demo && options.file != "-" && last == job.in_file) {
+    const auto limit = static_cast<std::size_t>(options.memory * 0x1p30);
+    const std::string text = data::read_text({"clean", options.file}, limit);
+    if (!data::is_idx(text))
+      if (std::string kept = lines_without(text, job.in_file, left_out); !kept.empty()) return {std::move(kept), true};
+  }
+  return {table_without(job, left_out), false};
+}
+
+}  // namespace onestep::app::jobs

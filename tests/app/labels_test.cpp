@@ -1,0 +1,281 @@
+// The jobs `clean` and `influence` and what they are made of: judging labels by probabilities, leaving samples out.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "app/run_command.h"
+#include "jobs/cleaning.h"
+#include "jobs/effects.h"
+#include "jobs/influence_figures.h"
+#include "jobs/label_noise.h"
+#include "jobs/leave_one_out.h"
+#include "jobs/sample_files.h"
+#include "support/random.h"
+
+namespace onestep::test {
+namespace {
+
+using namespace app::jobs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// ---- what probabilities say about labels ----
+
+TEST(LabelNoise, IsTakenOutOfProbabilitiesExactly) {
+  const double e = 0.2;
+  const ClassProbabilities clean{3, {0.7, 0.2, 0.1, 0.05, 0.9, 0.05}};
+  ClassProbabilities noisy = clean;
+  for (double& p : noisy.entries) p = (1 - e) * p + e / 2 * (1 - p);
+  const ClassProbabilities found = without_noise(noisy, e);
+  for (std::size_t i = 0; i < clean.entries.size(); ++i) EXPECT_NEAR(found.entries[i], clean.entries[i], 1e-12) << i;
+}
+
+TEST(LabelNoise, PosteriorIsBayesFormula) {
+  const ClassProbabilities p{3, {0.5, 0.3, 0.2}};
+  const ClassProbabilities q = posterior(p, {1}, 0.4);
+  const double sum = 0.5 * 0.2 + 0.3 * 0.6 + 0.2 * 0.2;
+  EXPECT_NEAR(q.row(0)[0], 0.5 * 0.2 / sum, 1e-15);
+  EXPECT_NEAR(q.row(0)[1], 0.3 * 0.6 / sum, 1e-15);
+  EXPECT_NEAR(probably_right(p, {1}, 0.4)[0], 0.3 * 0.6 / sum, 1e-15);
+  EXPECT_EQ(posterior({2, {1, 0}}, {1}, 0).row(0)[1], 1) << "nothing speaks against a label that all else excludes";
+}
+
+TEST(LabelNoise, ShareIsFoundWhereProbabilitiesAreRight) {
+  Random random(5);
+  ClassProbabilities p{2, {}};
+  ClassIndices labels;
+  for (int i = 0; i < 4000; ++i) {
+    const bool second = random.flip();
+    const double sure = 0.97;
+    p.entries.insert(p.entries.end(), {second ? 1 - sure : sure, second ? sure : 1 - sure});
+    const bool truth = random.uniform(0, 1) < sure ? second : !second;
+    labels.push_back((random.uniform(0, 1) < 0.15) != truth ? 1 : 0);
+  }
+  EXPECT_NEAR(noise_share(p, labels, 0.4, 200), 0.15, 0.015);
+  EXPECT_NEAR(noise_share(p, labels, 0.01, 200), 0.15, 0.015);
+}
+
+TEST(LabelNoise, TheSetWithTheLargestExpectedF1IsChosen) {
+  // Of the first one, two, three: 2·0.9/(1+2), 2·1.7/(2+2), 2·1.9/(3+2); all: 2·2/(4+2).
+  EXPECT_THAT(most_probably_wrong(std::vector<double>{0.8, 0.1, 0.9, 0.2}), ElementsAre(false, true, false, true));
+  EXPECT_THAT(most_probably_wrong(std::vector<double>{0.9, 0.8}), ElementsAre(false, false)) << "less than half a label";
+}
+
+// ---- leaving samples out ----
+
+JobData made_job(Loss loss, std::uint64_t seed, std::int64_t count = 40, std::int64_t n = 3) {
+  Random random(seed);
+  JobData job;
+  job.loss = loss;
+  const std::size_t K = loss == Loss::softmax ? 3 : 2;
+  for (std::size_t k = 0; k < K && loss != Loss::ridge; ++k) job.labels.push_back(static_cast<double>(k));
+  for (std::int64_t j = 0; j < n; ++j) job.features.push_back(fmt::format("f{}", j));
+  std::vector<double> a, y;
+  for (std::int64_t i = 0; i < count; ++i) {
+    double sum = random.uniform(-1, 1);
+    for (std::int64_t j = 0; j < n; ++j) a.push_back(random.uniform(-2, 2)), sum += a.back() * (j == 0 ? 1 : 0.3);
+    a.push_back(1);
+    y.push_back(loss == Loss::ridge      ? sum
+                : loss == Loss::logistic ? (sum > 0 ? 1 : -1)
+                : sum < -0.8             ? 0
+                : sum < 0.8              ? 1
+                                         : 2);
+    job.train.rows.push_back(static_cast<std::size_t>(i) + 1);
+  }
+  job.train.A = Array({count, n + 1}, a);
+  job.train.y = Array({count}, y);
+  if (loss == Loss::softmax) job.train.Y = one_hot({y.begin(), y.end()}, K);
+  job.in_file = static_cast<std::size_t>(count);
+  return job;
+}
+
+TEST(Effects, OfRemovalAreThoseOfTrainingAgain) {
+  for (const Loss loss : {Loss::ridge, Loss::logistic, Loss::softmax}) {
+    const JobData job = made_job(loss, 3);
+    const Model model(job);
+    Effects effects(job, model, 0.5, 4, 1, [](const std::string&) { return true; });
+    effects.compute();
+    for (const std::size_t i : {std::size_t{0}, std::size_t{7}, std::size_t{21}}) {
+      const Retrained r = effects.retrain_without(i);
+      // Steps end when they are a thousandth of the first.
+      EXPECT_NEAR(r.removal, r.actual, 2e-3 * std::fabs(r.actual) + 1e-9) << name_of(loss) << " " << i;
+      EXPECT_GT(effects.all()[i].standard_error, 0);
+    }
+  }
+}
+
+TEST(Effects, DoNotDependOnTheUnitsOfFeaturesWithoutAPenalty) {
+  const JobData job = made_job(Loss::ridge, 4);
+  JobData scaled = job;
+  std::vector<double> a(job.train.A.values().begin(), job.train.A.values().end());
+  for (std::size_t i = 0; i < a.size(); i += 4) a[i] *= 1e12, a[i + 1] *= 1e-12;
+  scaled.train.A = Array(job.train.A.shape(), a);
+  const auto removals = [](const JobData& of) {
+    const Model model(of);
+    Effects effects(of, model, 0, 4, 1, [](const std::string&) { return true; });
+    effects.compute();
+    std::vector<double> all;
+    for (const Effect& e : effects.all()) all.push_back(e.removal.value());
+    return all;
+  };
+  const std::vector<double> first = removals(job), second = removals(scaled);
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_NEAR(second[i], first[i], 1e-6 * std::fabs(first[i])) << i;
+}
+
+TEST(Effects, NameFeaturesThatDependOnOthers) {
+  JobData job = made_job(Loss::ridge, 5, 20, 4);
+  std::vector<double> a(job.train.A.values().begin(), job.train.A.values().end());
+  for (std::size_t i = 0; i < a.size(); i += 5) a[i + 1] = 7, a[i + 3] = 2e5 * a[i] - 3;
+  job.train.A = Array(job.train.A.shape(), a);
+  EXPECT_THAT(dependent_features(job), ElementsAre("f1", "f3"));
+  EXPECT_TRUE(dependent_features(made_job(Loss::ridge, 5, 20, 4)).empty());
+}
+
+TEST(Effects, AgreementIsThatOfALine) {
+  const Agreement a = agreement({{0, 1, 2, 4}, {1, 2, -1, -2}, {2, 3, 0.5, 1}}, &Retrained::removal);
+  EXPECT_NEAR(a.correlation, 1, 1e-12);
+  EXPECT_NEAR(a.slope, 2, 1e-12);
+  EXPECT_NEAR(a.median_error, 0.5, 1e-12);
+  EXPECT_NEAR(bonferroni_errors(1), 1.959964, 1e-6);  // of the normal distribution
+}
+
+// ---- the commands ----
+
+// Two classes around two centres, as CSV with names.
+std::string cloud_csv(std::uint64_t seed, int count, double apart, double scale = 1) {
+  Random random(seed);
+  std::string text = "a,b,c,kind\n";
+  for (int i = 0; i < count; ++i) {
+    const bool second = random.flip();
+    for (int j = 0; j < 3; ++j) text += fmt::format("{},", scale * (random.uniform(-2, 2) + (second && j < 2 ? apart : 0)));
+    text += second ? "ham\n" : "spam\n";
+  }
+  return text;
+}
+
+class LabelJobs : public ::testing::Test {
+ protected:
+  nlohmann::json json(std::vector<std::string> arguments) {
+    arguments.emplace_back("--json");
+    const Ended ended = run_command(arguments);
+    EXPECT_EQ(ended.status, 0) << ended.err << ended.out;
+    return ended.json();
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(LabelJobs, CleanFindsFlippedLabelsWithAndWithoutTrustedOnes) {
+  const std::string train = folder_.write("train.csv", cloud_csv(1, 150, 3)),
+                    test = folder_.write("t.csv", cloud_csv(2, 300, 3)),
+                    trusted = folder_.write("v.csv", cloud_csv(3, 50, 3));
+  for (const bool with : {false, true}) {
+    std::vector<std::string> line{"clean", train, "--flip", "0.2", "--test", test};
+    if (with) line.insert(line.end(), {"--valid", trusted});
+    const auto found = json(line);
+    EXPECT_EQ(found["found"]["flipped"], 30);
+    EXPECT_GT(found["found"]["f1"], 0.8);
+    EXPECT_GT(found["found"]["auc"], 0.95);
+    EXPECT_EQ(found["quality"].size(), 150U);
+    EXPECT_EQ(found["comparison"]["labels"], with ? "trusted" : "as they are");
+    EXPECT_GE(found["scores"]["after"]["accuracy"].get<double>(),
+              found["scores"]["before"]["accuracy"].get<double>() - 0.01);
+    double last = 0;
+    for (const auto& suspect : found["suspects"]) {
+      EXPECT_NE(suspect["label"], suspect["likely"]);
+      EXPECT_GE(suspect["quality"], last) << "the least probable label comes first";
+      last = suspect["quality"];
+    }
+  }
+}
+
+TEST_F(LabelJobs, CleanRemovesNothingWhereThatDoesNotHelp) {
+  // Labels that have nothing to do with the features.
+  Random random(9);
+  std::string text = "a,b,y\n";
+  for (int i = 0; i < 120; ++i)
+    text += fmt::format("{},{},{}\n", random.uniform(0, 1), random.uniform(0, 1), random.flip() ? 1 : 0);
+  const std::string file = folder_.write("noise.csv", text), kept = (folder_.path() / "kept.csv").string();
+  const auto found = json({"clean", file, "--loss", "logistic", "--cleaned", kept});
+  EXPECT_EQ(found["comparison"]["helps"], false);
+  EXPECT_EQ(found["removed"], 0);
+  EXPECT_EQ(contents_of(kept), text);
+  const std::string said = run_command({"clean", file, "--loss", "logistic"}).out;
+  EXPECT_THAT(said,
+              ::testing::AnyOf(HasSubstr("\nCleaning does"), HasSubstr("\nNothing can be said"), HasSubstr("\nNone of")));
+}
+
+TEST_F(LabelJobs, CleanWritesTheLinesThatAreKept) {
+  std::string text = cloud_csv(1, 150, 4);
+  // A label that is surely wrong, of the first sample in the file.
+  const std::size_t begin = text.find('\n') + 1, end = text.find('\n', begin), comma = text.rfind(',', end);
+  const std::string label = text.substr(comma + 1, end - comma - 1);
+  text.replace(begin, end - begin, std::string(label == "ham" ? "-2,-2,0," : "6,6,0,") + label);
+  for (int i = 0; i < 12; ++i) text += i % 2 == 0 ? "6.5,6,0.1,spam\n" : "-2,-1.5,0.1,ham\n";
+  const std::string file = folder_.write("a.csv", text), kept = (folder_.path() / "kept.csv").string(),
+                    table = (folder_.path() / "table.csv").string();
+  const auto found = json({"clean", file, "--cleaned", kept, "--csv", table});
+  ASSERT_EQ(found["comparison"]["helps"], true);
+  const std::string rest = contents_of(kept);
+  EXPECT_EQ(std::ranges::count(rest, '\n'), std::ranges::count(text, '\n') - static_cast<long>(found["suspects"].size()));
+  EXPECT_THAT(rest, HasSubstr("a,b,c,kind\n"));
+  EXPECT_THAT(rest, Not(HasSubstr("6.5,6,0.1,spam")));
+  EXPECT_THAT(contents_of(table), HasSubstr("sample,label,more_probable,quality,wrong,suspect,removed\n"));
+}
+
+TEST_F(LabelJobs, CleanDoesItsWorkWhateverTheUnits) {
+  const std::string plain = folder_.write("1.csv", cloud_csv(6, 100, 3)),
+                    large = folder_.write("2.csv", cloud_csv(6, 100, 3, 1e12)),
+                    small = folder_.write("3.csv", cloud_csv(6, 100, 3, 1e-12));
+  const auto of = [&](const std::string& file) {
+    return json({"clean", file, "--standardise", "--flip", "0.2", "--loss", "logistic"})["found"];
+  };
+  EXPECT_EQ(of(plain)["right"], of(large)["right"]);
+  EXPECT_EQ(of(plain)["right"], of(small)["right"]);
+  EXPECT_GT(of(plain)["f1"], 0.75);
+}
+
+TEST_F(LabelJobs, CleanDoesNotJudgeTheOnlySampleOfAClass) {
+  const std::string file = folder_.write("a.csv", cloud_csv(6, 60, 3) + "9,9,9,rare\n");
+  const auto found = json({"clean", file});
+  for (const auto& suspect : found["suspects"]) EXPECT_NE(suspect["label"], "rare");
+  EXPECT_THAT(run_command({"clean", file}).out, HasSubstr("1 sample is the only one with its label: not judged"));
+  const Ended few = run_command({"clean", folder_.write("few.csv", "a,y\n1,x\n2,y\n")});
+  EXPECT_EQ(few.status, 2);
+  EXPECT_THAT(few.err, HasSubstr("two labels with two samples each"));
+}
+
+TEST_F(LabelJobs, InfluenceSaysWhatCannotBeToldFromChance) {
+  const std::string file = folder_.write("a.csv", cloud_csv(8, 80, 1)), table = (folder_.path() / "t.csv").string();
+  const auto found = json({"influence", file, "--verify", "8", "--csv", table, "--test", file});
+  EXPECT_GT(found["verify"]["correlation"], 0.999);
+  EXPECT_NEAR(found["verify"]["slope"], 1, 0.01);
+  EXPECT_GT(found["verify"]["derivative"]["median_error"], found["verify"]["median_error"]);
+  EXPECT_EQ(found["removal"].size(), 80U);
+  EXPECT_EQ(found["judging"]["samples"], 80);
+  EXPECT_TRUE(found["test"].contains("accuracy"));
+  std::size_t harm = 0;
+  for (std::size_t i = 0; i < 80; ++i)
+    harm += found["removal"][i].get<double>() < -2 * found["standard_error"][i].get<double>() ? 1 : 0;
+  EXPECT_EQ(found["beyond_two_standard_errors"]["harm"], harm);
+  EXPECT_THAT(contents_of(table), HasSubstr("sample,label,removal,standard_error,influence,loss\n"));
+  EXPECT_THAT(run_command({"influence", file}).out, HasSubstr("by chance alone"));
+}
+
+TEST_F(LabelJobs, InfluenceRefusesAFitThatIsNotUnique) {
+  std::string text = "a,b,y\n";
+  for (int i = 0; i < 30; ++i) text += fmt::format("{},3,{}\n", std::sin(i), std::cos(2.0 * i) + std::sin(i));
+  const std::string file = folder_.write("constant.csv", text);
+  const Ended refused = run_command({"influence", file, "--l2", "0"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("b is constant or depends linearly"));
+  EXPECT_EQ(json({"influence", file, "--l2", "0", "--drop", "b"})["removal"].size(), 30U);
+  EXPECT_THAT(run_command({"influence", file}).out, Not(HasSubstr("nan")));
+}
+
+}  // namespace
+}  // namespace onestep::test
