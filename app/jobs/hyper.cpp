@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <utility>
 
@@ -25,8 +26,30 @@ Groups read_groups(const std::string& file) {
   return groups;
 }
 
+namespace {
+
+// The geometric mean over the features that are not zero throughout: one in a far larger unit does not decide for all.
+double mean_square_to_a_power_of_ten(const Samples& samples) {
+  const std::span<const double> a = samples.A.values();
+  const auto columns = static_cast<std::size_t>(samples.A.shape()[1]), features = columns - 1;
+  const auto count = static_cast<double>(samples.count());
+  std::vector<double> largest(features), squares(features);
+  for (std::size_t i = 0; i < a.size(); i += columns)
+    for (std::size_t j = 0; j < features; ++j) largest[j] = std::max(largest[j], std::fabs(a[i + j]));
+  for (std::size_t i = 0; i < a.size(); i += columns)
+    for (std::size_t j = 0; j < features; ++j)
+      if (largest[j] > 0) squares[j] += std::pow(a[i + j] / largest[j], 2) / count;
+  double sum = 0, seen = 0;
+  for (std::size_t j = 0; j < features; ++j)
+    if (largest[j] > 0) sum += 2 * std::log10(largest[j]) + std::log10(squares[j]), seen += 1;
+  return seen > 0 ? std::pow(10.0, std::round(sum / seen)) : 1;
+}
+
+}  // namespace
+
 Hyper::Hyper(Kind kind, double l2, Groups groups, const JobData& job, const Model& model)
     : kind_(kind), l2_(l2), groups_(std::move(groups)), job_(job), model_(model) {
+  if (is_penalty()) unit_ = mean_square_to_a_power_of_ten(job.train);
   if (kind == Kind::class_weight && job.loss == Loss::ridge) throw Misuse("--hyper class-weight needs classes, not ridge");
   if (kind == Kind::group_weight && groups_.of.size() != job.in_file)
     throw Misuse(fmt::format("--groups: {} numbers, but {} has {} samples", groups_.of.size(), job.name, job.in_file));
@@ -71,11 +94,24 @@ Solver Hyper::solver(const Samples& train, const SolveOptions& options) const {
       options);
 }
 
-Inner Hyper::inner(const Samples& train, const Samples& valid, double share) const {
-  const auto judge = [&model = model_, valid, share, weights = judging_weights(valid)](Expr x) {
+Inner Hyper::inner(const Samples& train, const Samples& valid, double share, Hyperprior prior) const {
+  const auto loss = [&model = model_, valid, share, weights = judging_weights(valid)](const Expr& x) {
     return share * sum(weights * model.losses(valid, x));
   };
-  return Inner(solver(train), model_.start(), judge);
+  if (prior.weight == 0) return Inner(solver(train), model_.start(), [loss](Expr x) { return loss(x); });
+  const auto count = static_cast<double>(names().size());
+  return Inner(solver(train), model_.start(), [loss, count, factor = 0.5 * share * prior.weight](Expr x, Expr l2) {
+    const Expr logarithm = log(l2);
+    return loss(x) + factor * sum(square(logarithm - sum(logarithm) / count));
+  });
+}
+
+double Hyper::judged(const Samples& samples, const Array& x) const {
+  const std::vector<double> losses = model_.sample_losses(samples, x);
+  const Array weights = judging_weights(samples);
+  double sum = 0;
+  for (std::size_t i = 0; i < losses.size(); ++i) sum += weights.values()[i] * losses[i];
+  return sum;
 }
 
 std::vector<std::size_t> Hyper::membership(const Samples& samples) const {
