@@ -118,39 +118,45 @@ class Tune {
     return found;
   }
 
-  // The shared penalty to start from: the best of a few values far apart.
+  // The shared penalty to start from: the best of a few values far apart. The largest come first, whose fits are quick, and
+  // those far below the best, whose fits are ill-conditioned, are not tried.
   double probed() {
+    constexpr double much_worse = 1.1;
     std::optional<Evaluator> evaluate;  // made when the first value is not known yet
-    double best = 0, least = 0;
-    for (double exponent = -3; exponent <= 5; exponent += 1) {
+    double best = 0, least = 0, last = 0;
+    for (double exponent = 5; exponent >= -3; exponent -= 1) {
       const double l2 = shared_.unit() * std::pow(10.0, exponent);
       const double loss = step(fmt::format("trying l2 = {:g}", l2), [&] {
-        if (!evaluate) evaluate.emplace(inner_of(shared_, folds_), Parts(Array(1.0)));
+        if (!evaluate) evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)));
         return std::vector<double>{(*evaluate)(Parts(Array(l2)))};
       })[0];
       f_.probes.emplace_back(l2, loss);
       ++f_.solves_before;
       if (best == 0 || loss < least) best = l2, least = loss;
-      if (stop_signal() != 0) return best;
+      if (stop_signal() != 0 || (loss > last && last > much_worse * least)) break;
+      last = loss;
     }
+    std::ranges::reverse(f_.probes);
     return best;
   }
 
   // The best penalty for all features, and whether single features gain by penalties of their own. False when stopped.
   bool decide_on_spread(double start) {
     const std::vector<double> best = step("one l2 for all features", [&] {
-      const Outcome o = minimise(inner_of(shared_, folds_), {shared_.parameter(start)}, Lbfgs{},
-                                 {.cancelled = [] { return stop_signal() != 0; }});
+      const Outcome o = minimise(inner_of(shared_, folds_, {}, rough_fit()), {shared_.parameter(start)}, Lbfgs{},
+                                 {.cancelled = [] { return stop_signal() != 0; }, .certified = false});
       return std::vector<double>{o.theta[0].item(), o.value, static_cast<double>(o.evaluations)};
     });
     if (stop_signal() != 0) return false;
     if (!std::isfinite(best[1])) {
       f_.spread.note = "the search for one penalty for all features failed";
       f_.shared.emplace(start, best[1]);
+      first_model_ = model_;
       return true;
     }
     f_.shared.emplace(best[0], best[1]);
     f_.solves_before += static_cast<int>(best[2]);
+    first_model_ = model_;
     model_.get_ready(job_.train, best[0]);
     if (!can_be_nested(folds_)) {
       f_.spread.note = "there are too few samples to leave some of them unseen";
@@ -183,13 +189,13 @@ class Tune {
     how.max_iterations = static_cast<int>(options_.iterations);
     how.path = true;
     Hyperprior prior;
-    if (f_.shared) {
-      start = f_.spread.is_shared() ? f_.shared->first : start_of_spread();
-      if (!f_.spread.is_shared()) {
-        const SpreadSearch spread(job_, model_, shared_, hyper_, journal_, progress_);
-        prior = spread.prior(folds_, f_.spread.tried[f_.spread.chosen].deviation, f_.shared->second);
-        how.tolerance = std::min(how.tolerance, spread.tolerance(folds_, f_.shared->second));
-      }
+    if (f_.shared && !f_.spread.is_shared()) {
+      const SpreadSearch spread(job_, model_, shared_, hyper_, journal_, progress_);
+      prior = spread.prior(folds_, f_.spread.tried[f_.spread.chosen].deviation, f_.shared->first, f_.shared->second);
+      how.tolerance = std::min(how.tolerance, spread.tolerance(folds_, f_.shared->second));
+      start = start_of_spread();
+    } else if (f_.shared) {
+      model_ = *first_model_;  // where one penalty is kept the answer has the bits that --hyper l2 would give
     }
     const Hyper& hyper = last_hyper();
     start_ = hyper.parameter(start);
@@ -249,7 +255,7 @@ class Tune {
       f_.x = f_.search.x[0][0];
       return;
     }
-    const Solution& s = fit.solve(f_.begun_x.value_or(model_.start()), f_.search.theta);
+    const Solution& s = fit.solve(model_.start(), f_.search.theta);
     f_.fit_status = s.status();
     f_.fit_message = s.message();
     if (is_solution(f_.fit_status)) f_.x = s.x();
@@ -267,6 +273,7 @@ class Tune {
   const TuneOptions& options_;
   JobData& job_;
   Model model_;
+  std::optional<Model> first_model_;  // before it was prepared for the best penalty
   Progress& progress_;
   Hyper hyper_, shared_;
   Journal journal_;

@@ -94,15 +94,17 @@ Solver Hyper::solver(const Samples& train, const SolveOptions& options) const {
       options);
 }
 
-Inner Hyper::inner(const Samples& train, const Samples& valid, double share, Hyperprior prior) const {
+Inner Hyper::inner(const Samples& train, const Samples& valid, double share, Hyperprior prior,
+                   const SolveOptions& options) const {
   const auto loss = [&model = model_, valid, share, weights = judging_weights(valid)](const Expr& x) {
     return share * sum(weights * model.losses(valid, x));
   };
-  if (prior.weight == 0) return Inner(solver(train), model_.start(), [loss](Expr x) { return loss(x); });
+  if (prior.weight == 0) return Inner(solver(train, options), model_.start(), [loss](Expr x) { return loss(x); });
   const auto count = static_cast<double>(names().size());
-  return Inner(solver(train), model_.start(), [loss, count, factor = 0.5 * share * prior.weight](Expr x, Expr l2) {
-    const Expr logarithm = log(l2);
-    return loss(x) + factor * sum(square(logarithm - sum(logarithm) / count));
+  return Inner(solver(train, options), model_.start(), [loss, count, share, prior](Expr x, Expr l2) {
+    const Expr each = log(l2), level = sum(each) / count;
+    return loss(x) + 0.5 * share * (prior.weight * sum(square(each - level)) +
+                                    prior.level_weight * square(level - std::log(prior.centre)));
   });
 }
 

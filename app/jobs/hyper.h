@@ -19,10 +19,11 @@ struct Groups {
 /// Throws Misuse when the file cannot be read, has anything but numbers, or too few groups or too many.
 Groups read_groups(const std::string& file);
 
-/// What keeps the penalties of single features together: weight/2 · Σ (log λⱼ - their mean)² is added to what is minimised,
-/// the negative logarithm of a normal density around the mean. With the weight 0 there is none.
+/// What keeps the penalties of single features together: their logarithms are normal around a level, and the level is normal
+/// around the best penalty for all. Half of weight · Σ (log λⱼ - level)² + level_weight · (level - log centre)², with the
+/// mean for the level, is added to what is minimised. With the weight 0 there is none.
 struct Hyperprior {
-  double weight = 0;
+  double weight = 0, level_weight = 0, centre = 1;
 };
 
 /// Hyperparameters of one kind. Samples and model outlive it.
@@ -51,7 +52,8 @@ class Hyper {
   Solver solver(const Samples& train, const SolveOptions& options = {}) const;
   /// That fit judged by other samples; `share` weighs this problem among several. With weights of classes each class counts
   /// the same: by the plain mean the weights that were there would be about the best.
-  Inner inner(const Samples& train, const Samples& valid, double share, Hyperprior prior = {}) const;
+  Inner inner(const Samples& train, const Samples& valid, double share, Hyperprior prior = {},
+              const SolveOptions& options = {}) const;
   /// What these samples are judged by, at given coefficients: their mean loss, with each class counted the same for weights
   /// of classes.
   double judged(const Samples& samples, const Array& x) const;

@@ -44,20 +44,26 @@ double standard_error_of(const std::vector<std::vector<double>>& rounds) {
 
 }  // namespace
 
-std::vector<Inner> inner_of(const Hyper& hyper, const std::vector<Fold>& folds, Hyperprior prior) {
+SolveOptions rough_fit() { return {.tolerance = 1e-6}; }
+
+std::vector<Inner> inner_of(const Hyper& hyper, const std::vector<Fold>& folds, Hyperprior prior,
+                            const SolveOptions& options) {
   const double judged = judged_by(folds);
   std::vector<Inner> all;
   for (const Fold& f : folds)
-    if (f.valid.count() > 0) all.push_back(hyper.inner(f.train, f.valid, static_cast<double>(f.valid.count()) / judged, prior));
+    if (f.valid.count() > 0)
+      all.push_back(hyper.inner(f.train, f.valid, static_cast<double>(f.valid.count()) / judged, prior, options));
   return all;
 }
 
 // The search minimises a mean over N samples, so the prior counts like one of them: its weight is 1 / (N τ²) in units of a
 // negative log-likelihood. A squared error is one after division by the variance, which the loss of one penalty for all
 // estimates.
-Hyperprior SpreadSearch::prior(const std::vector<Fold>& folds, double deviation, double shared_loss) const {
+Hyperprior SpreadSearch::prior(const std::vector<Fold>& folds, double deviation, double shared, double shared_loss) const {
   const double unit = job_.loss == Loss::ridge ? 2 * shared_loss : 1;
-  return {deviation > 0 ? unit / (judged_by(folds) * deviation * deviation) : 0};
+  constexpr double level_deviation = 2;
+  const double of_a_sample = unit / judged_by(folds);
+  return {of_a_sample / (deviation * deviation), of_a_sample / (level_deviation * level_deviation), shared};
 }
 
 double SpreadSearch::tolerance(const std::vector<Fold>& folds, double shared_loss) const {
@@ -68,19 +74,19 @@ double SpreadSearch::tolerance(const std::vector<Fold>& folds, double shared_los
 
 struct SpreadSearch::Found {
   std::vector<double> theta;
-  double shared_loss = 0;  // minimised with one penalty for all
+  double shared = 0, shared_loss = 0;  // the best penalty for all, and the loss that it minimises
   double solves = 0, score = 0;
   std::vector<double> losses;  // of the unseen samples; none where a fit failed
 
   std::vector<double> numbers() const {
-    std::vector<double> all{shared_loss, solves, score, static_cast<double>(theta.size())};
+    std::vector<double> all{shared, shared_loss, solves, score, static_cast<double>(theta.size())};
     all.insert(all.end(), theta.begin(), theta.end());
     all.insert(all.end(), losses.begin(), losses.end());
     return all;
   }
   static Found of(const std::vector<double>& all) {
-    const auto middle = all.begin() + 4 + static_cast<std::ptrdiff_t>(all[3]);
-    return {{all.begin() + 4, middle}, all[0], all[1], all[2], {middle, all.end()}};
+    const auto begin = all.begin() + 5, middle = begin + static_cast<std::ptrdiff_t>(all[4]);
+    return {{begin, middle}, all[0], all[1], all[2], all[3], {middle, all.end()}};
   }
 };
 
@@ -90,20 +96,24 @@ SpreadSearch::Found SpreadSearch::search(const Round& round, const std::string& 
   progress_.begin(fmt::format("tune: {}", name));
   constexpr int most_iterations = 50;
   const Hyper& hyper = deviation > 0 ? single_ : shared_;
-  BilevelOptions how{.max_iterations = most_iterations, .cancelled = [] { return stop_signal() != 0; }};
+  BilevelOptions how{.tolerance = 1e-3,
+                     .max_iterations = most_iterations,
+                     .cancelled = [] { return stop_signal() != 0; },
+                     .certified = false};
   Parameter parameter = hyper.parameter(start);
   Hyperprior its_prior;
   if (before != nullptr) {
-    its_prior = prior(round.folds, deviation, before->shared_loss);
+    its_prior = prior(round.folds, deviation, before->shared, before->shared_loss);
     how.tolerance = tolerance(round.folds, before->shared_loss);
     if (before->theta.size() > 1)
       parameter.start = Array(parameter.start.shape(), before->theta);
     else
       parameter = hyper.parameter(before->theta[0]);
   }
-  const Outcome o = minimise(inner_of(hyper, round.folds, its_prior), {parameter}, Lbfgs{}, how);
+  const Outcome o = minimise(inner_of(hyper, round.folds, its_prior, rough_fit()), {parameter}, Lbfgs{}, how);
   Found found;
   found.solves = o.evaluations;
+  found.shared = before != nullptr ? before->shared : o.theta[0].item();
   found.shared_loss = before != nullptr ? before->shared_loss : o.value;
   found.theta.assign(o.theta[0].values().begin(), o.theta[0].values().end());
   if (stop_signal() != 0) return found;
@@ -176,13 +186,8 @@ SpreadChoice SpreadSearch::choose(const std::vector<Round>& rounds, double start
   };
   std::size_t best = 0;
   for (const double deviation : deviations) {
-    if (!repeat(deviation)) break;
-    const std::size_t last = all.size() - 1;
-    if (choice.tried[last].loss < choice.tried[best].loss) {
-      best = last;
-    } else if (const auto [more, error] = excess(last, best); more > error) {
-      break;  // a wider one overfits even more
-    }
+    if (!repeat(deviation) || !(choice.tried.back().loss < choice.tried[best].loss)) break;  // a wider one overfits more
+    best = all.size() - 1;
   }
   for (choice.chosen = 0; choice.chosen < best; ++choice.chosen)
     if (const auto [more, error] = excess(choice.chosen, best); more <= error) break;

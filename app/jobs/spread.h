@@ -28,7 +28,7 @@ struct SpreadChoice {
   bool is_shared() const { return tried.empty() || tried[chosen].deviation == 0; }
 };
 
-/// Penalties of single features: log λⱼ are drawn to their mean by a hyperprior, and how strongly is judged in nested rounds.
+/// Penalties of single features: a hyperprior draws them to the best one for all, and how strongly is judged in nested rounds.
 class SpreadSearch {
  public:
   /// `shared` and `single` are the hyperparameters l2 and l2-per-feature of the same samples and model, which outlive this.
@@ -41,8 +41,8 @@ class SpreadSearch {
   /// penalty. Stops when a signal comes.
   SpreadChoice choose(const std::vector<Round>& rounds, double start);
 
-  /// The hyperprior for a search with these folds whose least loss with one penalty for all is `shared_loss`.
-  Hyperprior prior(const std::vector<Fold>& folds, double deviation, double shared_loss) const;
+  /// The hyperprior for a search with these folds, whose least loss with one penalty for all, `shared`, is `shared_loss`.
+  Hyperprior prior(const std::vector<Fold>& folds, double deviation, double shared, double shared_loss) const;
   /// How closely such a search has to be critical: to a fraction of what one sample says.
   double tolerance(const std::vector<Fold>& folds, double shared_loss) const;
 
@@ -60,6 +60,10 @@ class SpreadSearch {
 };
 
 /// The inner problems of a search, each weighed by how many samples it judges.
-std::vector<Inner> inner_of(const Hyper& hyper, const std::vector<Fold>& folds, Hyperprior prior = {});
+std::vector<Inner> inner_of(const Hyper& hyper, const std::vector<Fold>& folds, Hyperprior prior = {},
+                            const SolveOptions& options = {});
+
+/// For fits whose loss is compared and then forgotten: their coefficients have six digits, their loss twelve.
+SolveOptions rough_fit();
 
 }  // namespace onestep::app::jobs

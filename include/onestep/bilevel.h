@@ -118,6 +118,8 @@ struct BilevelOptions {
   /// Inner tolerances follow the outer progress: a hundredth of what the stopping test has reached, never tighter than the
   /// solver's own, which is used before stopping. Otherwise the solver's own is used throughout.
   bool adaptive = true;
+  /// Whether the inner problems' certificates bound the error of the last hypergradient, which costs as much as some solves.
+  bool certified = true;
   /// Whether the history has the parameters.
   bool path = false;
   /// A file that the state is written to, atomically, so that a run which is killed goes on from there and ends with the

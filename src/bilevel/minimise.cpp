@@ -409,9 +409,7 @@ class Minimiser {
       if (solve(state_.u)) {
         accept(state_.u);
         is_known = note_shortfall(o);
-        const auto [bound, rests_on] = objective_.gradient_bound();
-        o.bound = bound * moved_.stretch(state_.u);
-        o.bound_rests_on = rests_on;
+        bound_hypergradient(o);
       } else {
         // What was accepted rests on a solve that was less accurate.
         o.bound_rests_on = objective_.about();
@@ -440,6 +438,14 @@ class Minimiser {
     o.checkpoint_seconds = writing_;
     o.seconds = elapsed();
     return o;
+  }
+
+  void bound_hypergradient(Outcome& o) {
+    o.bound_rests_on = "it was not asked for";
+    if (!options_.certified) return;
+    const auto [bound, rests_on] = objective_.gradient_bound();
+    o.bound = bound * moved_.stretch(state_.u);
+    o.bound_rests_on = rests_on;
   }
 
   // A hypergradient that vanishes by an inexact estimator need not be one that vanishes.
