@@ -104,7 +104,8 @@ class Tune {
 
  private:
   std::string identity() const {
-    std::string text = fmt::format("tune {} {} folds {} seed {}", job_.identity(), options_.hyper, options_.folds, options_.seed);
+    std::string text =
+        fmt::format("tune {} {} folds {} seed {}", job_.identity(), options_.hyper, options_.folds, options_.seed);
     if (!hyper_.is_penalty() || options_.l2_asked) text += fmt::format(" l2 {}", options_.l2());
     return text;
   }
@@ -296,15 +297,17 @@ void add_tune(CommandLine& line) {
       {.name = "--hyper",
        .to = &options->hyper,
        .type = "WHAT",
-       .help =
-           "l2 (default), l2-per-feature (where that is better on unseen samples\nthan one for all), class-weight (each class "
-           "then counts the same in\nvalidation) or sample-group-weight; a penalty is searched for from\n--l2, or without it "
-           "from the best of nine",
+       .help = "l2 (default), l2-per-feature (where that is better on unseen samples\nthan one for all), class-weight (each "
+               "class "
+               "then counts the same in\nvalidation) or sample-group-weight; a penalty is searched for from\n--l2, or "
+               "without it "
+               "from the best of nine",
        .one_of = {"l2", "l2-per-feature", "class-weight", "sample-group-weight"}},
       {.name = "--folds",
        .to = &options->folds,
        .type = "K",
-       .help = "judge by cross-validation with K folds (default 5, or a split for\nmore than 10,000 samples or 4 million samples times "
+       .help = "judge by cross-validation with K folds (default 5, or a split for\nmore than 10,000 samples or 4 million "
+               "samples times "
                "coefficients)",
        .takes = Takes::count,
        .excludes = {"--valid", "--split"}},
@@ -325,7 +328,8 @@ void add_tune(CommandLine& line) {
       {.name = "--checkpoint",
        .to = &options->checkpoint,
        .type = "FILE",
-       .help = "write what was found there (and the state of the search into\nFILE.search), and go on from it when it exists"}};
+       .help =
+           "write what was found there (and the state of the search into\nFILE.search), and go on from it when it exists"}};
   rows.insert(rows.end(), own.begin(), own.end());
   line.add({.name = "tune",
             .job = "Find hyperparameters by the derivative of the validation loss.",

@@ -103,8 +103,9 @@ Inner Hyper::inner(const Samples& train, const Samples& valid, double share, Hyp
   const auto count = static_cast<double>(names().size());
   return Inner(solver(train, options), model_.start(), [loss, count, share, prior](Expr x, Expr l2) {
     const Expr each = log(l2), level = sum(each) / count;
-    return loss(x) + 0.5 * share * (prior.weight * sum(square(each - level)) +
-                                    prior.level_weight * square(level - std::log(prior.centre)));
+    return loss(x) +
+           0.5 * share *
+               (prior.weight * sum(square(each - level)) + prior.level_weight * square(level - std::log(prior.centre)));
   });
 }
 

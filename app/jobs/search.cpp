@@ -109,6 +109,15 @@ bool is_usable(const Outcome& o) {
          (o.status == Status::singular && o.fell_short > 0);
 }
 
+std::string message_of(const Outcome& o) {
+  if (o.status == Status::cancelled) return "A signal asked to stop.";
+  if (o.fell_short > 0 && !std::isfinite(o.norm))
+    return "The linear system of the last hypergradient was not solved: whether anything is left to gain is not known. A "
+           "larger "
+           "--l2 to start from conditions the fits better; so does --standardise.";
+  return o.message();
+}
+
 std::string ended_text(const JobOptions& options, const Outcome& o) {
   if (is_usable(o)) {
     const std::string spent =
@@ -122,7 +131,7 @@ std::string ended_text(const JobOptions& options, const Outcome& o) {
       default: return fmt::format("Ended after {} ({})", spent, to_string(o.status));
     }
   }
-  if (o.status != Status::cancelled) return fmt::format("{}: {}", to_string(o.status), o.message());
+  if (o.status != Status::cancelled) return fmt::format("{}: {}", to_string(o.status), message_of(o));
   const std::string so_far = o.history.empty() ? "before the first iteration"
                                                : fmt::format("after {} iterations, validation loss {}", o.iterations,
                                                              shown(o.history.back().value));
@@ -150,7 +159,7 @@ Json json_of(const Outcome& o) {
     history.push_back(std::move(one));
   }
   return {{"status", to_string(o.status)},
-          {"message", o.status == Status::cancelled ? "A signal asked to stop." : o.message()},
+          {"message", message_of(o)},
           {"resumed", o.resumed},
           {"iterations", o.iterations},
           {"evaluations", o.evaluations},
@@ -169,9 +178,7 @@ Json json_of(const Outcome& o) {
 std::vector<std::string> accuracy_of(const Outcome& o) {
   std::vector<std::string> lines;
   if (!std::isfinite(o.norm))
-    lines.push_back(
-        "The hypergradient at the end is unknown, its linear system was not solved: whether anything is left to gain is not "
-        "known. A larger --l2 to start from conditions the fits better; so does --standardise.");
+    lines.push_back(message_of(o));
   else
     lines.push_back(
         std::isfinite(o.bound)

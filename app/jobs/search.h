@@ -52,6 +52,8 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
 
 /// Whether its point is worth reporting. Limits are ends of a search like any other: it is then the best there was.
 bool is_usable(const Outcome& outcome);
+/// The status in a sentence, with the options of the command.
+std::string message_of(const Outcome& outcome);
 /// How a search ended, in iterations and seconds; without a point that is worth it why, and how it can go on.
 std::string ended_text(const JobOptions& options, const Outcome& outcome);
 

@@ -30,8 +30,8 @@ double standard_error_of(const std::vector<double>& all) {
   return std::sqrt(squares / (count - 1) / count);
 }
 
-// Of the mean over all samples. Those of a round share a model, so that they may vary together: where the means of the rounds
-// vary more than independent samples would, that counts.
+// Of the mean over all samples. Those of a round share a model, so that they may vary together: where the means of the
+// rounds vary more than independent samples would, that counts.
 double standard_error_of(const std::vector<std::vector<double>>& rounds) {
   std::vector<double> all, means;
   for (const std::vector<double>& one : rounds) {
@@ -174,23 +174,26 @@ SpreadChoice SpreadSearch::choose(const std::vector<Round>& rounds, double start
     return true;
   };
   if (!repeat(0)) return choice;
-  // How far one lies above another, as a difference and its standard error.
-  const auto excess = [&](std::size_t of, std::size_t over) {
+  for (const double deviation : deviations) {
+    const double last = choice.tried.back().loss;
+    if (!repeat(deviation) || !(choice.tried.back().loss < last)) break;  // a wider one overfits more
+  }
+  // How far one lies above another is no more than a standard error.
+  const auto is_about = [&](std::size_t of, std::size_t over) {
     std::vector<std::vector<double>> differences;
     for (std::size_t r = 0; r < rounds.size(); ++r) {
       differences.emplace_back();
       for (std::size_t i = 0; i < all[of][r].losses.size(); ++i)
         differences.back().push_back(all[of][r].losses[i] - all[over][r].losses[i]);
     }
-    return std::pair{choice.tried[of].loss - choice.tried[over].loss, standard_error_of(differences)};
+    return choice.tried[of].loss - choice.tried[over].loss <= standard_error_of(differences);
   };
   std::size_t best = 0;
-  for (const double deviation : deviations) {
-    if (!repeat(deviation) || !(choice.tried.back().loss < choice.tried[best].loss)) break;  // a wider one overfits more
-    best = all.size() - 1;
-  }
-  for (choice.chosen = 0; choice.chosen < best; ++choice.chosen)
-    if (const auto [more, error] = excess(choice.chosen, best); more <= error) break;
+  for (std::size_t i = 1; i < all.size(); ++i)
+    if (choice.tried[i].is_certain() && choice.tried[i].loss < choice.tried[best].loss) best = i;
+  choice.chosen = best;
+  for (std::size_t i = best; i-- > 1;)
+    if (choice.tried[i].is_certain() && is_about(i, best)) choice.chosen = i;
   return choice;
 }
 

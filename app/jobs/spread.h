@@ -17,6 +17,9 @@ struct SpreadScore {
   double loss = 0, loss_error = 0;  ///< mean over the unseen samples, and its standard error
   double score = 0;                 ///< accuracy or R2 there
   double gain = 0, gain_error = 0;  ///< the loss with one penalty for all less this one, and the standard error of that
+
+  /// A standard error of five rounds is itself uncertain, and several deviations are tried: one is not enough.
+  bool is_certain() const { return gain > 2 * gain_error; }
 };
 
 struct SpreadChoice {
@@ -28,7 +31,8 @@ struct SpreadChoice {
   bool is_shared() const { return tried.empty() || tried[chosen].deviation == 0; }
 };
 
-/// Penalties of single features: a hyperprior draws them to the best one for all, and how strongly is judged in nested rounds.
+/// Penalties of single features: a hyperprior draws them to the best one for all, and how strongly is judged in nested
+/// rounds.
 class SpreadSearch {
  public:
   /// `shared` and `single` are the hyperparameters l2 and l2-per-feature of the same samples and model, which outlive this.
@@ -37,8 +41,8 @@ class SpreadSearch {
       : job_(job), model_(model), shared_(shared), single_(single), journal_(journal), progress_(progress) {}
 
   /// Repeats the search in each round for one penalty for all and for growing deviations, as long as they do not do worse.
-  /// The smallest deviation is chosen whose unseen loss is within a standard error of the least. `start` is a good shared
-  /// penalty. Stops when a signal comes.
+  /// Of those that gain more than two standard errors, the smallest deviation is chosen whose unseen loss is within a
+  /// standard error of the least; without any, one penalty for all. `start` is a good one. Stops when a signal comes.
   SpreadChoice choose(const std::vector<Round>& rounds, double start);
 
   /// The hyperprior for a search with these folds, whose least loss with one penalty for all, `shared`, is `shared_loss`.

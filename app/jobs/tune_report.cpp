@@ -102,9 +102,10 @@ class TuneReport {
     const SpreadChoice& spread = f_.spread;
     if (!f_.shared) return "";
     if (spread.tried.empty())
-      return fmt::format("One penalty for all features, l2 = {}: whether they gain by penalties of their own could not be "
-                         "judged ({}). ",
-                         shown(f_.values[0]), spread.note);
+      return fmt::format(
+          "One penalty for all features, l2 = {}: whether they gain by penalties of their own could not be "
+          "judged ({}). ",
+          shown(f_.values[0]), spread.note);
     const auto text = [](const SpreadScore& s) { return fmt::format("{:.3g} ± {:.2g}", s.gain, s.gain_error); };
     if (!spread.is_shared())
       return fmt::format("Penalties of single features lower the loss of unseen samples from {} to {}, by {}. ",
@@ -116,7 +117,7 @@ class TuneReport {
                                                 [](const auto& a, const auto& b) { return a.loss < b.loss; });
     return fmt::format("One penalty for all features is kept, l2 = {}: on unseen samples penalties of single features {}. ",
                        shown(f_.values[0]),
-                       best.gain > 0 ? fmt::format("gain {}, no more than a standard error", text(best))
+                       best.gain > 0 ? fmt::format("gain {}, no more than two standard errors", text(best))
                                      : fmt::format("are worse by {:.3g} ± {:.2g}", -best.gain, best.gain_error));
   }
 
@@ -124,13 +125,15 @@ class TuneReport {
     const SpreadChoice& spread = f_.spread;
     if (!f_.shared) return;
     Json tried = Json::array();
-    page::Table t{.id = "spread",
-                  .title = "How far penalties may lie apart",
-                  .caption = fmt::format("The standard deviation of their logarithms under the hyperprior, judged by samples "
-                                         "that neither the fits nor the search had seen ({}). Of those within a standard "
-                                         "error of the best the smallest is taken.",
-                                         by_folds() ? "nested folds" : "each fifth of the validation samples in turn"),
-                  .columns = {"deviation", "unseen loss", "gain over one penalty", "standard error", ""}};
+    page::Table t{
+        .id = "spread",
+        .title = "How far penalties may lie apart",
+        .caption = fmt::format("The standard deviation of their logarithms under the hyperprior, judged by samples "
+                               "that neither the fits nor the search had seen ({}). One penalty for all is kept "
+                               "unless another gains more than two standard errors; of those that do, the smallest "
+                               "within a standard error of the best is taken.",
+                               by_folds() ? "nested folds" : "each fifth of the validation samples in turn"),
+        .columns = {"deviation", "unseen loss", "gain over one penalty", "standard error", ""}};
     for (std::size_t i = 0; i < spread.tried.size(); ++i) {
       const SpreadScore& s = spread.tried[i];
       tried.push_back({{"deviation", s.deviation},
@@ -177,7 +180,8 @@ class TuneReport {
     const std::string on = by_folds() ? fmt::format("all samples of {}", job_.name) : "the training samples";
     Json fitted = {{"trained_on", on}, {"status", to_string(f_.fit_status)}};
     if (!f_.x) {
-      report_.sentence += fmt::format(" The fit on {} with them failed: {}: {}", on, to_string(f_.fit_status), f_.fit_message);
+      report_.sentence +=
+          fmt::format(" The fit on {} with them failed: {}: {}", on, to_string(f_.fit_status), f_.fit_message);
       report_.document["model"] = fitted;
       return;
     }
@@ -186,12 +190,13 @@ class TuneReport {
     const std::string loss = hyper_.is_balanced() ? "balanced loss" : "mean loss",
                       score = hyper_.is_balanced() ? "balanced accuracy" : model_.score_name(),
                       before = f_.shared ? "one penalty for all" : "at the start";
-    scores_ = {.id = "scores",
-               .title = "Scores",
-               .caption = fmt::format("Of the model with these hyperparameters, fitted on {}, and of the one {}. What the search "
-                                      "minimised is too good by what it could adapt to.",
-                                      on, f_.shared ? "with one penalty for all features" : "that the search began with"),
-               .columns = {"samples", "count", loss, score, fmt::format("{}: loss", before), score}};
+    scores_ = {
+        .id = "scores",
+        .title = "Scores",
+        .caption = fmt::format("Of the model with these hyperparameters, fitted on {}, and of the one {}. What the search "
+                               "minimised is too good by what it could adapt to.",
+                               on, f_.shared ? "with one penalty for all features" : "that the search began with"),
+        .columns = {"samples", "count", loss, score, fmt::format("{}: loss", before), score}};
     add_row("training", "train", job_.train);
     if (by_folds())
       add_minimised("folds, minimised");
@@ -253,7 +258,7 @@ class TuneReport {
   void add_comparison() {
     const bool one = hyper_.names().size() == 1;
     report_.document["compare"] = {
-        {"method", one ? "grid" : "random"}, {"evaluations", f_.compared.size()},       {"loss", f_.best_compared},
+        {"method", one ? "grid" : "random"}, {"evaluations", f_.compared.size()},   {"loss", f_.best_compared},
         {"values", f_.best_compared_at},     {"ratio", f_.loss / f_.best_compared}, {"tried", pairs(f_.compared)}};
     page::Table t{.id = "compare",
                   .title = "Beside a search of equal budget",
@@ -278,10 +283,10 @@ class TuneReport {
     constexpr std::size_t most = 5;
     if (bounds.empty()) return;
     const auto end = bounds.begin() + static_cast<std::ptrdiff_t>(std::min(most, bounds.size()));
-    report_.accuracy.push_back(
-        fmt::format("Held at a bound, [{:g}, {:g}]{}: {}{}.", hyper_.low(), hyper_.high(),
-                    hyper_.is_penalty() ? "" : " before the mean is made 1", fmt::join(bounds.begin(), end, ", "),
-                    bounds.size() > most ? fmt::format(" and {} more", bounds.size() - most) : ""));
+    report_.accuracy.push_back(fmt::format("Held at a bound, [{:g}, {:g}]{}: {}{}.", hyper_.low(), hyper_.high(),
+                                           hyper_.is_penalty() ? "" : " before the mean is made 1",
+                                           fmt::join(bounds.begin(), end, ", "),
+                                           bounds.size() > most ? fmt::format(" and {} more", bounds.size() - most) : ""));
   }
 
   void add_figures() {
@@ -289,9 +294,9 @@ class TuneReport {
     judged[0] = static_cast<char>(std::toupper(judged[0]));
     const bool one = f_.search.theta[0].size() == 1;
     report_.figures = {
-        one && hyper_.is_penalty() ? curve_figure("l2", f_.search, f_.probes, hyper_.names().size() == 1 ? f_.compared
-                                                                                                       : std::vector<Tried>())
-                                   : values_figure(options_.hyper, hyper_.names(), f_.values, f_.search.history.front().theta[0]),
+        one && hyper_.is_penalty()
+            ? curve_figure("l2", f_.search, f_.probes, hyper_.names().size() == 1 ? f_.compared : std::vector<Tried>())
+            : values_figure(options_.hyper, hyper_.names(), f_.values, f_.search.history.front().theta[0]),
         path_figure(f_.search, judged)};
   }
 

@@ -23,16 +23,16 @@ struct TuneOptions : JobOptions {
 
 /// What came out of all phases.
 struct TuneFindings {
-  std::string stopped_in;           ///< the phase that a signal cut short; empty when none did
-  std::vector<Tried> probes;        ///< of one penalty for all
-  std::optional<Tried> shared;      ///< the best one, and its loss, where penalties of single features were asked for
-  SpreadChoice spread;              ///< how far these may lie apart
-  Outcome search;                   ///< the last one, with the hyperprior in its values
-  bool found = false;               ///< whether its end can be used
-  std::vector<double> values;       ///< of the hyperparameters
-  double loss = 0;                  ///< of validation at the end, which the search minimised, without the hyperprior
-  std::optional<double> begun_loss; ///< and where it began
-  std::optional<Array> x, begun_x;  ///< coefficients: with what was found, and with what it began
+  std::string stopped_in;            ///< the phase that a signal cut short; empty when none did
+  std::vector<Tried> probes;         ///< of one penalty for all
+  std::optional<Tried> shared;       ///< the best one, and its loss, where penalties of single features were asked for
+  SpreadChoice spread;               ///< how far these may lie apart
+  Outcome search;                    ///< the last one, with the hyperprior in its values
+  bool found = false;                ///< whether its end can be used
+  std::vector<double> values;        ///< of the hyperparameters
+  double loss = 0;                   ///< of validation at the end, which the search minimised, without the hyperprior
+  std::optional<double> begun_loss;  ///< and where it began
+  std::optional<Array> x, begun_x;   ///< coefficients: with what was found, and with what it began
   Status fit_status = Status::converged;
   std::string fit_message;
   std::vector<Tried> compared;  ///< a grid or random points, by the first hyperparameter
