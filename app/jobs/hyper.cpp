@@ -28,8 +28,8 @@ Groups read_groups(const std::string& file) {
 
 namespace {
 
-// The geometric mean over the features that are not zero throughout: one in a far larger unit does not decide for all.
-double mean_square_to_a_power_of_ten(const Samples& samples) {
+// Logarithms to base 10 of the mean squares of the features that are not zero throughout, and which these are.
+std::vector<std::pair<double, std::size_t>> logarithms_of_mean_squares(const Samples& samples) {
   const std::span<const double> a = samples.A.values();
   const auto columns = static_cast<std::size_t>(samples.A.shape()[1]), features = columns - 1;
   const auto count = static_cast<double>(samples.count());
@@ -39,17 +39,34 @@ double mean_square_to_a_power_of_ten(const Samples& samples) {
   for (std::size_t i = 0; i < a.size(); i += columns)
     for (std::size_t j = 0; j < features; ++j)
       if (largest[j] > 0) squares[j] += std::pow(a[i + j] / largest[j], 2) / count;
-  double sum = 0, seen = 0;
+  std::vector<std::pair<double, std::size_t>> all;
   for (std::size_t j = 0; j < features; ++j)
-    if (largest[j] > 0) sum += 2 * std::log10(largest[j]) + std::log10(squares[j]), seen += 1;
-  return seen > 0 ? std::pow(10.0, std::round(sum / seen)) : 1;
+    if (largest[j] > 0) all.emplace_back(2 * std::log10(largest[j]) + std::log10(squares[j]), j);
+  return all;
+}
+
+// The geometric mean over the features, to a power of ten: one in a far larger unit does not decide for all. Next to an
+// intercept of about 1 the coefficients of features in extreme units are below what fits resolve.
+double unit_of_penalties(const JobData& job) {
+  constexpr double extreme = 12;
+  double sum = 0;
+  const auto all = logarithms_of_mean_squares(job.train);
+  for (const auto& [logarithm, feature] : all) {
+    if (std::fabs(logarithm) > extreme)
+      throw Misuse(
+          fmt::format("the feature {} of {} has values of about 1e{:.0f}, and fits would not resolve its coefficient "
+                      "beside the intercept; give --standardise",
+                      job.features[feature], job.name, logarithm / 2));
+    sum += logarithm;
+  }
+  return all.empty() ? 1 : std::pow(10.0, std::round(sum / static_cast<double>(all.size())));
 }
 
 }  // namespace
 
 Hyper::Hyper(Kind kind, double l2, Groups groups, const JobData& job, const Model& model)
     : kind_(kind), l2_(l2), groups_(std::move(groups)), job_(job), model_(model) {
-  if (is_penalty()) unit_ = mean_square_to_a_power_of_ten(job.train);
+  if (is_penalty()) unit_ = unit_of_penalties(job);
   if (kind == Kind::class_weight && job.loss == Loss::ridge) throw Misuse("--hyper class-weight needs classes, not ridge");
   if (kind == Kind::group_weight && groups_.of.size() != job.in_file)
     throw Misuse(fmt::format("--groups: {} numbers, but {} has {} samples", groups_.of.size(), job.name, job.in_file));

@@ -132,16 +132,24 @@ TEST_F(Tune, TheTableHasTheLossThatIsMinimised) {
   EXPECT_NEAR(found["search"]["loss"], found["loss_minimised"], 1e-9);
 }
 
-TEST_F(Tune, DoesNotDependOnTheUnitOfTheFeatures) {
-  const Made plain{"logistic", 80, 5, 2};
-  Made scaled = plain;
-  for (const double unit : {1e12, 1e-12}) {
-    scaled.unit = unit;
-    const auto one = json({folder_.write("a.csv", made_csv(5, plain, 80))}),
-               other = json({folder_.write("b.csv", made_csv(5, scaled, 80))});
-    EXPECT_NEAR(other["loss_minimised"], one["loss_minimised"], 1e-6) << unit;
-    const double l2 = one["hyperparameters"]["values"][0];
+TEST_F(Tune, DoesNotDependOnTheUnitOfTheFeaturesOrRefusesIt) {
+  Made made{"logistic", 80, 5, 2};
+  const auto written = [&](double unit) {
+    made.unit = unit;
+    return folder_.write(fmt::format("{}.csv", unit), made_csv(5, made, 80));
+  };
+  const auto plain = json({written(1)}), standardised = json({written(1), "--standardise"});
+  for (const double unit : {1e3, 1e-3}) {
+    const auto other = json({written(unit)});
+    EXPECT_NEAR(other["loss_minimised"], plain["loss_minimised"], 1e-6) << unit;
+    const double l2 = plain["hyperparameters"]["values"][0];
     EXPECT_NEAR(other["hyperparameters"]["values"][0].get<double>() / (unit * unit) / l2, 1, 1e-2) << unit;
+  }
+  for (const double unit : {1e12, 1e-12}) {
+    const Ended refused = run_command({"tune", written(unit)});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err, HasSubstr("--standardise"));
+    EXPECT_NEAR(json({written(unit), "--standardise"})["loss_minimised"], standardised["loss_minimised"], 1e-6) << unit;
   }
 }
 
