@@ -260,10 +260,11 @@ class TuneReport {
     report_.document["compare"] = {
         {"method", one ? "grid" : "random"}, {"evaluations", f_.compared.size()},   {"loss", f_.best_compared},
         {"values", f_.best_compared_at},     {"ratio", f_.loss / f_.best_compared}, {"tried", pairs(f_.compared)}};
-    page::Table t{.id = "compare",
-                  .title = "Beside a search of equal budget",
-                  .caption = "",
-                  .columns = {"search", "solves", judged_by()}};
+    page::Table t{
+        .id = "compare",
+        .title = "Beside a search of equal budget",
+        .caption = f_.shared ? "Without the hyperprior: a lower loss of the samples judged by may be overfitting." : "",
+        .columns = {"search", "solves", judged_by()}};
     t.rows.push_back({"hypergradient", std::to_string(f_.solves()), fmt::format("{:.8g}", f_.loss)});
     if (f_.shared) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", f_.shared->second)});
     t.rows.push_back({one ? "grid" : "random", std::to_string(f_.compared.size()), fmt::format("{:.8g}", f_.best_compared)});
