@@ -28,8 +28,13 @@ Groups read_groups(const std::string& file) {
 
 namespace {
 
-// Logarithms to base 10 of the mean squares of the features that are not zero throughout, and which these are.
-std::vector<std::pair<double, std::size_t>> logarithms_of_mean_squares(const Samples& samples) {
+// Of a feature that is not zero throughout.
+struct FeatureSize {
+  std::size_t feature = 0;
+  double largest = 0, log_mean_square = 0;  // to base 10
+};
+
+std::vector<FeatureSize> feature_sizes(const Samples& samples) {
   const std::span<const double> a = samples.A.values();
   const auto columns = static_cast<std::size_t>(samples.A.shape()[1]), features = columns - 1;
   const auto count = static_cast<double>(samples.count());
@@ -39,25 +44,25 @@ std::vector<std::pair<double, std::size_t>> logarithms_of_mean_squares(const Sam
   for (std::size_t i = 0; i < a.size(); i += columns)
     for (std::size_t j = 0; j < features; ++j)
       if (largest[j] > 0) squares[j] += std::pow(a[i + j] / largest[j], 2) / count;
-  std::vector<std::pair<double, std::size_t>> all;
+  std::vector<FeatureSize> all;
   for (std::size_t j = 0; j < features; ++j)
-    if (largest[j] > 0) all.emplace_back(2 * std::log10(largest[j]) + std::log10(squares[j]), j);
+    if (largest[j] > 0) all.push_back({j, largest[j], 2 * std::log10(largest[j]) + std::log10(squares[j])});
   return all;
 }
 
 // The geometric mean over the features, to a power of ten: one in a far larger unit does not decide for all. Next to an
-// intercept of about 1 the coefficients of features in extreme units are below what fits resolve.
+// intercept of about 1 fits do not resolve the coefficients of features in extreme units (tried: 1e-7 and 1e12).
 double unit_of_penalties(const JobData& job) {
-  constexpr double extreme = 12;
+  constexpr double least = 1e-5, most = 1e8;
   double sum = 0;
-  const auto all = logarithms_of_mean_squares(job.train);
-  for (const auto& [logarithm, feature] : all) {
-    if (std::fabs(logarithm) > extreme)
+  const std::vector<FeatureSize> all = feature_sizes(job.train);
+  for (const FeatureSize& one : all) {
+    if (!(one.largest > least && one.largest < most))
       throw Misuse(
-          fmt::format("the feature {} of {} has values of about 1e{:.0f}, and fits would not resolve its coefficient "
+          fmt::format("the feature {} of {} has values up to {:.2g}, and fits would not resolve its coefficient "
                       "beside the intercept; give --standardise",
-                      job.features[feature], job.name, logarithm / 2));
-    sum += logarithm;
+                      job.features[one.feature], job.name, one.largest));
+    sum += one.log_mean_square;
   }
   return all.empty() ? 1 : std::pow(10.0, std::round(sum / static_cast<double>(all.size())));
 }
