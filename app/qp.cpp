@@ -221,6 +221,23 @@ std::string text_of(const Gradient& g, const QpsFile& file, const QpOptions& opt
   return text;
 }
 
+// What a status means, and the option that gives more or asks for less.
+std::string advice(Status status) {
+  switch (status) {
+    case Status::infeasible:
+      return "No point satisfies all constraints; --solution --json has multipliers under which they contradict each other.";
+    case Status::unbounded:
+      return "The objective decreases without limit along a ray that --solution --json has: a constraint is missing, or a "
+             "sign is wrong.";
+    case Status::rounding_reached:
+      return "The residuals stopped decreasing above the tolerance, as far as rounding allows; a larger --tol accepts them.";
+    case Status::iteration_limit:
+      return "The tolerance was not met in the iterations allowed; the best point is given. A larger --tol asks for less.";
+    case Status::cancelled: return "Stopped by a signal; the last point is given.";
+    default: return explain(status);
+  }
+}
+
 std::string text_of(const Solved& solved, const QpOptions& options) {
   const detail::QpSolution& s = solved.solution;
   std::string text =
@@ -229,7 +246,7 @@ std::string text_of(const Solved& solved, const QpOptions& options) {
                   count(solved.file.inequalities.size(), "inequality", "inequalities"));
   text += fmt::format("{} in {}, {:.3g} s\n", to_string(s.status),
                       count(static_cast<std::size_t>(s.iterations), "iteration", "iterations"), s.seconds);
-  if (s.status != Status::converged) text += fmt::format("{}\n", explain(s.status));
+  if (s.status != Status::converged) text += fmt::format("{}\n", advice(s.status));
   text += fmt::format("\nobjective  {:.10g}\n\n", solved.objective());
   text += fmt::format("{:<15}  {:>9}  {:>9}\n", "", "relative", "absolute");
   const auto residual = [&](std::string_view name, const detail::QpResidual& r) {

@@ -2,22 +2,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "jobs/coefficients.h"
 #include "jobs/hyper.h"
+#include "jobs/journal.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
 #include "jobs/samples.h"
 #include "jobs/search.h"
-#include "jobs/tune_figures.h"
+#include "jobs/spread.h"
+#include "jobs/tune_report.h"
 #include "verbs.h"
 
 namespace onestep::app {
@@ -25,11 +24,6 @@ namespace onestep::app {
 namespace {
 
 using namespace jobs;
-
-struct TuneOptions : JobOptions {
-  std::string hyper = "l2", compare, groups;
-  double folds = 0, iterations = 100;
-};
 
 Hyper::Kind kind_of(const std::string& name) {
   if (name == "l2") return Hyper::Kind::l2;
@@ -51,10 +45,40 @@ Hyper hyper_of(const TuneOptions& options, const JobData& job, const Model& mode
   return hyper;
 }
 
+// Where data are few one split says little about a penalty, and folds cost little.
+bool are_few(const JobData& job) {
+  constexpr double many_samples = 10000, much_work = 4e6;
+  const auto samples = static_cast<double>(job.train.count()), classes = static_cast<double>(job.labels.size());
+  const double unknowns = static_cast<double>(job.n() + 1) * (job.loss == Loss::softmax ? classes : 1);
+  return samples <= many_samples && samples * unknowns <= much_work;
+}
+
+bool can_be_folded(const JobData& job, std::size_t folds) {
+  if (static_cast<std::size_t>(job.train.count()) < 2 * folds) return false;
+  const auto classes = shuffled_classes(job, 0);
+  return std::ranges::none_of(classes, [](const auto& places) { return places.size() == 1; });
+}
+
+// What the search is judged by when the user does not say.
+void settle_validation(TuneOptions& options, JobData& job) {
+  constexpr std::size_t usual_folds = 5;
+  if (options.folds > 0 || job.valid) return;
+  if (are_few(job) && can_be_folded(job, usual_folds))
+    options.folds = usual_folds;
+  else
+    split_off(job, options.split, options.seed);
+}
+
 class Tune {
  public:
   Tune(const TuneOptions& options, JobData& job, Progress& progress)
-      : options_(options), job_(job), model_(job), progress_(progress), hyper_(hyper_of(options, job, model_)) {
+      : options_(options),
+        job_(job),
+        model_(job),
+        progress_(progress),
+        hyper_(hyper_of(options, job, model_)),
+        shared_(Hyper::Kind::l2, options.l2(), {}, job, model_),
+        journal_(options.checkpoint, identity()) {
     model_.get_ready(job.train, options.l2());
     const auto count = static_cast<std::size_t>(options.folds);
     if (count > 0)
@@ -63,82 +87,145 @@ class Tune {
       folds_ = {{job.train, *job.valid}};
     if (count > 0 && !hyper_.is_penalty())
       for (const Fold& fold : folds_) model_.require_a_best_fit(fold.train, options.l2());
-    inner_ = inner_of(hyper_);
   }
 
   int run() {
-    check_checkpoint(options_);
+    f_.resumed = journal_.resumed();
+    const bool single = kind_of(options_.hyper) == Hyper::Kind::l2_per_feature;
     const double start = !hyper_.is_penalty() ? 1.0 : options_.l2_asked ? *options_.l2_asked : probed();
-    if (stop_signal() != 0) {  // before the search: a checkpoint, if there is one, is as it was
-      outcome_.status = Status::cancelled;
-      return show(options_, report(false), outcome_.status, progress_);
-    }
-    progress_.begin("tune: first hypergradient");
-    BilevelOptions how = bilevel_options(options_, job_, progress_, "tune");
-    how.identity += fmt::format(" {} folds {}", options_.hyper, folds_.size());
-    if (!hyper_.is_penalty()) how.identity += fmt::format(" l2 {}", options_.l2());
-    how.max_iterations = static_cast<int>(options_.iterations);
-    how.path = true;
-    outcome_ = minimise(inner_, {hyper_.parameter(start)}, Lbfgs{}, how);
-    const bool found = is_usable(outcome_);
-    if (!found) return show(options_, report(false), outcome_.status, progress_);
-    values_ = hyper_.values(outcome_.theta[0]);
-    for (OuterIteration& i : outcome_.history) i.theta = hyper_.values(Array(hyper_.parameter(1).start.shape(), i.theta));
+    if (stop_signal() != 0) return end("the search for a start");
+    if (single && !decide_on_spread(start)) return end("the nested searches");
+    search(start);
+    if (!f_.found) return end(f_.search.status == Status::cancelled ? "the search" : "");
     if (options_.compare == "grid" && stop_signal() == 0) compare();
-    refit(hyper_.parameter(start).start);
-    return show(options_, report(true), final_status_, progress_);
+    refit();
+    return end("");
   }
 
  private:
-  // The shared penalty to start from: a few values far apart, and for many penalties the best one of all.
+  std::string identity() const {
+    std::string text =
+        fmt::format("tune {} {} folds {} seed {}", job_.identity(), options_.hyper, options_.folds, options_.seed);
+    if (!hyper_.is_penalty() || options_.l2_asked) text += fmt::format(" l2 {}", options_.l2());
+    return text;
+  }
+
+  // A step whose numbers the journal may have.
+  template <class F> std::vector<double> step(const std::string& name, const F& work) {
+    if (const std::vector<double>* kept = journal_.find(name)) return *kept;
+    progress_.begin(fmt::format("tune: {}", name));
+    std::vector<double> found = work();
+    if (stop_signal() == 0) journal_.keep(name, found);
+    return found;
+  }
+
+  // The shared penalty to start from: the best of a few values far apart. The largest come first, whose fits are quick, and
+  // those far below the best, whose fits are ill-conditioned, are not tried.
   double probed() {
-    Evaluator evaluate(shared_inner(), Parts(Array(1.0)));
-    double best = 0;
-    for (double exponent = -3; exponent <= 5; exponent += 1) {
-      progress_.begin(fmt::format("tune: trying l2 = 1e{:.0f}", exponent));
-      const double l2 = std::pow(10.0, exponent), loss = evaluate(Parts(Array(l2)));
-      probes_.emplace_back(l2, loss);
-      if (best == 0 || loss < best_shared_) best = l2, best_shared_ = loss;
-      if (stop_signal() != 0) return best;
+    constexpr double much_worse = 1.1;
+    std::optional<Evaluator> evaluate;  // made when the first value is not known yet
+    double best = 0, least = 0, last = 0;
+    for (double exponent = 5; exponent >= -3; exponent -= 1) {
+      const double l2 = shared_.unit() * std::pow(10.0, exponent);
+      const double loss = step(fmt::format("trying l2 = {:g}", l2), [&] {
+        if (!evaluate) evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)));
+        return std::vector<double>{(*evaluate)(Parts(Array(l2)))};
+      })[0];
+      f_.probes.emplace_back(l2, loss);
+      ++f_.solves_before;
+      if (best == 0 || loss < least) best = l2, least = loss;
+      if (stop_signal() != 0 || (loss > last && last > much_worse * least)) break;
+      last = loss;
     }
-    if (hyper_.names().size() == 1) return best;
-    progress_.begin("tune: one l2 for all features");
-    const Outcome shared = minimise(shared_inner(), {Parameter::positive(best).within(hyper_.low(), hyper_.high())}, Lbfgs{},
-                                    {.cancelled = [] { return stop_signal() != 0; }});
-    if (!std::isfinite(shared.value)) return best;
-    best_shared_ = shared.value;
-    shared_evaluations_ = shared.evaluations;
-    double start = shared.theta[0].item();
-    // Where hardly any penalty is best for all, none of them matters, and from there no derivative by a logarithm leads
-    // anywhere. The largest that does little harm is a better start.
+    std::ranges::reverse(f_.probes);
+    return best;
+  }
+
+  // The best penalty for all features, and whether single features gain by penalties of their own. False when stopped.
+  bool decide_on_spread(double start) {
+    const std::vector<double> best = step("one l2 for all features", [&] {
+      const Outcome o = minimise(inner_of(shared_, folds_, {}, rough_fit()), {shared_.parameter(start)}, Lbfgs{},
+                                 {.cancelled = [] { return stop_signal() != 0; }, .certified = false});
+      return std::vector<double>{o.theta[0].item(), o.value, static_cast<double>(o.evaluations)};
+    });
+    if (stop_signal() != 0) return false;
+    if (!std::isfinite(best[1])) {
+      f_.spread.note = "the search for one penalty for all features failed";
+      f_.shared.emplace(start, best[1]);
+      first_model_ = model_;
+      return true;
+    }
+    f_.shared.emplace(best[0], best[1]);
+    f_.solves_before += static_cast<int>(best[2]);
+    first_model_ = model_;
+    model_.get_ready(job_.train, best[0]);
+    if (!can_be_nested(folds_)) {
+      f_.spread.note = "there are too few samples to leave some of them unseen";
+      return true;
+    }
+    SpreadSearch spread(job_, model_, shared_, hyper_, journal_, progress_);
+    f_.spread = spread.choose(nested_rounds(job_, folds_, options_.seed + 1), start_of_spread());
+    f_.solves_before += f_.spread.solves;
+    return stop_signal() == 0;
+  }
+
+  // Where hardly any penalty is best for all, none of them matters, and from there no derivative by a logarithm leads
+  // anywhere. The largest that does little harm is a better start.
+  double start_of_spread() const {
     constexpr double no_harm = 1e-4, little_harm = 1e-2;
-    if (probes_.front().second > (1 + no_harm) * best_shared_) return start;
-    for (const auto& [l2, loss] : probes_)
-      if (loss <= (1 + little_harm) * best_shared_) start = std::max(start, l2);
+    const auto [best, least] = *f_.shared;
+    double start = best;
+    if (f_.probes.empty() || f_.probes.front().second > (1 + no_harm) * least) return start;
+    for (const auto& [l2, loss] : f_.probes)
+      if (loss <= (1 + little_harm) * least) start = std::max(start, l2);
     return start;
   }
 
-  // All that were spent until the end of the search.
-  int solves() const { return outcome_.evaluations + shared_evaluations_ + static_cast<int>(probes_.size()); }
-
-  std::vector<Inner> inner_of(const Hyper& hyper) const {
+  // The last search, whose state is kept in a file beside the journal.
+  void search(double start) {
+    progress_.begin("tune: first hypergradient");
+    BilevelOptions how = bilevel_options(options_, job_, progress_, "tune");
+    how.identity = identity();
+    if (!options_.checkpoint.empty()) how.checkpoint = options_.checkpoint + ".search";
+    how.max_iterations = static_cast<int>(options_.iterations);
+    how.path = true;
+    Hyperprior prior;
+    if (f_.shared && !f_.spread.is_shared()) {
+      const SpreadSearch spread(job_, model_, shared_, hyper_, journal_, progress_);
+      prior = spread.prior(folds_, f_.spread.tried[f_.spread.chosen].deviation, f_.shared->first, f_.shared->second);
+      how.tolerance = std::min(how.tolerance, spread.tolerance(folds_, f_.shared->second));
+      start = start_of_spread();
+    } else if (f_.shared) {
+      model_ = *first_model_;  // where one penalty is kept the answer has the bits that --hyper l2 would give
+    }
+    const Hyper& hyper = last_hyper();
+    start_ = hyper.parameter(start);
+    f_.search = minimise(inner_of(hyper, folds_, prior), {start_}, Lbfgs{}, how);
+    f_.resumed = f_.resumed || f_.search.resumed;
+    f_.found = is_usable(f_.search);
+    if (!f_.found) return;
+    f_.values = hyper.values(f_.search.theta[0]);
+    f_.values.resize(hyper_.names().size(), f_.values[0]);  // one penalty that is kept for all features
+    for (OuterIteration& i : f_.search.history) i.theta = hyper.values(Array(start_.start.shape(), i.theta));
+    f_.begun_loss = f_.shared ? f_.shared->second : f_.search.history.front().value;
     double judged = 0;
-    for (const Fold& f : folds_) judged += static_cast<double>(f.valid.count());
-    std::vector<Inner> all;
-    for (const Fold& f : folds_) all.push_back(hyper.inner(f.train, f.valid, static_cast<double>(f.valid.count()) / judged));
-    return all;
+    for (const Fold& fold : folds_) judged += static_cast<double>(fold.valid.count());
+    for (std::size_t k = 0; k < folds_.size(); ++k)
+      f_.loss += static_cast<double>(folds_[k].valid.count()) / judged * hyper.judged(folds_[k].valid, f_.search.x[k][0]);
   }
 
-  std::vector<Inner> shared_inner() const { return inner_of(Hyper(Hyper::Kind::l2, options_.l2(), {}, job_, model_)); }
+  // What the last search is about: one penalty where that was found to do as well as many.
+  const Hyper& last_hyper() const { return f_.shared && f_.spread.is_shared() ? shared_ : hyper_; }
 
   // A grid, or random points where there is more than one hyperparameter, with as many evaluations as were spent here.
   void compare() {
-    const int budget = std::max(2, solves());
+    const int budget = std::max(2, f_.solves());
     const Parameter p = hyper_.parameter(1.0);
-    Evaluator evaluate(inner_, Parts(p.start));
+    Evaluator evaluate(inner_of(hyper_, folds_), Parts(p.start));
     std::mt19937_64 engine(options_.seed + 17);
     std::uniform_real_distribution<double> uniform;
-    const double low = std::log(hyper_.is_penalty() ? 1e-3 : 1e-2), high = std::log(hyper_.is_penalty() ? 1e5 : 1e2);
+    const double low = std::log(hyper_.is_penalty() ? 1e-3 * hyper_.unit() : 1e-2),
+                 high = std::log(hyper_.is_penalty() ? 1e5 * hyper_.unit() : 1e2);
     for (int i = 0; i < budget && stop_signal() == 0; ++i) {
       progress_.begin(fmt::format("tune: {} {} of {}", p.start.size() > 1 ? "random point" : "grid", i + 1, budget));
       std::vector<double> values(static_cast<std::size_t>(p.start.size()));
@@ -149,231 +236,51 @@ class Tune {
       const double loss = evaluate(Parts(Array(p.start.shape(), values)));
       if (stop_signal() != 0) return;  // it was cut short
       const std::vector<double> reported = hyper_.values(Array(p.start.shape(), values));
-      compared_.emplace_back(reported[0], loss);
-      if (compared_.size() == 1 || loss < best_compared_) {
-        best_compared_ = loss;
-        best_compared_at_ = reported;
+      f_.compared.emplace_back(reported[0], loss);
+      if (f_.compared.size() == 1 || loss < f_.best_compared) {
+        f_.best_compared = loss;
+        f_.best_compared_at = reported;
       }
     }
   }
 
-  // The models with what was found and with what it began with, on all training samples; without folds the search has the
-  // first of them already.
-  void refit(const Parts& begun) {
+  // The models with what was found and with what it began with (or with one penalty for all features), on all training
+  // samples; without folds the search has the first of them already.
+  void refit() {
     progress_.begin("tune: fit with the hyperparameters found");
-    Prepared fit(hyper_.solver(job_.train, stops_at_signals()), model_.start(), begun);
-    if (const Solution& s = fit.solve(model_.start(), begun); is_solution(s.status())) begun_x_ = s.x();
+    const Hyper& hyper = last_hyper();
+    const Parts begun = f_.shared ? Parts(hyper.parameter(f_.shared->first).start) : Parts(start_.start);
+    Prepared fit(hyper.solver(job_.train, stops_at_signals()), model_.start(), begun);
+    if (const Solution& s = fit.solve(model_.start(), begun); is_solution(s.status())) f_.begun_x = s.x();
     if (options_.folds <= 0) {
-      final_x_ = outcome_.x[0][0];
+      f_.x = f_.search.x[0][0];
       return;
     }
-    const Solution& s = fit.solve(begun_x_.value_or(model_.start()), outcome_.theta);
-    final_status_ = s.status();
-    final_message_ = s.message();
-    if (is_solution(final_status_)) final_x_ = s.x();
+    const Solution& s = fit.solve(model_.start(), f_.search.theta);
+    f_.fit_status = s.status();
+    f_.fit_message = s.message();
+    if (is_solution(f_.fit_status)) f_.x = s.x();
   }
 
-  // ---- what is said ----
-
-  std::string judged_by() const { return hyper_.is_balanced() ? "balanced validation loss" : "validation loss"; }
-
-  std::vector<std::string> at_bounds() const {
-    const std::vector<std::string> names = hyper_.names();
-    std::vector<std::string> all;
-    for (const std::size_t i : outcome_.at_low) all.push_back(fmt::format("{} at its least", names[i]));
-    for (const std::size_t i : outcome_.at_high) all.push_back(fmt::format("{} at its most", names[i]));
-    return all;
-  }
-
-  Report report(bool found) const {
-    const Outcome& o = outcome_;
-    Report r{.verb = "tune",
-             .title = fmt::format("Hyperparameters for {}", job_.name),
-             .asked = fmt::format("{}; {} loss; {}{} by {}", description_text(job_), name_of(job_.loss), options_.hyper,
-                                  hyper_.is_penalty() ? "" : fmt::format(" beside l2 = {}", shown(options_.l2())),
-                                  options_.folds > 0 ? fmt::format("{} folds", folds_.size())
-                                                     : fmt::format("{} validation samples", folds_[0].valid.count()))};
-    r.document = {{"verb", "tune"}};
-    r.document.update(description(job_));
-    r.document.update({{"hyper", options_.hyper}, {"folds", options_.folds > 0 ? folds_.size() : 0}});
-    if (!hyper_.is_penalty()) r.document["l2"] = options_.l2();
-    r.document["search"] = json_of(o);
-    if (!found) {
-      r.sentence = ended_text(options_, o);
-      return r;
-    }
-    const int before = solves() - o.evaluations;
-    r.sentence =
-        fmt::format("{}, {} solves{}: {} {} (from {} with {} = {}).", ended_text(options_, o), solves(),
-                    before > 0 ? fmt::format(", {} of them for the start", before) : "", judged_by(), shown(o.value),
-                    shown(o.history.front().value), options_.hyper, shown(o.history.front().theta[0]));
-    r.document["hyperparameters"] = {{"names", hyper_.names()}, {"values", values_}};
-    r.document["balanced"] = hyper_.is_balanced();
-    if (best_shared_ > 0 && values_.size() > 1) r.document["best_shared"] = {{"loss", best_shared_}};
-    if (!probes_.empty()) r.document["probes"] = pairs(probes_);
-    const std::vector<std::string> bounds = at_bounds();
-    r.document["at_bounds"] = bounds;
-    report_values(r);
-    report_model(r);
-    if (!compared_.empty()) report_comparison(r);
-    r.accuracy = accuracy_of(o);
-    if (values_.size() > 10)
-      if (const std::string line = worth(); !line.empty()) r.accuracy.push_back(line);
-    if (!bounds.empty())
-      r.accuracy.push_back(
-          fmt::format("Held at a bound, [{:g}, {:g}]{}: {}{}.", hyper_.low(), hyper_.high(),
-                      hyper_.is_penalty() ? "" : " before the mean is made 1",
-                      fmt::join(bounds.begin(),
-                                bounds.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(5, bounds.size())), ", "),
-                      bounds.size() > 5 ? fmt::format(" and {} more", bounds.size() - 5) : ""));
-    r.figures = figures();
-    return r;
-  }
-
-  // No loss where the fit failed.
-  static Json pairs(const std::vector<Tried>& all) {
-    Json list = Json::array();
-    for (const auto& [at, loss] : all) list.push_back({at, std::isfinite(loss) ? Json(loss) : Json()});
-    return list;
-  }
-
-  void report_model(Report& r) const {
-    const std::string on = options_.folds > 0 ? fmt::format("all samples of {}", job_.name) : "the training samples";
-    Json model = {{"trained_on", on}, {"status", to_string(final_status_)}};
-    if (!is_solution(final_status_)) {
-      r.sentence += fmt::format(" The fit on {} with them failed: {}: {}", on, to_string(final_status_), final_message_);
-      r.document["model"] = model;
-      return;
-    }
-    model.update(json_of(job_, raw(job_, model_, final_x_)));
-    page::Table t{
-        .id = "scores",
-        .title = "Scores",
-        .caption = fmt::format(
-            "Of the model with these hyperparameters, fitted on {}, and of the one that the search "
-            "began with.{}",
-            on, hyper_.is_balanced() ? " The search counts each class the same, the mean loss here each sample." : ""),
-        .columns = {"samples", "count", "mean loss", model_.score_name(), "at the start: loss", model_.score_name()}};
-    if (hyper_.is_balanced())
-      t.columns = {"samples", "count", "mean loss", "balanced accuracy", "at the start: loss", "balanced accuracy"};
-    const auto cells = [&](const Score& s) {
-      return std::vector<std::string>{shown(s.loss), fmt::format("{:.4f}", hyper_.is_balanced() ? s.balanced : s.score)};
-    };
-    Json at_start = Json::object();
-    const auto add = [&](const char* name, const char* key, const Samples& s) {
-      std::vector<std::string> row{name, std::to_string(s.count())};
-      for (const Array* x : {&final_x_, begun_x_ ? &*begun_x_ : nullptr}) {
-        const std::vector<std::string> two = x != nullptr ? cells(model_.score(s, *x)) : std::vector<std::string>(2);
-        row.insert(row.end(), two.begin(), two.end());
-      }
-      t.rows.push_back(row);
-      r.document[key] = model_.score_json(s, final_x_);
-      if (begun_x_) at_start[key] = model_.score_json(s, *begun_x_);
-    };
-    add("training", "train", job_.train);
-    if (options_.folds > 0) add_folds(r, t);
-    if (job_.valid) add("validation", "valid", *job_.valid);
-    if (job_.test) add("test", "test", *job_.test);
-    r.tables.push_back(t);
-    r.document["model"] = std::move(model);
-    r.document["start"] = std::move(at_start);
-  }
-
-  // Each fold's samples judged by the model that has not seen them.
-  void add_folds(Report& r, page::Table& t) const {
-    Json each = Json::array();
-    Score mean;
-    const auto all = static_cast<double>(job_.train.count());
-    for (std::size_t f = 0; f < folds_.size(); ++f) {
-      const Score s = model_.score(folds_[f].valid, outcome_.x[f][0]);
-      const double share = static_cast<double>(folds_[f].valid.count()) / all;
-      mean.loss += share * s.loss, mean.score += share * s.score, mean.balanced += share * s.balanced;
-      each.push_back(model_.score_json(folds_[f].valid, outcome_.x[f][0]));
-    }
-    t.rows.push_back({"folds, unseen", std::to_string(job_.train.count()), shown(mean.loss),
-                      fmt::format("{:.4f}", hyper_.is_balanced() ? mean.balanced : mean.score), "", ""});
-    r.document["cross_validation"] = {{"loss", mean.loss}, {model_.score_name(), mean.score}, {"folds", each}};
-  }
-
-  // Whether what suits the validation samples is worth anything: only test samples tell.
-  std::string worth() const {
-    if (!job_.test)
-      return fmt::format(
-          "{} hyperparameters were fitted to the validation samples, whose loss is too good by that: "
-          "--test FILE tells what they are worth.",
-          values_.size());
-    if (!begun_x_ || !is_solution(final_status_)) return "";
-    const double found = model_.score(*job_.test, final_x_).loss, begun = model_.score(*job_.test, *begun_x_).loss;
-    return found > begun ? fmt::format(
-                               "On the test samples the start was better (mean loss {} against {}): {} hyperparameters "
-                               "suit the validation samples too well. More of those, or --folds, help.",
-                               shown(begun), shown(found), values_.size())
-                         : "";
-  }
-
-  void report_values(Report& r) const {
-    constexpr std::size_t most = 20;
-    const std::vector<std::string> names = hyper_.names();
-    page::Table t{.id = "hyperparameters",
-                  .title = "Hyperparameters",
-                  .caption = hyper_.is_penalty() ? "" : "Weights, with a mean of 1 over the training samples.",
-                  .columns = {hyper_.is_penalty()    ? "feature"
-                              : hyper_.is_balanced() ? "class"
-                                                     : "group",
-                              options_.hyper}};
-    std::vector<std::size_t> order = ascending(values_);
-    if (order.size() > most) {
-      order.resize(most);
-      t.title = fmt::format("Hyperparameters, the {} smallest of {}", most, values_.size());
-    } else {
-      std::ranges::sort(order);
-    }
-    for (const std::size_t i : order) t.rows.push_back({names.size() == 1 ? "all" : names[i], shown(values_[i])});
-    r.tables.push_back(t);
-  }
-
-  void report_comparison(Report& r) const {
-    const bool one = outcome_.theta[0].size() == 1;
-    r.document["compare"] = {
-        {"method", one ? "grid" : "random"}, {"evaluations", compared_.size()},          {"loss", best_compared_},
-        {"values", best_compared_at_},       {"ratio", outcome_.value / best_compared_}, {"tried", pairs(compared_)}};
-    page::Table t{.id = "compare",
-                  .title = "Beside a search of equal budget",
-                  .caption = "",
-                  .columns = {"search", "solves", judged_by()}};
-    t.rows.push_back({"hypergradient", std::to_string(solves()), fmt::format("{:.8g}", outcome_.value)});
-    if (best_shared_ > 0 && !one)
-      t.rows.push_back(
-          {"best shared l2", std::to_string(solves() - outcome_.evaluations), fmt::format("{:.8g}", best_shared_)});
-    t.rows.push_back({one ? "grid" : "random", std::to_string(compared_.size()), fmt::format("{:.8g}", best_compared_)});
-    r.tables.push_back(t);
-  }
-
-  std::vector<page::Figure> figures() const {
-    std::string judged = judged_by();
-    judged[0] = static_cast<char>(std::toupper(judged[0]));
-    return {values_.size() == 1 ? curve_figure(options_.hyper, outcome_, probes_, compared_)
-                                : values_figure(options_.hyper, hyper_.names(), values_, outcome_.history.front().theta[0]),
-            path_figure(outcome_, judged)};
+  // An answer whose last hypergradient is unknown may be any point on the way: it is shown, and the exit status says so.
+  int end(const std::string& stopped_in) {
+    f_.seconds = journal_.seconds();
+    f_.stopped_in = stopped_in;
+    if (!stopped_in.empty()) f_.search.status = Status::cancelled;
+    const Status status = f_.found && f_.search.status != Status::singular ? f_.fit_status : f_.search.status;
+    return show(options_, report_of(options_, job_, model_, hyper_, folds_, f_), status, progress_);
   }
 
   const TuneOptions& options_;
   JobData& job_;
   Model model_;
+  std::optional<Model> first_model_;  // before it was prepared for the best penalty
   Progress& progress_;
-  Hyper hyper_;
+  Hyper hyper_, shared_;
+  Journal journal_;
   std::vector<Fold> folds_;
-  std::vector<Inner> inner_;
-  Outcome outcome_;
-  std::vector<double> values_;  // of the hyperparameters found
-  Array final_x_;
-  std::optional<Array> begun_x_;
-  Status final_status_ = Status::converged;
-  std::string final_message_;
-  std::vector<Tried> probes_, compared_;  // by the first hyperparameter
-  int shared_evaluations_ = 0;
-  double best_shared_ = 0, best_compared_ = 0;  // losses
-  std::vector<double> best_compared_at_;
+  Parameter start_;  // of the last search
+  TuneFindings f_;
 };
 
 }  // namespace
@@ -381,18 +288,27 @@ class Tune {
 void add_tune(CommandLine& line) {
   auto options = std::make_shared<TuneOptions>();
   std::vector<Option> rows = sample_options(*options, true);
+  for (Option& row : rows)
+    if (row.name == "--split") {
+      row.to = &options->split_asked;
+      row.help = "or split off this share of FILE for it (0.2 where FILE is large)";
+    }
   const std::vector<Option> own{
       {.name = "--hyper",
        .to = &options->hyper,
        .type = "WHAT",
-       .help =
-           "l2 (default), l2-per-feature, class-weight (each class then counts\nthe same in validation) or "
-           "sample-group-weight; a penalty is searched\nfor from --l2, or without it from the best of nine from 1e-3 to 1e5",
+       .help = "l2 (default), l2-per-feature (where that is better on unseen samples\nthan one for all), class-weight (each "
+               "class "
+               "then counts the same in\nvalidation) or sample-group-weight; a penalty is searched for from\n--l2, or "
+               "without it "
+               "from the best of nine",
        .one_of = {"l2", "l2-per-feature", "class-weight", "sample-group-weight"}},
       {.name = "--folds",
        .to = &options->folds,
        .type = "K",
-       .help = "judge by cross-validation with K folds",
+       .help = "judge by cross-validation with K folds (default 5, or a split for\nmore than 10,000 samples or 4 million "
+               "samples times "
+               "coefficients)",
        .takes = Takes::count,
        .excludes = {"--valid", "--split"}},
       {.name = "--groups",
@@ -412,7 +328,8 @@ void add_tune(CommandLine& line) {
       {.name = "--checkpoint",
        .to = &options->checkpoint,
        .type = "FILE",
-       .help = "write the state there, and go on from it when it exists"}};
+       .help =
+           "write what was found there (and the state of the search into\nFILE.search), and go on from it when it exists"}};
   rows.insert(rows.end(), own.begin(), own.end());
   line.add({.name = "tune",
             .job = "Find hyperparameters by the derivative of the validation loss.",
@@ -422,7 +339,11 @@ void add_tune(CommandLine& line) {
             .work =
                 [options] {
                   Progress progress(*options);
-                  JobData job = load(*options, options->folds <= 0, progress);
+                  options->split = options->split_asked.value_or(options->split);
+                  // Images of the demonstration have validation samples of their own.
+                  const bool has_validation = options->split_asked || (options->demo && options->loss == "softmax");
+                  JobData job = load(*options, has_validation && options->folds <= 0, progress);
+                  settle_validation(*options, job);
                   return Tune(*options, job, progress).run();
                 },
             .out_help = "write tune.json and a page into this folder, which is made if\nneeded"});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <utility>
 
@@ -25,8 +26,52 @@ Groups read_groups(const std::string& file) {
   return groups;
 }
 
+namespace {
+
+// Of a feature that is not zero throughout.
+struct FeatureSize {
+  std::size_t feature = 0;
+  double largest = 0, log_mean_square = 0;  // to base 10
+};
+
+std::vector<FeatureSize> feature_sizes(const Samples& samples) {
+  const std::span<const double> a = samples.A.values();
+  const auto columns = static_cast<std::size_t>(samples.A.shape()[1]), features = columns - 1;
+  const auto count = static_cast<double>(samples.count());
+  std::vector<double> largest(features), squares(features);
+  for (std::size_t i = 0; i < a.size(); i += columns)
+    for (std::size_t j = 0; j < features; ++j) largest[j] = std::max(largest[j], std::fabs(a[i + j]));
+  for (std::size_t i = 0; i < a.size(); i += columns)
+    for (std::size_t j = 0; j < features; ++j)
+      if (largest[j] > 0) squares[j] += std::pow(a[i + j] / largest[j], 2) / count;
+  std::vector<FeatureSize> all;
+  for (std::size_t j = 0; j < features; ++j)
+    if (largest[j] > 0) all.push_back({j, largest[j], 2 * std::log10(largest[j]) + std::log10(squares[j])});
+  return all;
+}
+
+// The geometric mean over the features, to a power of ten: one in a far larger unit does not decide for all. Next to an
+// intercept of about 1 fits do not resolve the coefficients of features in extreme units (tried: 1e-7 and 1e12).
+double unit_of_penalties(const JobData& job) {
+  constexpr double least = 1e-5, most = 1e8;
+  double sum = 0;
+  const std::vector<FeatureSize> all = feature_sizes(job.train);
+  for (const FeatureSize& one : all) {
+    if (!(one.largest > least && one.largest < most))
+      throw Misuse(
+          fmt::format("the feature {} of {} has values up to {:.2g}, and fits would not resolve its coefficient "
+                      "beside the intercept; give --standardise",
+                      job.features[one.feature], job.name, one.largest));
+    sum += one.log_mean_square;
+  }
+  return all.empty() ? 1 : std::pow(10.0, std::round(sum / static_cast<double>(all.size())));
+}
+
+}  // namespace
+
 Hyper::Hyper(Kind kind, double l2, Groups groups, const JobData& job, const Model& model)
     : kind_(kind), l2_(l2), groups_(std::move(groups)), job_(job), model_(model) {
+  if (is_penalty()) unit_ = unit_of_penalties(job);
   if (kind == Kind::class_weight && job.loss == Loss::ridge) throw Misuse("--hyper class-weight needs classes, not ridge");
   if (kind == Kind::group_weight && groups_.of.size() != job.in_file)
     throw Misuse(fmt::format("--groups: {} numbers, but {} has {} samples", groups_.of.size(), job.name, job.in_file));
@@ -71,11 +116,27 @@ Solver Hyper::solver(const Samples& train, const SolveOptions& options) const {
       options);
 }
 
-Inner Hyper::inner(const Samples& train, const Samples& valid, double share) const {
-  const auto judge = [&model = model_, valid, share, weights = judging_weights(valid)](Expr x) {
+Inner Hyper::inner(const Samples& train, const Samples& valid, double share, Hyperprior prior,
+                   const SolveOptions& options) const {
+  const auto loss = [&model = model_, valid, share, weights = judging_weights(valid)](const Expr& x) {
     return share * sum(weights * model.losses(valid, x));
   };
-  return Inner(solver(train), model_.start(), judge);
+  if (prior.weight == 0) return Inner(solver(train, options), model_.start(), [loss](Expr x) { return loss(x); });
+  const auto count = static_cast<double>(names().size());
+  return Inner(solver(train, options), model_.start(), [loss, count, share, prior](Expr x, Expr l2) {
+    const Expr each = log(l2), level = sum(each) / count;
+    return loss(x) +
+           0.5 * share *
+               (prior.weight * sum(square(each - level)) + prior.level_weight * square(level - std::log(prior.centre)));
+  });
+}
+
+double Hyper::judged(const Samples& samples, const Array& x) const {
+  const std::vector<double> losses = model_.sample_losses(samples, x);
+  const Array weights = judging_weights(samples);
+  double sum = 0;
+  for (std::size_t i = 0; i < losses.size(); ++i) sum += weights.values()[i] * losses[i];
+  return sum;
 }
 
 std::vector<std::size_t> Hyper::membership(const Samples& samples) const {

@@ -19,6 +19,13 @@ struct Groups {
 /// Throws Misuse when the file cannot be read, has anything but numbers, or too few groups or too many.
 Groups read_groups(const std::string& file);
 
+/// What keeps the penalties of single features together: their logarithms are normal around a level, and the level is normal
+/// around the best penalty for all. Half of weight · Σ (log λⱼ - level)² + level_weight · (level - log centre)², with the
+/// mean for the level, is added to what is minimised. With the weight 0 there is none.
+struct Hyperprior {
+  double weight = 0, level_weight = 0, centre = 1;
+};
+
 /// Hyperparameters of one kind. Samples and model outlive it.
 class Hyper {
  public:
@@ -28,9 +35,11 @@ class Hyper {
   Hyper(Kind kind, double l2, Groups groups, const JobData& job, const Model& model);
 
   bool is_penalty() const { return kind_ == Kind::l2 || kind_ == Kind::l2_per_feature; }
-  /// No entry leaves these: what wants to is held there, and that is said.
-  double low() const { return is_penalty() ? 1e-5 : 1e-3; }
-  double high() const { return is_penalty() ? 1e7 : 1e3; }
+  /// No entry leaves these: what wants to is held there, and that is said. Penalties are in units of `unit()`.
+  double low() const { return is_penalty() ? 1e-5 * unit_ : 1e-3; }
+  double high() const { return is_penalty() ? 1e7 * unit_ : 1e3; }
+  /// The mean square of a typical feature, to a power of ten: a penalty means the same for features in other units.
+  double unit() const { return unit_; }
 
   /// With every entry at the same value.
   Parameter parameter(double value) const;
@@ -43,7 +52,11 @@ class Hyper {
   Solver solver(const Samples& train, const SolveOptions& options = {}) const;
   /// That fit judged by other samples; `share` weighs this problem among several. With weights of classes each class counts
   /// the same: by the plain mean the weights that were there would be about the best.
-  Inner inner(const Samples& train, const Samples& valid, double share) const;
+  Inner inner(const Samples& train, const Samples& valid, double share, Hyperprior prior = {},
+              const SolveOptions& options = {}) const;
+  /// What these samples are judged by, at given coefficients: their mean loss, with each class counted the same for weights
+  /// of classes.
+  double judged(const Samples& samples, const Array& x) const;
   bool is_balanced() const { return kind_ == Kind::class_weight; }
 
  private:
@@ -51,7 +64,7 @@ class Hyper {
   Array judging_weights(const Samples& valid) const;
 
   Kind kind_;
-  double l2_;
+  double l2_, unit_ = 1;
   Groups groups_;
   const JobData& job_;
   const Model& model_;

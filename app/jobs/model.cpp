@@ -44,8 +44,9 @@ void Model::require_a_best_fit(const Samples& train, double l2) const {
 void Model::get_ready(const Samples& train, double l2) {
   require_a_best_fit(train, l2);
   constexpr std::int64_t most = std::int64_t{1} << 27;  // entries: a gigabyte
+  constexpr std::int64_t few = 100;                     // unknowns: products are as quick as what they would save
   constexpr int rough_iterations = 8;                   // each cheap as long as the solution is far
-  if (loss_ != Loss::softmax || unknowns() < 1000 || classes_ * (n_ + 1) * (n_ + 1) > most) return;
+  if (loss_ != Loss::softmax || unknowns() < few || classes_ * (n_ + 1) * (n_ + 1) > most) return;
   SolveOptions how = stops_at_signals();
   how.max_iterations = rough_iterations;
   const Solver rough = solver([&](Expr x) { return sum(losses(train, x)) + penalty(x, l2); }, how);
@@ -76,6 +77,11 @@ Expr Model::penalty(const Expr& x, const Expr& lambda) const {
   // Intercepts that move together change no prediction: their sum is held at zero, which changes nothing else.
   const Expr together = sum(slice(x, n_, n_ + 1));
   return 0.5 * (sum(lambda * squares) + square(together));
+}
+
+std::vector<double> Model::sample_losses(const Samples& samples, const Array& x) const {
+  const Array each = evaluate(trace([&](Expr at) { return losses(samples, at); }, shape_), {x})[0];
+  return {each.values().begin(), each.values().end()};
 }
 
 Score Model::score(const Samples& samples, const Array& x) const {

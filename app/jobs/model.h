@@ -48,6 +48,8 @@ class Model {
 
   /// "accuracy" or "R2".
   const char* score_name() const { return loss_ == Loss::ridge ? "R2" : "accuracy"; }
+  /// The loss of each sample at given coefficients.
+  std::vector<double> sample_losses(const Samples& samples, const Array& x) const;
   Score score(const Samples& samples, const Array& x) const;
   /// (N, K): of the classes, for each sample.
   Array probabilities(const Samples& samples, const Array& x) const;

@@ -191,7 +191,13 @@ std::vector<std::size_t> left_out_of(const std::vector<std::vector<std::size_t>>
   return count;
 }
 
-// Leaves a share of each class for validation.
+}  // namespace
+
+const char* name_of(Loss loss) {
+  constexpr const char* names[] = {"logistic", "ridge", "softmax"};
+  return names[static_cast<std::size_t>(loss)];
+}
+
 void split_off(JobData& job, double share, std::uint64_t seed) {
   if (share >= 1) throw Misuse(fmt::format("--split {}: a share below 1", share));
   const auto count = static_cast<std::size_t>(job.train.count());
@@ -215,13 +221,6 @@ void split_off(JobData& job, double share, std::uint64_t seed) {
   std::ranges::sort(out);
   job.valid = some_of(job.train, out);
   job.train = some_of(job.train, stay);
-}
-
-}  // namespace
-
-const char* name_of(Loss loss) {
-  constexpr const char* names[] = {"logistic", "ridge", "softmax"};
-  return names[static_cast<std::size_t>(loss)];
 }
 
 std::vector<Option> sample_options(JobOptions& options, bool with_validation) {

@@ -67,6 +67,9 @@ struct JobData {
 /// Reads, splits and prepares them. Throws Misuse or Error for what cannot be used.
 JobData load(const JobOptions& options, bool with_validation, Progress& progress);
 
+/// Leaves a share of each class of the training samples for validation. Throws Misuse when that leaves none of a class.
+void split_off(JobData& job, double share, std::uint64_t seed);
+
 /// The places of the training samples, class by class and in an order that the seed decides; all in one where there are no
 /// classes.
 std::vector<std::vector<std::size_t>> shuffled_classes(const JobData& job, std::uint64_t seed);

@@ -11,26 +11,70 @@
 
 namespace onestep::app::jobs {
 
+namespace {
+
+// The only sample of its class is always trained on.
+std::vector<Fold> folds_of_classes(const Samples& all, const std::vector<std::vector<std::size_t>>& classes,
+                                   std::size_t count) {
+  std::vector<std::size_t> fold(static_cast<std::size_t>(all.count()), count);
+  std::size_t next = 0;
+  for (const std::vector<std::size_t>& places : classes)
+    if (places.size() > 1)
+      for (const std::size_t i : places) fold[i] = next++ % count;
+  std::vector<Fold> folds;
+  for (std::size_t f = 0; f < count; ++f) {
+    std::vector<std::size_t> in, out;
+    for (std::size_t i = 0; i < fold.size(); ++i) (fold[i] == f ? out : in).push_back(i);
+    folds.push_back({some_of(all, in), some_of(all, out)});
+  }
+  return folds;
+}
+
+// The places of samples class by class, in an order that the seed decides.
+std::vector<std::vector<std::size_t>> classes_of_places(const JobData& job, const Samples& samples, std::uint64_t seed) {
+  std::vector<std::vector<std::size_t>> classes(job.loss == Loss::ridge ? 1 : job.labels.size());
+  for (const std::size_t i : shuffled(static_cast<std::size_t>(samples.count()), seed))
+    classes[job.class_of(samples.y.values()[i])].push_back(i);
+  return classes;
+}
+
+}  // namespace
+
 std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t seed) {
   const Samples& all = job.train;
   const auto size = static_cast<std::size_t>(all.count());
   if (count < 2 || count > size)
     throw Misuse(fmt::format("--folds {}: at least 2, and at most as many as the {} samples", count, size));
-  std::vector<std::size_t> fold(size);
-  std::size_t next = 0;
-  for (const std::vector<std::size_t>& places : shuffled_classes(job, seed)) {
+  const auto classes = shuffled_classes(job, seed);
+  for (const std::vector<std::size_t>& places : classes)
     if (places.size() == 1)
       throw Misuse(fmt::format("--folds {}: one sample of {} has the label {}; a fold would leave none for training", count,
                                job.name, job.label_text(all.y.values()[places[0]])));
-    for (const std::size_t i : places) fold[i] = next++ % count;
+  return folds_of_classes(all, classes, count);
+}
+
+std::vector<Round> nested_rounds(const JobData& job, const std::vector<Fold>& folds, std::uint64_t seed) {
+  std::vector<Round> rounds;
+  if (folds.size() > 1) {
+    for (const Fold& outer : folds) {
+      const auto classes = classes_of_places(job, outer.train, seed);
+      rounds.push_back({folds_of_classes(outer.train, classes, folds.size()), outer.train, outer.valid});
+    }
+    return rounds;
   }
-  std::vector<Fold> folds;
-  for (std::size_t f = 0; f < count; ++f) {
-    std::vector<std::size_t> in, out;
-    for (std::size_t i = 0; i < size; ++i) (fold[i] == f ? out : in).push_back(i);
-    folds.push_back({some_of(all, in), some_of(all, out)});
-  }
-  return folds;
+  constexpr std::size_t parts = 5;
+  const Samples& valid = folds[0].valid;
+  for (Fold& part : folds_of_classes(valid, classes_of_places(job, valid, seed), parts))
+    rounds.push_back({{{folds[0].train, std::move(part.train)}}, folds[0].train, std::move(part.valid)});
+  return rounds;
+}
+
+bool can_be_nested(const std::vector<Fold>& folds) {
+  constexpr std::int64_t few = 20;
+  if (folds.size() == 1) return folds[0].valid.count() >= few;
+  std::int64_t all = 0;
+  for (const Fold& fold : folds) all += fold.valid.count();
+  return all >= few && all >= 2 * static_cast<std::int64_t>(folds.size());
 }
 
 Evaluator::Evaluator(const std::vector<Inner>& inner, const Parts& theta)
@@ -65,6 +109,15 @@ bool is_usable(const Outcome& o) {
          (o.status == Status::singular && o.fell_short > 0);
 }
 
+std::string message_of(const Outcome& o) {
+  if (o.status == Status::cancelled) return "A signal asked to stop.";
+  if (o.fell_short > 0 && !std::isfinite(o.norm))
+    return "The linear system of the last hypergradient was not solved: whether anything is left to gain is not known. A "
+           "larger "
+           "--l2 to start from conditions the fits better; so does --standardise.";
+  return o.message();
+}
+
 std::string ended_text(const JobOptions& options, const Outcome& o) {
   if (is_usable(o)) {
     const std::string spent =
@@ -78,7 +131,7 @@ std::string ended_text(const JobOptions& options, const Outcome& o) {
       default: return fmt::format("Ended after {} ({})", spent, to_string(o.status));
     }
   }
-  if (o.status != Status::cancelled) return fmt::format("{}: {}", to_string(o.status), o.message());
+  if (o.status != Status::cancelled) return fmt::format("{}: {}", to_string(o.status), message_of(o));
   const std::string so_far = o.history.empty() ? "before the first iteration"
                                                : fmt::format("after {} iterations, validation loss {}", o.iterations,
                                                              shown(o.history.back().value));
@@ -106,7 +159,7 @@ Json json_of(const Outcome& o) {
     history.push_back(std::move(one));
   }
   return {{"status", to_string(o.status)},
-          {"message", o.status == Status::cancelled ? "A signal asked to stop." : o.message()},
+          {"message", message_of(o)},
           {"resumed", o.resumed},
           {"iterations", o.iterations},
           {"evaluations", o.evaluations},
@@ -124,12 +177,15 @@ Json json_of(const Outcome& o) {
 
 std::vector<std::string> accuracy_of(const Outcome& o) {
   std::vector<std::string> lines;
-  lines.push_back(
-      std::isfinite(o.bound)
-          ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.2g} ({}): the true one is at most {:.2g}, and 0 where "
-                        "nothing is left to gain.",
-                        o.norm, 1.05 * o.bound, o.bound_rests_on, o.norm + 1.05 * o.bound)
-          : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
+  if (!std::isfinite(o.norm))
+    lines.push_back(message_of(o));
+  else
+    lines.push_back(
+        std::isfinite(o.bound)
+            ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.2g} ({}): the true one is at most {:.2g}, and 0 where "
+                          "nothing is left to gain.",
+                          o.norm, 1.05 * o.bound, o.bound_rests_on, o.norm + 1.05 * o.bound)
+            : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
   if (o.fell_short > 0)
     lines.push_back(
         fmt::format("The linear systems of {} of {} hypergradients were not solved as accurately as they should be.",

@@ -19,6 +19,19 @@ struct Fold {
 /// The folds of a cross-validation: each training sample is judged once, and each fold has its share of every class.
 std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t seed);
 
+/// A search of its own, and samples that neither its fits nor its judgement have seen.
+struct Round {
+  std::vector<Fold> folds;  ///< what it searches with
+  Samples fit;              ///< what the model is fitted on in the end
+  Samples unseen;
+};
+
+/// Of folds: each is left out once, and the search is repeated with folds of the rest. Of one split: the validation samples
+/// are cut into five parts, each is left out once, and the search is judged by the others.
+std::vector<Round> nested_rounds(const JobData& job, const std::vector<Fold>& folds, std::uint64_t seed);
+/// Whether there are enough samples for that to tell anything.
+bool can_be_nested(const std::vector<Fold>& folds);
+
 /// Solves the inner problems at given hyperparameters, warm from the last time.
 class Evaluator {
  public:
@@ -39,6 +52,8 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
 
 /// Whether its point is worth reporting. Limits are ends of a search like any other: it is then the best there was.
 bool is_usable(const Outcome& outcome);
+/// The status in a sentence, with the options of the command.
+std::string message_of(const Outcome& outcome);
 /// How a search ended, in iterations and seconds; without a point that is worth it why, and how it can go on.
 std::string ended_text(const JobOptions& options, const Outcome& outcome);
 

@@ -118,6 +118,8 @@ struct BilevelOptions {
   /// Inner tolerances follow the outer progress: a hundredth of what the stopping test has reached, never tighter than the
   /// solver's own, which is used before stopping. Otherwise the solver's own is used throughout.
   bool adaptive = true;
+  /// Whether the inner problems' certificates bound the error of the last hypergradient, which costs as much as some solves.
+  bool certified = true;
   /// Whether the history has the parameters.
   bool path = false;
   /// A file that the state is written to, atomically, so that a run which is killed goes on from there and ends with the
@@ -143,7 +145,7 @@ struct Outcome {
   std::vector<Parts> x;  ///< the states of the inner problems
   double value = 0;      ///< g
   Parts hypergradient;   ///< with respect to the parameters
-  double critical = 0;   ///< see BilevelOptions::tolerance
+  double critical = 0;   ///< see BilevelOptions::tolerance; NaN like `norm` where the last hypergradient fell short
   /// The hypergradient with respect to what is moved, less what pushes against bounds: its norm, and a bound on its error,
   /// as the certificates of the inner problems observed it. The norm of the true hypergradient is at most `norm + bound`.
   double norm = 0;
@@ -154,8 +156,8 @@ struct Outcome {
   int hypergradients = 0;
   /// Of these, where the linear system of an inner problem's derivative was not solved (DerivativeReport::status: at its
   /// limit of iterations, or singular, with a residual above 1e-6). Such a hypergradient is still a direction to search
-  /// along, and the run goes on; but where the last one is of them the status is that of the linear system, never
-  /// `converged`, and `about` says what to try.
+  /// along, and the run goes on; but where the last one is of them `norm` and `critical` are NaN, the status is that of the
+  /// linear system, never `converged`, and `about` says what to try.
   int fell_short = 0;
   int inner_iterations = 0, inner_factorisations = 0;
   double seconds = 0, inner_seconds = 0, hypergradient_seconds = 0;  ///< all; in inner solves; in derivatives

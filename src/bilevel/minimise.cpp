@@ -402,15 +402,14 @@ class Minimiser {
     o.iterations = state_.iteration;
     o.history.assign(state_.history.begin(), state_.history.end());
     const bool begun = !state_.gradient.empty();
+    bool is_known = true;  // the hypergradient
     if (begun && *status_ != Status::cancelled && *status_ != Status::time_limit) {
       // Again, as accurately as can be and whatever was tried last, so that a resumed run ends with the same bits.
       state_.tolerance = objective_.tightest();
       if (solve(state_.u)) {
         accept(state_.u);
-        note_shortfall(o);
-        const auto [bound, rests_on] = objective_.gradient_bound();
-        o.bound = bound * moved_.stretch(state_.u);
-        o.bound_rests_on = rests_on;
+        is_known = note_shortfall(o);
+        bound_hypergradient(o);
       } else {
         // What was accepted rests on a solve that was less accurate.
         o.bound_rests_on = objective_.about();
@@ -426,6 +425,7 @@ class Minimiser {
     o.value = begun ? state_.value : std::numeric_limits<double>::quiet_NaN();
     o.critical = begun ? critical() : std::numeric_limits<double>::infinity();
     if (begun) describe(o);
+    if (!is_known) o.norm = o.critical = std::numeric_limits<double>::quiet_NaN();
     note_doubt(o);
     const InnerWork& work = objective_.work;
     o.evaluations = work.evaluations;
@@ -440,6 +440,14 @@ class Minimiser {
     return o;
   }
 
+  void bound_hypergradient(Outcome& o) {
+    o.bound_rests_on = "it was not asked for";
+    if (!options_.certified) return;
+    const auto [bound, rests_on] = objective_.gradient_bound();
+    o.bound = bound * moved_.stretch(state_.u);
+    o.bound_rests_on = rests_on;
+  }
+
   // A hypergradient that vanishes by an inexact estimator need not be one that vanishes.
   void note_doubt(Outcome& o) const {
     constexpr double plainly = 10;
@@ -452,11 +460,12 @@ class Minimiser {
   }
 
   // What the last hypergradient says of the point is believed only where its linear systems were solved.
-  void note_shortfall(Outcome& o) const {
+  bool note_shortfall(Outcome& o) const {
     const auto [status, why] = objective_.gradient_status();
-    if (is_solution(status)) return;
+    if (is_solution(status)) return true;
     if (is_solution(o.status)) o.status = status;
     o.about = o.about.empty() ? why : fmt::format("{}; {}", o.about, why);
+    return false;
   }
 
   void describe(Outcome& o) const {

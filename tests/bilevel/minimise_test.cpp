@@ -271,12 +271,18 @@ TEST(Minimise, ALinearSystemThatFellShortIsCountedAndNeverConverges) {
     const Outcome o = minimise({ridge.inner(stopped)}, start, Lbfgs{}, {.tolerance = tolerance});
     EXPECT_FALSE(is_solution(o.status)) << o;
     EXPECT_EQ(o.fell_short, o.hypergradients);
+    EXPECT_TRUE(std::isnan(o.norm)) << o;  // unknown, which is not zero
+    EXPECT_TRUE(std::isnan(o.critical));
     EXPECT_THAT(o.about, HasSubstr("the linear system of the hypergradient fell short"));
     EXPECT_GT(o.bound, 0);
   }
   const Outcome good = minimise({ridge.inner(Implicit{})}, start);
   EXPECT_EQ(good.status, Status::converged) << good.message();
   EXPECT_EQ(good.fell_short, 0);
+  const Outcome plain = minimise({ridge.inner(Implicit{})}, start, Lbfgs{}, {.certified = false});
+  EXPECT_EQ(plain.value, good.value);
+  EXPECT_EQ(plain.bound, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(plain.bound_rests_on, "it was not asked for");
 }
 
 TEST(Minimise, CanBeCancelledAndLimited) {

@@ -1,0 +1,322 @@
+#include "jobs/tune_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "jobs/coefficients.h"
+
+namespace onestep::app::jobs {
+
+namespace {
+
+// No loss where the fit failed.
+Json pairs(const std::vector<Tried>& all) {
+  Json list = Json::array();
+  for (const auto& [at, loss] : all) list.push_back({at, std::isfinite(loss) ? Json(loss) : Json()});
+  return list;
+}
+
+bool all_are_the_same(const std::vector<double>& values) {
+  return std::ranges::all_of(values, [&](double v) { return v == values[0]; });
+}
+
+class TuneReport {
+ public:
+  TuneReport(const TuneOptions& options, const JobData& job, const Model& model, const Hyper& hyper,
+             const std::vector<Fold>& folds, const TuneFindings& findings)
+      : options_(options), job_(job), model_(model), hyper_(hyper), folds_(folds), f_(findings) {}
+
+  Report made() {
+    begin();
+    if (!f_.found) {
+      report_.sentence = f_.stopped_in.empty() ? ended_text(options_, f_.search) : stopped_text();
+      return std::move(report_);
+    }
+    report_.sentence = fmt::format("{}{} {} (from {}).", answer(), judged_by(), shown(f_.loss),
+                                   f_.begun_loss ? shown(*f_.begun_loss) : "unknown");
+    report_.document["hyperparameters"] = {{"names", hyper_.names()}, {"values", f_.values}};
+    report_.document["loss_minimised"] = f_.loss;
+    report_.document["balanced"] = hyper_.is_balanced();
+    if (f_.shared) report_.document["best_shared"] = {{"l2", f_.shared->first}, {"loss", f_.shared->second}};
+    if (!f_.probes.empty()) report_.document["probes"] = pairs(f_.probes);
+    add_spread();
+    add_values();
+    add_scores();
+    if (!f_.compared.empty()) add_comparison();
+    add_accuracy();
+    add_figures();
+    return std::move(report_);
+  }
+
+ private:
+  bool by_folds() const { return folds_.size() > 1; }
+  std::string judged_by() const { return hyper_.is_balanced() ? "balanced validation loss" : "validation loss"; }
+
+  void begin() {
+    report_ = {.verb = "tune",
+               .title = fmt::format("Hyperparameters for {}", job_.name),
+               .asked = fmt::format("{}; {} loss; {}{} by {}", description_text(job_), name_of(job_.loss), options_.hyper,
+                                    hyper_.is_penalty() ? "" : fmt::format(" beside l2 = {}", shown(options_.l2())),
+                                    by_folds() ? fmt::format("{} folds", folds_.size())
+                                               : fmt::format("{} validation samples", folds_[0].valid.count()))};
+    Json& document = report_.document;
+    document = {{"verb", "tune"}};
+    document.update(description(job_));
+    document.update({{"hyper", options_.hyper}, {"folds", by_folds() ? folds_.size() : 0}});
+    if (!hyper_.is_penalty()) document["l2"] = options_.l2();
+    document["seconds"] = f_.seconds;
+    document["resumed"] = f_.resumed;
+    document["search"] = json_of(f_.search);
+  }
+
+  std::string stopped_text() const {
+    if (!options_.checkpoint.empty())
+      return fmt::format("Stopped after {} in {}; the same command goes on from {}.", seconds_text(f_.seconds),
+                         f_.stopped_in, options_.checkpoint);
+    return fmt::format("Stopped after {} in {}; --checkpoint FILE would keep what was found.", seconds_text(f_.seconds),
+                       f_.stopped_in);
+  }
+
+  // The choice between one penalty and many is the answer to --hyper l2-per-feature; how the search ended comes behind it.
+  std::string answer() const {
+    const Outcome& o = f_.search;
+    std::string how;
+    switch (o.status) {
+      case Status::converged: how = "Converged in"; break;
+      case Status::iteration_limit: how = "Ended at the limit of --iterations after"; break;
+      case Status::rounding_reached: how = "Ended, as accurate as the fits are, after"; break;
+      case Status::line_search_failed: how = "Ended, since no step lowers the loss any further, after"; break;
+      default: how = fmt::format("Ended ({}) after", to_string(o.status));
+    }
+    return fmt::format("{}{} {} iteration{}, {} solves and {} in all{}: ", choice_text(), how, o.iterations,
+                       o.iterations == 1 ? "" : "s", f_.solves(), seconds_text(f_.seconds),
+                       f_.resumed ? fmt::format(", gone on from {}", options_.checkpoint) : "");
+  }
+
+  std::string choice_text() const {
+    const SpreadChoice& spread = f_.spread;
+    if (!f_.shared) return "";
+    if (spread.tried.empty())
+      return fmt::format(
+          "One penalty for all features, l2 = {}: whether they gain by penalties of their own could not be "
+          "judged ({}). ",
+          shown(f_.values[0]), spread.note);
+    const auto text = [](const SpreadScore& s) { return fmt::format("{:.3g} ± {:.2g}", s.gain, s.gain_error); };
+    if (!spread.is_shared())
+      return fmt::format("Penalties of single features lower the loss of unseen samples from {} to {}, by {}. ",
+                         shown(spread.tried[0].loss), shown(spread.tried[spread.chosen].loss),
+                         text(spread.tried[spread.chosen]));
+    if (spread.tried.size() < 2)
+      return fmt::format("One penalty for all features, l2 = {}: {}. ", shown(f_.values[0]), spread.note);
+    const SpreadScore& best = *std::min_element(spread.tried.begin() + 1, spread.tried.end(),
+                                                [](const auto& a, const auto& b) { return a.loss < b.loss; });
+    return fmt::format("One penalty for all features is kept, l2 = {}: on unseen samples penalties of single features {}. ",
+                       shown(f_.values[0]),
+                       best.gain > 0 ? fmt::format("gain {}, no more than two standard errors", text(best))
+                                     : fmt::format("are worse by {:.3g} ± {:.2g}", -best.gain, best.gain_error));
+  }
+
+  void add_spread() {
+    const SpreadChoice& spread = f_.spread;
+    if (!f_.shared) return;
+    Json tried = Json::array();
+    page::Table t{
+        .id = "spread",
+        .title = "How far penalties may lie apart",
+        .caption = fmt::format("The standard deviation of their logarithms under the hyperprior, judged by samples "
+                               "that neither the fits nor the search had seen ({}). One penalty for all is kept "
+                               "unless another gains more than two standard errors; of those that do, the smallest "
+                               "within a standard error of the best is taken.",
+                               by_folds() ? "nested folds" : "each fifth of the validation samples in turn"),
+        .columns = {"deviation", "unseen loss", "gain over one penalty", "standard error", ""}};
+    for (std::size_t i = 0; i < spread.tried.size(); ++i) {
+      const SpreadScore& s = spread.tried[i];
+      tried.push_back({{"deviation", s.deviation},
+                       {"loss", s.loss},
+                       {"loss_error", s.loss_error},
+                       {model_.score_name(), s.score},
+                       {"gain", s.gain},
+                       {"gain_error", s.gain_error}});
+      t.rows.push_back({s.deviation > 0 ? fmt::format("{:g}", s.deviation) : "0, one for all", shown(s.loss),
+                        i == 0 ? "" : fmt::format("{:.3g}", s.gain), i == 0 ? "" : fmt::format("{:.2g}", s.gain_error),
+                        i == spread.chosen ? "taken" : ""});
+    }
+    report_.document["spread"] = {{"tried", tried},
+                                  {"deviation", spread.is_shared() ? 0 : spread.tried[spread.chosen].deviation},
+                                  {"note", spread.note}};
+    if (!t.rows.empty()) report_.tables.push_back(t);
+  }
+
+  void add_values() {
+    constexpr std::size_t most = 20;
+    const std::vector<std::string> names = hyper_.names();
+    page::Table t{.id = "hyperparameters",
+                  .title = "Hyperparameters",
+                  .caption = hyper_.is_penalty() ? "" : "Weights, with a mean of 1 over the training samples.",
+                  .columns = {hyper_.is_penalty()    ? "feature"
+                              : hyper_.is_balanced() ? "class"
+                                                     : "group",
+                              options_.hyper}};
+    std::vector<std::size_t> order = ascending(f_.values);
+    if (hyper_.is_penalty() && all_are_the_same(f_.values)) {
+      t.rows.push_back({"all", shown(f_.values[0])});
+      order.clear();
+    } else if (order.size() > most) {
+      order.resize(most);
+      t.title = fmt::format("Hyperparameters, the {} smallest of {}", most, f_.values.size());
+    } else {
+      std::ranges::sort(order);
+    }
+    for (const std::size_t i : order) t.rows.push_back({names[i], shown(f_.values[i])});
+    report_.tables.push_back(t);
+  }
+
+  void add_scores() {
+    const std::string on = by_folds() ? fmt::format("all samples of {}", job_.name) : "the training samples";
+    Json fitted = {{"trained_on", on}, {"status", to_string(f_.fit_status)}};
+    if (!f_.x) {
+      report_.sentence +=
+          fmt::format(" The fit on {} with them failed: {}: {}", on, to_string(f_.fit_status), f_.fit_message);
+      report_.document["model"] = fitted;
+      return;
+    }
+    fitted.update(json_of(job_, raw(job_, model_, *f_.x)));
+    report_.document["model"] = std::move(fitted);
+    const std::string loss = hyper_.is_balanced() ? "balanced loss" : "mean loss",
+                      score = hyper_.is_balanced() ? "balanced accuracy" : model_.score_name(),
+                      before = f_.shared ? "one penalty for all" : "at the start";
+    scores_ = {
+        .id = "scores",
+        .title = "Scores",
+        .caption = fmt::format("Of the model with these hyperparameters, fitted on {}, and of the one {}. What the search "
+                               "minimised is too good by what it could adapt to.",
+                               on, f_.shared ? "with one penalty for all features" : "that the search began with"),
+        .columns = {"samples", "count", loss, score, fmt::format("{}: loss", before), score}};
+    add_row("training", "train", job_.train);
+    if (by_folds())
+      add_minimised("folds, minimised");
+    else
+      add_row("validation, minimised", "valid", folds_[0].valid);
+    add_unseen();
+    if (by_folds() && job_.valid) add_row("validation", "valid", *job_.valid);
+    if (job_.test) add_row("test", "test", *job_.test);
+    report_.tables.push_back(std::move(scores_));
+    report_.document["start"] = std::move(at_start_);
+  }
+
+  void add_row(const char* name, const char* key, const Samples& s) {
+    std::vector<std::string> row{name, std::to_string(s.count())};
+    const auto scored = [&](const std::optional<Array>& x, Json& to) {
+      if (!x) return row.insert(row.end(), 2, std::string()), void();
+      const Score score = model_.score(s, *x);
+      row.push_back(shown(hyper_.judged(s, *x)));
+      row.push_back(fmt::format("{:.4f}", hyper_.is_balanced() ? score.balanced : score.score));
+      to = model_.score_json(s, *x);
+      if (hyper_.is_balanced()) to["balanced_loss"] = hyper_.judged(s, *x);
+    };
+    scored(f_.x, report_.document[key]);
+    Json begun;
+    scored(f_.begun_x, begun);
+    if (!begun.is_null()) at_start_[key] = std::move(begun);
+    scores_.rows.push_back(std::move(row));
+  }
+
+  // Each fold judged by the model that was fitted without it, with the hyperparameters that were chosen with it.
+  void add_minimised(const char* name) {
+    Json each = Json::array();
+    Score mean;
+    for (std::size_t f = 0; f < folds_.size(); ++f) {
+      const Array& x = f_.search.x[f][0];
+      const Score s = model_.score(folds_[f].valid, x);
+      const double share = static_cast<double>(folds_[f].valid.count()) / static_cast<double>(job_.train.count());
+      mean.loss += share * s.loss, mean.score += share * s.score, mean.balanced += share * s.balanced;
+      each.push_back(model_.score_json(folds_[f].valid, x));
+    }
+    scores_.rows.push_back({name, std::to_string(job_.train.count()), shown(f_.loss),
+                            fmt::format("{:.4f}", hyper_.is_balanced() ? mean.balanced : mean.score),
+                            f_.begun_loss ? shown(*f_.begun_loss) : "", ""});
+    report_.document["cross_validation"] = {
+        {"loss", mean.loss}, {"minimised", true}, {model_.score_name(), mean.score}, {"folds", each}};
+  }
+
+  void add_unseen() {
+    const SpreadChoice& spread = f_.spread;
+    if (spread.tried.empty()) return;
+    std::int64_t count = 0;
+    for (const Fold& fold : folds_) count += fold.valid.count();
+    const SpreadScore &taken = spread.tried[spread.chosen], &shared = spread.tried[0];
+    scores_.rows.push_back({by_folds() ? "nested folds, unseen" : "validation in turn, unseen", std::to_string(count),
+                            shown(taken.loss), fmt::format("{:.4f}", taken.score), shown(shared.loss),
+                            fmt::format("{:.4f}", shared.score)});
+  }
+
+  void add_comparison() {
+    const bool one = hyper_.names().size() == 1;
+    report_.document["compare"] = {
+        {"method", one ? "grid" : "random"}, {"evaluations", f_.compared.size()},   {"loss", f_.best_compared},
+        {"values", f_.best_compared_at},     {"ratio", f_.loss / f_.best_compared}, {"tried", pairs(f_.compared)}};
+    page::Table t{
+        .id = "compare",
+        .title = "Beside a search of equal budget",
+        .caption = f_.shared ? "Without the hyperprior: a lower loss of the samples judged by may be overfitting." : "",
+        .columns = {"search", "solves", judged_by()}};
+    t.rows.push_back({"hypergradient", std::to_string(f_.solves()), fmt::format("{:.8g}", f_.loss)});
+    if (f_.shared) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", f_.shared->second)});
+    t.rows.push_back({one ? "grid" : "random", std::to_string(f_.compared.size()), fmt::format("{:.8g}", f_.best_compared)});
+    report_.tables.push_back(t);
+  }
+
+  void add_accuracy() {
+    report_.accuracy = accuracy_of(f_.search);
+    std::vector<std::string> bounds;
+    const std::vector<std::string> names = hyper_.names();
+    const bool together = names.size() > 1 && f_.search.theta[0].size() == 1;  // one penalty was kept for all
+    for (const std::size_t i : f_.search.at_low)
+      bounds.push_back(fmt::format("{} at its least", together ? "l2" : names[i]));
+    for (const std::size_t i : f_.search.at_high)
+      bounds.push_back(fmt::format("{} at its most", together ? "l2" : names[i]));
+    report_.document["at_bounds"] = bounds;
+    constexpr std::size_t most = 5;
+    if (bounds.empty()) return;
+    const auto end = bounds.begin() + static_cast<std::ptrdiff_t>(std::min(most, bounds.size()));
+    report_.accuracy.push_back(fmt::format("Held at a bound, [{:g}, {:g}]{}: {}{}.", hyper_.low(), hyper_.high(),
+                                           hyper_.is_penalty() ? "" : " before the mean is made 1",
+                                           fmt::join(bounds.begin(), end, ", "),
+                                           bounds.size() > most ? fmt::format(" and {} more", bounds.size() - most) : ""));
+  }
+
+  void add_figures() {
+    std::string judged = judged_by();
+    judged[0] = static_cast<char>(std::toupper(judged[0]));
+    const bool one = f_.search.theta[0].size() == 1;
+    report_.figures = {
+        one && hyper_.is_penalty()
+            ? curve_figure("l2", f_.search, f_.probes, hyper_.names().size() == 1 ? f_.compared : std::vector<Tried>())
+            : values_figure(options_.hyper, hyper_.names(), f_.values, f_.search.history.front().theta[0]),
+        path_figure(f_.search, judged)};
+  }
+
+  const TuneOptions& options_;
+  const JobData& job_;
+  const Model& model_;
+  const Hyper& hyper_;
+  const std::vector<Fold>& folds_;
+  const TuneFindings& f_;
+  Report report_;
+  page::Table scores_;
+  Json at_start_ = Json::object();
+};
+
+}  // namespace
+
+Report report_of(const TuneOptions& options, const JobData& job, const Model& model, const Hyper& hyper,
+                 const std::vector<Fold>& folds, const TuneFindings& findings) {
+  return TuneReport(options, job, model, hyper, folds, findings).made();
+}
+
+}  // namespace onestep::app::jobs

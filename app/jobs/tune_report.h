@@ -1,0 +1,52 @@
+// What `tune` says: the hyperparameters found, what they are worth, and how sure that is.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jobs/hyper.h"
+#include "jobs/model.h"
+#include "jobs/report.h"
+#include "jobs/samples.h"
+#include "jobs/search.h"
+#include "jobs/spread.h"
+#include "jobs/tune_figures.h"
+
+namespace onestep::app::jobs {
+
+struct TuneOptions : JobOptions {
+  std::string hyper = "l2", compare, groups;
+  double folds = 0, iterations = 100;  ///< folds: 0 is none, or what suits the samples
+  std::optional<double> split_asked;
+};
+
+/// What came out of all phases.
+struct TuneFindings {
+  std::string stopped_in;            ///< the phase that a signal cut short; empty when none did
+  std::vector<Tried> probes;         ///< of one penalty for all
+  std::optional<Tried> shared;       ///< the best one, and its loss, where penalties of single features were asked for
+  SpreadChoice spread;               ///< how far these may lie apart
+  Outcome search;                    ///< the last one, with the hyperprior in its values
+  bool found = false;                ///< whether its end can be used
+  std::vector<double> values;        ///< of the hyperparameters
+  double loss = 0;                   ///< of validation at the end, which the search minimised, without the hyperprior
+  std::optional<double> begun_loss;  ///< and where it began
+  std::optional<Array> x, begun_x;   ///< coefficients: with what was found, and with what it began
+  Status fit_status = Status::converged;
+  std::string fit_message;
+  std::vector<Tried> compared;  ///< a grid or random points, by the first hyperparameter
+  double best_compared = 0;
+  std::vector<double> best_compared_at;
+  int solves_before = 0;  ///< the last search
+  double seconds = 0;     ///< all phases, those before a resume included
+  bool resumed = false;
+
+  int solves() const { return search.evaluations + solves_before; }
+};
+
+/// `hyper` is what was asked for.
+Report report_of(const TuneOptions& options, const JobData& job, const Model& model, const Hyper& hyper,
+                 const std::vector<Fold>& folds, const TuneFindings& findings);
+
+}  // namespace onestep::app::jobs

@@ -1,0 +1,223 @@
+// `tune`: what it is worth on samples that it has not seen, what it is judged by, and going on after `kill -9`.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/run_command.h"
+#include "jobs/journal.h"
+#include "support/random.h"
+
+namespace onestep::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Made {
+  std::string kind;  // logistic, ridge or softmax
+  int samples = 0, features = 0, useful = 0;
+  double noise = 0.5, unit = 1;  // unit: of the features
+};
+
+// A linear model of which only the first features are worth something. Header and target last.
+std::string made_csv(std::uint64_t seed, const Made& how, int samples) {
+  Random truth(seed), random(7 * seed + static_cast<std::uint64_t>(samples));
+  std::vector<double> weights;
+  for (int j = 0; j < 2 * how.features; ++j) weights.push_back(truth.uniform(-2, 2));
+  std::string text;
+  for (int j = 0; j < how.features; ++j) text += fmt::format("f{},", j);
+  text += "y\n";
+  for (int i = 0; i < samples; ++i) {
+    double first = how.noise * random.uniform(-2, 2), second = how.noise * random.uniform(-2, 2);
+    for (int j = 0; j < how.features; ++j) {
+      const double a = random.uniform(-1, 1);
+      if (j < how.useful) first += weights[2 * j] * a, second += weights[2 * j + 1] * a;
+      text += fmt::format("{:.17g},", how.unit * a);
+    }
+    if (how.kind == "ridge")
+      text += fmt::format("{:.17g}\n", first);
+    else if (how.kind == "logistic")
+      text += first > 0 ? "1\n" : "0\n";
+    else
+      text += first > 0.5 ? "a\n" : second > 0 ? "b\n" : "c\n";
+  }
+  return text;
+}
+
+class Tune : public ::testing::Test {
+ protected:
+  nlohmann::json json(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "tune");
+    arguments.emplace_back("--json");
+    const Ended ended = run_command(arguments);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return ended.json();
+  }
+  // The mean losses on samples that were set aside, with one penalty and with many.
+  std::pair<nlohmann::json, nlohmann::json> shared_and_single(std::uint64_t seed, const Made& how) {
+    const std::string train = folder_.write("train.csv", made_csv(seed, how, how.samples)),
+                      test = folder_.write("test.csv", made_csv(seed, how, 400));
+    std::vector<std::string> arguments{train, "--test", test, "--loss", how.kind, "--hyper", "l2"};
+    const auto shared = json(arguments);
+    arguments.back() = "l2-per-feature";
+    return {shared, json(arguments)};
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Tune, PenaltiesOfSingleFeaturesAreClearlyBetterWhereFewFeaturesAreWorthSomething) {
+  for (const Made& how : {Made{"ridge", 80, 20, 2}, Made{"logistic", 200, 20, 2}}) {
+    const auto [shared, single] = shared_and_single(1, how);
+    EXPECT_GT(single["spread"]["deviation"], 0) << how.kind;
+    EXPECT_LT(single["test"]["loss"], 0.95 * shared["test"]["loss"].get<double>()) << how.kind;
+    // A feature that is worth nothing is held down more than one that is worth something.
+    const std::vector<double> penalties = single["hyperparameters"]["values"];
+    for (std::size_t j = 2; j < penalties.size(); ++j) EXPECT_GT(penalties[j], std::min(penalties[0], penalties[1])) << j;
+  }
+}
+
+// The heavy comparison, on real sets, is bench/peers; these twenty are small, few of them with anything to gain.
+TEST_F(Tune, PenaltiesOfSingleFeaturesAreNeverWorseThanOneByMoreThanAStandardError) {
+  int kept = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const char* kinds[] = {"ridge", "logistic"};
+    const Made how{kinds[seed % 2], 40 + 5 * static_cast<int>(seed % 5), 6, static_cast<int>(seed % 7), 1};
+    const auto [shared, single] = shared_and_single(seed, how);
+    const double before = shared["test"]["loss"], after = single["test"]["loss"];
+    // Where one penalty is kept it is the one that --hyper l2 finds, to the bit.
+    if (single["spread"]["deviation"] == 0.0) {
+      ++kept;
+      EXPECT_EQ(before, after) << seed;
+      EXPECT_EQ(shared["hyperparameters"]["values"][0], single["hyperparameters"]["values"][0]);
+      continue;
+    }
+    // The standard error of the difference that nested folds saw, of fewer samples than the test has.
+    const auto& tried = single["spread"]["tried"];
+    double error = 0;
+    for (const auto& one : tried)
+      if (one["deviation"] == single["spread"]["deviation"]) error = one["gain_error"];
+    EXPECT_LE(after, before + error) << seed << " " << how.kind;
+  }
+  EXPECT_GE(kept, 5);
+  EXPECT_LT(kept, 20);
+}
+
+TEST_F(Tune, FoldsAreTheDefaultForFewSamplesAndWhatIsMinimisedIsNotCalledUnseen) {
+  const std::string file = folder_.write("a.csv", made_csv(3, {"logistic", 60, 4, 2}, 60));
+  EXPECT_EQ(json({file})["folds"], 5);
+  EXPECT_EQ(json({file, "--split", "0.3"})["folds"], 0);
+  EXPECT_EQ(json({file, "--folds", "3"})["folds"], 3);
+  const std::string one = run_command({"tune", file}).out,
+                    many = run_command({"tune", file, "--hyper", "l2-per-feature"}).out;
+  EXPECT_THAT(one, HasSubstr("folds, minimised"));
+  EXPECT_THAT(one, ::testing::Not(HasSubstr("unseen")));
+  EXPECT_THAT(many, HasSubstr("nested folds, unseen"));
+  const auto split = json({file, "--split", "0.5", "--hyper", "l2-per-feature"});
+  EXPECT_EQ(split["spread"]["tried"][0]["deviation"], 0);
+  // Ten samples are too few for nested folds; that is said.
+  const auto tiny = json({folder_.write("b.csv", made_csv(3, {"ridge", 12, 2, 1}, 12)), "--hyper", "l2-per-feature"});
+  EXPECT_EQ(tiny["spread"]["tried"].size(), 0U);
+  EXPECT_THAT(tiny["spread"]["note"], HasSubstr("too few samples"));
+}
+
+TEST_F(Tune, TheTableHasTheLossThatIsMinimised) {
+  const std::string file = folder_.write("a.csv", made_csv(4, {"logistic", 90, 3, 1}, 90));
+  const auto found = json({file, "--hyper", "class-weight", "--split", "0.4"});
+  EXPECT_NEAR(found["valid"]["balanced_loss"], found["loss_minimised"], 1e-9);
+  EXPECT_NEAR(found["search"]["loss"], found["loss_minimised"], 1e-9);
+}
+
+TEST_F(Tune, DoesNotDependOnTheUnitOfTheFeaturesOrRefusesIt) {
+  Made made{"logistic", 80, 5, 2};
+  const auto written = [&](double unit) {
+    made.unit = unit;
+    return folder_.write(fmt::format("{}.csv", unit), made_csv(5, made, 80));
+  };
+  const auto plain = json({written(1)}), standardised = json({written(1), "--standardise"});
+  for (const double unit : {1e7, 1e-4}) {
+    const auto other = json({written(unit)});
+    EXPECT_NEAR(other["loss_minimised"], plain["loss_minimised"], 1e-6) << unit;
+    const double l2 = plain["hyperparameters"]["values"][0];
+    EXPECT_NEAR(other["hyperparameters"]["values"][0].get<double>() / (unit * unit) / l2, 1, 1e-2) << unit;
+  }
+  for (const double unit : {1e12, 1e-12}) {
+    const Ended refused = run_command({"tune", written(unit)});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err, HasSubstr("--standardise"));
+    EXPECT_NEAR(json({written(unit), "--standardise"})["loss_minimised"], standardised["loss_minimised"], 1e-6) << unit;
+  }
+}
+
+TEST_F(Tune, ConstantAndDuplicateColumnsAreNoTrouble) {
+  std::string text = "a,b,c,d,y\n";
+  Random random(6);
+  for (int i = 0; i < 60; ++i) {
+    const double a = random.uniform(-1, 1), b = random.uniform(-1, 1);
+    text += fmt::format("{0},{0},3,{1},{2}\n", a, b, a + 0.3 * random.uniform(-1, 1) > 0 ? 1 : 0);
+  }
+  const auto found = json({folder_.write("a.csv", text), "--hyper", "l2-per-feature"});
+  for (const double value : found["hyperparameters"]["values"].get<std::vector<double>>()) EXPECT_TRUE(std::isfinite(value));
+  EXPECT_TRUE(std::isfinite(found["train"]["loss"].get<double>()));
+}
+
+TEST_F(Tune, KilledInAnyPhaseItGoesOnAndEndsWithTheSameBits) {
+  const std::string file = folder_.write("a.csv", made_csv(8, {"logistic", 150, 12, 2}, 150)),
+                    checkpoint = (folder_.path() / "c").string();
+  const auto straight = json({file, "--hyper", "l2-per-feature"});
+  // Killed again and again, as soon as the file has grown: in every phase, the first among them.
+  std::uintmax_t size = 0;
+  int killed = 0;
+  for (; killed < 4; ++killed) {
+    const RunningCommand running({"tune", file, "--hyper", "l2-per-feature", "--checkpoint", checkpoint});
+    std::error_code none;
+    for (int i = 0; i < 3000; ++i) {
+      const std::uintmax_t now = std::filesystem::file_size(checkpoint, none);
+      if (!none && now > size) {
+        size = now;
+        break;
+      }
+      usleep(1000);
+    }
+    kill(running.pid(), SIGKILL);
+    if (running.wait().status != 128 + SIGKILL) break;  // it was faster
+    ASSERT_TRUE(std::filesystem::exists(checkpoint));
+  }
+  EXPECT_GE(killed, 1);
+  const auto resumed = json({file, "--hyper", "l2-per-feature", "--checkpoint", checkpoint});
+  EXPECT_EQ(resumed["hyperparameters"], straight["hyperparameters"]);
+  EXPECT_EQ(resumed["model"], straight["model"]);
+  EXPECT_EQ(resumed["spread"], straight["spread"]);
+}
+
+TEST_F(Tune, ClassesThatAreAllTheSameAndValuesThatAreNoNumbersAreRefused) {
+  EXPECT_EQ(run_command({"tune", folder_.write("a.csv", "a,y\n1,0\n2,0\n3,0\n"), "--loss", "logistic"}).status, 2);
+  EXPECT_EQ(run_command({"tune", folder_.write("b.csv", "a,y\n1,0\nnan,1\n3,0\n4,1\n")}).status, 2);
+  EXPECT_EQ(run_command({"tune", folder_.write("c.csv", "")}).status, 2);
+}
+
+TEST(Journal, KeepsWhatStepsFoundToTheBitAndRefusesThatOfOtherWork) {
+  TemporaryFolder folder;
+  const std::string file = (folder.path() / "journal").string();
+  const std::vector<double> found{1.0 / 3, std::numeric_limits<double>::infinity(), -0.0};
+  {
+    app::jobs::Journal journal(file, "this work");
+    EXPECT_TRUE(std::filesystem::exists(file));
+    EXPECT_FALSE(journal.resumed());
+    EXPECT_EQ(journal.find("step"), nullptr);
+    journal.keep("step", found);
+    EXPECT_THROW(app::jobs::Journal(file, "this work"), FileError);  // in use
+  }
+  EXPECT_THROW(app::jobs::Journal(file, "other work"), FileError);
+  const app::jobs::Journal again(file, "this work");
+  EXPECT_TRUE(again.resumed());
+  ASSERT_NE(again.find("step"), nullptr);
+  EXPECT_EQ(*again.find("step"), found);
+}
+
+}  // namespace
+}  // namespace onestep::test
