@@ -49,7 +49,7 @@ Expr derivative_call(const Site& s, std::vector<Expr> extra, std::int64_t kind, 
   const Foreign& f = *s[0].graph()->foreign(s.attr.i);
   if (s.attr.j != 0)
     fail("call",
-         "the derivative of {0} cannot be differentiated again. A foreign function can be traced instead; of a solve, "
+         "the derivative of {} cannot be differentiated again. A foreign function can be traced instead; of a solve, "
          "newton, newton_root and quadratic_program have second derivatives, and fixed_point with KStep, where K steps "
          "leave out little",
          f.name());

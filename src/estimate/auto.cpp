@@ -7,6 +7,7 @@
 
 #include "estimate/certify.h"
 #include "solve/linear.h"
+#include "solve/random.h"
 
 namespace onestep::detail {
 namespace {

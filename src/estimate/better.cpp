@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "estimate/certify.h"
+#include "solve/random.h"
 
 namespace onestep::detail {
 namespace {
@@ -17,8 +18,6 @@ constexpr double enough = 0.5, tail_safety = 4;
 constexpr double looked_into = 0.05;
 constexpr int most_products = 2000;  // of the linear solve to 1e-3
 constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
-
-double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
 
 }  // namespace
 
@@ -129,7 +128,7 @@ Differentiator::FactorOf BetterSystem::look_for_inverse(const LinearSystem& syst
     return of;
   }
   std::vector<double> y(s_.size()), image(s_.size());
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] = std::sin(static_cast<double>(i) + 1);
+  fill_random(y);
   for (int k = 0; k < iterations; ++k) {
     const double size = norm(y);
     if (!(size > 0 && std::isfinite(size))) break;

@@ -21,6 +21,7 @@
 #include "estimate/certify.h"
 #include "estimate/corners.h"
 #include "estimate/refine.h"
+#include "solve/random.h"
 
 namespace onestep::detail {
 namespace {
@@ -193,7 +194,6 @@ class Certifier {
     return g;
   }
   bool is_kept() const { return s_.returned.allow_unconverged == s_.allow_unconverged; }
-  static double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
   double shown_norm(ConstVector x) const { return detail::norm(x.first(s_.shown_size())); }
   Parameters zero() const { return memory_for(map_.parameters); }
   void vjp_theta(Point& p, ConstVector c, Parameters& out) {

@@ -16,8 +16,6 @@ void probe_inverse(SolutionState& s, const LinearSystem& system, int most);
 /// A superlinear method multiplies errors by less than this near its solution, unless that is degenerate.
 inline constexpr double superlinear_rate = 0.1;
 
-using Parameters = std::vector<std::vector<double>>;  // a vector for each parameter
-
 /// What rounding leaves of a derivative of a superlinear step, absolute: of its linear solve, and of an x_k that is known to
 /// rounding only; and how far it is known. Zero where the step has no linear system: it is not measured then. `products`
 /// counts; g is the derivative.
@@ -26,16 +24,10 @@ double rounding_of_x(SolutionState& s, int& products);
 double rounding_of_vjp(SolutionState& s, ConstVector v, const Parameters& g, int& products);
 double rounding_of_jvp(SolutionState& s, std::span<const Array> v, ConstVector g, int& products);
 
-/// 1 or -1, the same in every run: no probability is claimed. Others for other seeds.
-double random_sign(std::size_t i, std::uint64_t seed = 20231123);
-
-/// A vector that is orthogonal to nothing in particular; the same in every run.
-void fill_random(Vector v);
+/// a / b; zero where a is.
+inline double ratio(double a, double b) { return a == 0 ? 0 : a / b; }
 
 /// Two digits, never below x.
 std::string rounded_up(double x);
-
-double norm(const Parameters& p);
-void add_to(Parameters& to, const Parameters& what, double factor = 1);
 
 }  // namespace onestep::detail

@@ -7,6 +7,7 @@
 #include "estimate/state.h"
 #include "onestep/plan.h"
 #include "solve/linear.h"
+#include "solve/random.h"
 
 namespace onestep::detail {
 namespace {
@@ -44,7 +45,7 @@ class ImplicitDifferentiator final : public Differentiator {
     if (!on_step(s))
       for (double& e : u_) e = -e;
     point(s).vjp_theta(u_, out);
-    if (is_degenerate(s)) note_status(s.report, Status::singular);
+    note_degeneracy(s);
     ++s.report.products;
     s.report.flops += map.costs.vjp_theta;
     note_residual(s.report, point(s).residual(), how_.tolerance);
@@ -60,7 +61,7 @@ class ImplicitDifferentiator final : public Differentiator {
     if (!on_step(s))
       for (double& e : u_) e = -e;
     solve(s, false, u_, out);
-    if (is_degenerate(s)) note_status(s.report, Status::singular);
+    note_degeneracy(s);
     note_residual(s.report, point(s).residual(), how_.tolerance);  // an equation may solve a linear system of its own
   }
 
@@ -162,7 +163,7 @@ class ImplicitDifferentiator final : public Differentiator {
     const std::size_t n = u_.size();
     const double rounding = 4 * std::numeric_limits<double>::epsilon() * std::sqrt(static_cast<double>(n));
     std::vector<double> y(n), next(n);
-    for (std::size_t i = 0; i < n; ++i) y[i] = std::sin(static_cast<double>(i) + 1);
+    fill_random(y);
     for (int k = 0; k < iterations; ++k) {
       const double size = norm(y);
       for (double& e : y) e /= size;

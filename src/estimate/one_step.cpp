@@ -18,7 +18,7 @@ class OneStepDifferentiator final : public Differentiator {
     ++s.report.products;
     s.report.flops += s.method->step->costs.vjp_theta;
     note_residual(s.report, s.last().residual(), s.last().solved_to());
-    if (is_degenerate(s)) note_status(s.report, Status::singular);
+    note_degeneracy(s);
   }
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
     need_jvp(*s.method->step, "OneStep");
@@ -26,7 +26,7 @@ class OneStepDifferentiator final : public Differentiator {
     ++s.report.products;
     s.report.flops += s.method->step->costs.jvp_theta;
     note_residual(s.report, s.last().residual(), s.last().solved_to());
-    if (is_degenerate(s)) note_status(s.report, Status::singular);
+    note_degeneracy(s);
   }
 };
 
@@ -64,7 +64,7 @@ class KStepDifferentiator final : public Differentiator {
       s.report.flops += costs.vjp_x;
     }
     if (norm(w_) > norm(c)) require_contraction(s);
-    if (is_degenerate(s)) note_status(s.report, Status::singular);
+    note_degeneracy(s);
   }
 
   // ẋ ← Aᵢ ẋ + Bᵢ v, from zero at the first of them.
@@ -92,7 +92,7 @@ class KStepDifferentiator final : public Differentiator {
       started = true;
     }
     if (grew) require_contraction(s);
-    if (is_degenerate(s)) note_status(s.report, Status::singular);
+    note_degeneracy(s);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "estimate/certify.h"
+#include "solve/random.h"
 
 namespace onestep::detail {
 namespace {

@@ -8,6 +8,7 @@
 #include "estimate/certify.h"
 #include "estimate/direction.h"
 #include "estimate/state.h"
+#include "solve/random.h"
 
 namespace onestep {
 
@@ -95,7 +96,7 @@ double detail::growth(SolutionState& state) {
   std::vector<double>&v = state.power, &w = state.next_power;
   v.resize(state.size());
   w.resize(state.size());
-  for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(static_cast<double>(i) + 1);
+  detail::fill_random(v);
   double rate = 0;
   // Transients may last long where A is not normal: what grows is watched for longer, the second half of it counts.
   for (int end = 2 * first, k = 0; end <= last; end *= 2) {

@@ -33,10 +33,19 @@ void need_vjp(const Map& map, const char* estimator) {
                     estimator, map.no_vjp));
 }
 
-std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters) {
-  std::vector<std::vector<double>> memory;
+Parameters memory_for(const std::vector<Input>& parameters) {
+  Parameters memory;
   for (const Input& p : parameters) memory.emplace_back(static_cast<std::size_t>(p.shape.size()));
   return memory;
+}
+
+double norm(const Parameters& p) {
+  double size = 0;
+  for (const auto& part : p) size = std::hypot(size, norm(ConstVector(part)));
+  return size;
+}
+void add_to(Parameters& to, const Parameters& what, double factor) {
+  for (std::size_t i = 0; i < to.size(); ++i) add(to[i], what[i], factor);
 }
 
 std::vector<double> flat_tangent(std::span<const Array> v) {
@@ -83,6 +92,10 @@ bool is_degenerate(SolutionState& state) {
   return *state.degenerate;
 }
 
+void note_degeneracy(SolutionState& state) {
+  if (is_degenerate(state)) note_status(state.report, Status::singular);
+}
+
 double norm_b(SolutionState& state) {
   if (state.size_of_b) return *state.size_of_b;
   if (!state.method->step->no_vjp.empty()) return 0;
@@ -90,12 +103,10 @@ double norm_b(SolutionState& state) {
   std::normal_distribution<double> gaussian;
   std::vector<double> p(state.size());
   for (double& e : p) e = gaussian(random);
-  std::vector<std::vector<double>> out = memory_for(state.method->step->parameters);
+  Parameters out = memory_for(state.method->step->parameters);
   state.here().vjp_theta(p, std::vector<Vector>(out.begin(), out.end()));
   ++state.report.products;
-  double size = 0;
-  for (const auto& part : out) size = std::hypot(size, norm(part));
-  state.size_of_b = size;
+  state.size_of_b = norm(out);
   return *state.size_of_b;
 }
 

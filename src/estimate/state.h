@@ -146,6 +146,9 @@ double growth(SolutionState& state);
 /// to. Empty when nothing of the kind was detected.
 std::string no_contraction(SolutionState& state);
 
+/// Reports a degenerate solution as singular.
+void note_degeneracy(SolutionState& state);
+
 /// Whether a superlinear method converged only linearly: the matrix of its equation is singular at the solution then. What
 /// is computed with it at x_k, where it is not, means nothing. Observed along the last step, once for each solve.
 bool is_degenerate(SolutionState& state);
@@ -162,8 +165,12 @@ void note_residual(DerivativeReport& report, double residual, double tolerance);
 /// Entries of all tangents, one behind the other.
 std::vector<double> flat_tangent(std::span<const Array> v);
 
+using Parameters = std::vector<std::vector<double>>;  ///< a vector for each parameter
+
 /// Zeros for one cotangent of each parameter.
-std::vector<std::vector<double>> memory_for(const std::vector<Input>& parameters);
+Parameters memory_for(const std::vector<Input>& parameters);
+double norm(const Parameters& p);
+void add_to(Parameters& to, const Parameters& what, double factor = 1);
 
 void fill(Vector v, double value);
 void add(Vector to, ConstVector what, double factor = 1);

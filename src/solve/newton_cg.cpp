@@ -13,6 +13,7 @@
 #include "solve/armijo.h"
 #include "solve/linear.h"
 #include "solve/method.h"
+#include "solve/random.h"
 #include "solve/traced_map.h"
 
 namespace onestep::detail {
@@ -256,7 +257,7 @@ class NewtonCgPoint final : public Point {
   bool is_convex_somewhere() {
     constexpr int enough = 100;
     constexpr double seen_all = 1e-8;  // a rougher solve may end before it meets a single negative eigenvalue
-    for (std::size_t i = 0; i < rhs_.size(); ++i) rhs_[i] = std::sin(static_cast<double>(i) + 1);
+    fill_random(rhs_);
     solved_ = false;
     began_ = false;
     cg_.begin(rhs_, u_);
