@@ -80,7 +80,7 @@ class Fit {
                                                },
                                                model_.shape()),
                                            {s.x()});
-    x_ = s.x().contiguous();
+    x_ = options_.l2() == 0 ? with_sums_of_zero(s.x().contiguous()) : s.x().contiguous();
     objective_ = at[0].item();
     for (const double g : at[1].values()) gradient_ = std::max(gradient_, std::fabs(g));
     status_ = s.status();
@@ -89,9 +89,45 @@ class Fit {
     if (!is_solution(status_)) message_ = why_not(s.message());
   }
 
+  // Without a penalty nothing holds the sum of a feature's coefficients over the classes, which changes no prediction.
+  Array with_sums_of_zero(const Array& x) const {
+    if (classes() == 0) return x;
+    const auto K = static_cast<std::size_t>(classes());
+    std::vector<double> entries(x.values().begin(), x.values().end());
+    for (std::size_t first = 0; first < entries.size(); first += K) {
+      double mean = 0;
+      for (std::size_t k = 0; k < K; ++k) mean += entries[first + k] / static_cast<double>(K);
+      for (std::size_t k = 0; k < K; ++k) entries[first + k] -= mean;
+    }
+    return {x.shape(), std::move(entries)};
+  }
+
+  // A class that a plane separates from all others, without a penalty: then there is no best fit.
+  std::string separable_class() const {
+    for (std::int64_t k = 0; k < classes(); ++k) {
+      JobData two;
+      two.loss = Loss::logistic;
+      two.labels = {0, 1};
+      two.train = job_.train;
+      std::vector<double> signs;
+      for (const double y : job_.train.y.values()) signs.push_back(y == static_cast<double>(k) ? 1 : -1);
+      two.train.y = Array(job_.train.y.shape(), std::move(signs));
+      try {
+        Model(two).require_a_best_fit(two.train, 0);
+      } catch (const Misuse&) { return job_.label_text(static_cast<double>(k)); }
+    }
+    return "";
+  }
+
   // In words of the command; the library's are about its options.
   std::string why_not(const std::string& said) const {
     if (status_ == Status::cancelled) return "Stopped by a signal before it had converged.";
+    if (options_.l2() == 0)
+      if (const std::string name = separable_class(); !name.empty())
+        return fmt::format(
+            "The class {} is linearly separable from the others: without a penalty the coefficients grow without bound; give "
+            "--l2 above 0.",
+            name);
     if (options_.l2() == 0) return "Without a penalty there may be no best fit, or many: give --l2 above 0.";
     if (status_ == Status::iteration_limit)
       return "The iterations did not suffice: features of very different sizes make them slow; try --standardise, or a larger "

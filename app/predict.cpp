@@ -84,7 +84,6 @@ class Prediction {
     how.encoding = job().encoding;
     how.target_optional = true;
     if (job().first_index == 0) how.first_index = 0;
-    if (how.header == CsvOptions::automatic && !job().encoding.empty() && !job().has_names) how.header = CsvOptions::no;
     if (!job().has_names && job().target_column > 0) how.target = std::to_string(job().target_column);
     Dataset set;
     try {

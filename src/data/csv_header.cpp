@@ -84,7 +84,7 @@ FirstLine of_numbers(const Fields& fields, const Columns& columns, const Records
   }
   if (rest.empty() || features.empty()) return FirstLine::sample;
   constexpr std::size_t long_sequence = 6;
-  if (is_sequence(features, 3)) {
+  if (is_sequence(features, 3) && rest.size() > 2) {
     if (2 * strange >= features.size()) return FirstLine::names;
     if (features.size() >= long_sequence) ask(records, fields, "they count up");
   }
@@ -92,6 +92,12 @@ FirstLine of_numbers(const Fields& fields, const Columns& columns, const Records
     ask(records, fields, "they count the columns");
   if (features.size() >= 2 && 2 * far > features.size()) ask(records, fields, "they lie far from all values below");
   return FirstLine::sample;
+}
+
+bool is_known_level(const CsvOptions& options, const std::string& text) {
+  return std::ranges::any_of(options.encoding, [&](const ColumnEncoding& column) {
+    return std::ranges::find(column.levels, text) != column.levels.end();
+  });
 }
 
 // A first line with a text in it is a sample where its texts are found again below, or where its numbers are no names and the
@@ -114,6 +120,7 @@ FirstLine of_texts(const Fields& fields, const Columns& columns, const CsvOption
     if (is_missing(fields[i])) continue;
     if (i == *target && std::ranges::find(options.label_names, fields[i]) != options.label_names.end())
       return FirstLine::sample;
+    if (is_known_level(options, fields[i])) return FirstLine::sample;
     only_target = only_target && i == *target;
     same_places = same_places && i < rest[0].size() && is_text(records, rest[0][i]);
     const auto has_it = [&](const Fields& below) { return i < below.size() && below[i] == fields[i]; };
