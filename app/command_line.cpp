@@ -198,8 +198,7 @@ int CommandLine::run(int argc, char** argv) {
       const std::string verb = verbs.front()->get_name();
       const std::vector<std::string> words = line.remaining(true);  // before the verb and behind it
       const bool extra = dynamic_cast<const CLI::ExtrasError*>(&wrong) != nullptr && !words.empty();
-      throw Misuse(
-          fmt::format("{}; see onestep {} --help", extra ? unexpected(*verbs.front(), words) : wrong.what(), verb));
+      throw Misuse(fmt::format("{}; see onestep {} --help", extra ? unexpected(*verbs.front(), words) : wrong.what(), verb));
     }
     if (argc == 1) throw Misuse("a verb is missing, such as qp; see onestep --help");
     throw Misuse(fmt::format("there is no verb {}{}; see onestep --help", argv[1], did_you_mean(argv[1], names_of_verbs())));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "jobs/coefficient_figures.h"
 #include "jobs/coefficients.h"
 #include "jobs/cross_validation.h"
+#include "jobs/dependence.h"
 #include "jobs/model.h"
 #include "jobs/model_file.h"
 #include "jobs/report.h"
@@ -55,6 +57,7 @@ class Fit {
       judge_by_folds();
       if (job_.test) scores_.push_back({"test", scores_of(job_, linear_prediction(job_.test->A, x_), job_.test->y)});
       note_separable();
+      note_sizes();
       save();
     }
     seconds_["all"] = seconds_since(begin_);
@@ -125,12 +128,14 @@ class Fit {
     if (options_.l2() == 0)
       if (const std::string name = separable_class(); !name.empty())
         return fmt::format(
-            "The class {} is linearly separable from the others: without a penalty the coefficients grow without bound; give "
+            "The class {} is linearly separable from the others: without a penalty the coefficients grow without bound; "
+            "give "
             "--l2 above 0.",
             name);
     if (options_.l2() == 0) return "Without a penalty there may be no best fit, or many: give --l2 above 0.";
     if (status_ == Status::iteration_limit)
-      return "The iterations did not suffice: features of very different sizes make them slow; try --standardise, or a larger "
+      return "The iterations did not suffice: features of very different sizes make them slow; try --standardise, or a "
+             "larger "
              "--l2.";
     return in_words_of_the_command(said);
   }
@@ -153,7 +158,8 @@ class Fit {
     }
     const double asked = *options_.folds_asked;
     if (asked != std::floor(asked) || asked == 1 || asked > static_cast<double>(samples))
-      throw Misuse(fmt::format("--folds {}: a whole number from 2 to the number of samples, {}, or 0 for none", asked, samples));
+      throw Misuse(
+          fmt::format("--folds {}: a whole number from 2 to the number of samples, {}, or 0 for none", asked, samples));
     return static_cast<std::size_t>(asked);
   }
 
@@ -169,6 +175,28 @@ class Fit {
       scores_.push_back({fmt::format("{}-fold cross-validation", count), scores_of(job_, found.prediction, job_.train.y)});
     else
       job_.notes.push_back(fmt::format("there are no cross-validated scores: {}", no_folds_));
+  }
+
+  // A penalty without scaling counts a coefficient by the unit of its feature.
+  void note_sizes() {
+    if (options_.l2() == 0 || job_.scaling) return;
+    constexpr double large = 1000;
+    const Scaling s = standardisation(job_.train.A);
+    std::size_t least = 0, most = 0;
+    const std::span<const double> size = s.scale.values().first(job_.features.size());
+    std::vector<bool> constant(size.size());
+    for (const LeftOut& feature : constant_features(job_)) constant[feature.place] = true;
+    while (least + 1 < size.size() && constant[least]) ++least;
+    most = least;
+    for (std::size_t j = 0; j < size.size(); ++j) {
+      if (constant[j]) continue;
+      if (size[j] < size[least]) least = j;
+      if (size[j] > size[most]) most = j;
+    }
+    if (size[most] > large * size[least])
+      job_.notes.push_back(
+          fmt::format("{} varies {:.2g} times as much as {}, and the penalty treats them alike: consider --standardise",
+                      job_.features[most], size[most] / size[least], job_.features[least]));
   }
 
   // Only strictly: a sample on the separating plane has the same prediction for two classes, and then the first is found.
@@ -235,7 +263,8 @@ class Fit {
                     seconds_text(seconds_.at("fit")), objective_);
     const bool quantity = job_.loss == Loss::ridge;
     for (const NamedScores& s : scores_)
-      text += fmt::format(", {} {} {:.4f}", s.name, quantity ? "R2" : "accuracy", quantity ? s.scores.r2 : s.scores.accuracy);
+      text +=
+          fmt::format(", {} {} {:.4f}", s.name, quantity ? "R2" : "accuracy", quantity ? s.scores.r2 : s.scores.accuracy);
     return is_solution(status_) ? text + "." : fmt::format("{}. {}", text, message_);
   }
 
@@ -245,19 +274,22 @@ class Fit {
       lines.push_back(fmt::format("Positive coefficients speak for the label {}, negative ones for {}.", job_.label_text(1),
                                   job_.label_text(-1)));
     if (job_.loss == Loss::softmax)
-      lines.emplace_back("Coefficients of a feature sum to zero over the classes: they compare a class with the mean of all.");
+      lines.emplace_back(
+          "Coefficients of a feature sum to zero over the classes: they compare a class with the mean of all.");
     lines.push_back(fmt::format("Largest entry of the gradient: {:.2g}.", gradient_));
     if (errors_ && options_.l2() > 0)
       lines.emplace_back(
-          "Standard errors are from the Hessian of what is minimised, the penalty included: those of the posterior under the "
+          "Standard errors are from the Hessian of what is minimised, the penalty included: those of the posterior under "
+          "the "
           "prior that the penalty stands for, which are smaller than those of an estimate without one (--l2 0).");
     if (!errors_ && is_solution(status_))
-      lines.push_back(model_.unknowns() > most_with_standard_errors
-                          ? fmt::format("No standard errors: {} coefficients are too many to invert the Hessian.",
-                                        model_.unknowns())
-                          : std::string("No standard errors: the Hessian is singular, or there are too few samples."));
+      lines.push_back(
+          model_.unknowns() > most_with_standard_errors
+              ? fmt::format("No standard errors: {} coefficients are too many to invert the Hessian.", model_.unknowns())
+              : std::string("No standard errors: the Hessian is singular, or there are too few samples."));
     if (!options_.save.empty() && is_solution(status_))
-      lines.push_back(fmt::format("The model is in {}; onestep predict {} FILE predicts with it.", options_.save, options_.save));
+      lines.push_back(
+          fmt::format("The model is in {}; onestep predict {} FILE predicts with it.", options_.save, options_.save));
     return lines;
   }
 
@@ -309,11 +341,12 @@ int run_fit(const FitOptions& options) {
 void add_fit(CommandLine& line) {
   auto options = std::make_shared<FitOptions>();
   std::vector<Option> rows = sample_options(*options, false);
-  rows.push_back({.name = "--folds",
-                  .to = &options->folds_asked,
-                  .type = "K",
-                  .help = "score by so many folds, each by the model of the others; 0: do not\n(default 5, where that is quick)",
-                  .takes = Takes::not_negative});
+  rows.push_back(
+      {.name = "--folds",
+       .to = &options->folds_asked,
+       .type = "K",
+       .help = "score by so many folds, each by the model of the others; 0: do not\n(default 5, where that is quick)",
+       .takes = Takes::not_negative});
   rows.push_back({.name = "--save", .to = &options->save, .type = "FILE", .help = "write the model, for onestep predict"});
   line.add({.name = "fit",
             .job = "Fit a linear model: coefficients, standard errors, scores; save it.",

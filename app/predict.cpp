@@ -100,13 +100,14 @@ class Prediction {
   void check(const Dataset& set) {
     const std::string file = short_name(options_.file);
     if (job().has_names && !set.encoding.empty() && set.names.empty())
-      throw Misuse(fmt::format("{} has no header; the model knows its features by their names: {}", file, some(job().features)));
+      throw Misuse(
+          fmt::format("{} has no header; the model knows its features by their names: {}", file, some(job().features)));
     if (job().encoding.empty() != set.encoding.empty())
       throw Misuse(fmt::format("{} is {}, but the model was learned from {}, which is {}", file, kind(set.encoding.empty()),
                                job().name, kind(job().encoding.empty())));
     if (set.first_index < job().first_index)
-      throw Misuse(fmt::format("{} has an index 0, {} had none: indices start at 0 in one of them and at 1 in the other", file,
-                               job().name));
+      throw Misuse(fmt::format("{} has an index 0, {} had none: indices start at 0 in one of them and at 1 in the other",
+                               file, job().name));
     if (!set.left_out.empty())
       notes_.push_back(fmt::format("columns that the model does not know are left out: {}", some(set.left_out)));
     const auto n = static_cast<std::size_t>(set.A.shape()[1]), known = job().features.size() + job().left_out.size();
@@ -147,7 +148,8 @@ class Prediction {
     for (const std::size_t i : labelled)
       for (std::size_t k = 0; k < K; ++k) z.push_back(prediction_.values()[i * K + k]);
     const auto count = static_cast<std::int64_t>(y.size());
-    const Array scored(job().loss == Loss::softmax ? Shape{count, static_cast<std::int64_t>(K)} : Shape{count}, std::move(z));
+    const Array scored(job().loss == Loss::softmax ? Shape{count, static_cast<std::int64_t>(K)} : Shape{count},
+                       std::move(z));
     scores_ = NamedScores{fmt::format("{}", short_name(options_.file)), scores_of(job(), scored, Array(Shape{count}, y))};
   }
 
@@ -251,7 +253,8 @@ class Prediction {
 };
 
 int run_predict(const PredictOptions& options) {
-  if (options.json && options.csv == "-") throw Misuse("--json and --csv - both want standard output; name a file for --csv");
+  if (options.json && options.csv == "-")
+    throw Misuse("--json and --csv - both want standard output; name a file for --csv");
   if (options.csv != "-") check_folder_of("--csv", options.csv);
   Progress progress(options);
   return Prediction(options, progress).show(progress);
@@ -265,8 +268,9 @@ void add_predict(CommandLine& line) {
       {.name = "MODEL", .to = &options->model, .help = "the file that onestep fit --save wrote", .required = true},
       {.name = "FILE",
        .to = &options->file,
-       .help = "samples as those that the model learned from: columns of a CSV file\nare found by their names, and it need not "
-               "have the target, which is\nscored if it has; - for standard input",
+       .help =
+           "samples as those that the model learned from: columns of a CSV file\nare found by their names, and it need not "
+           "have the target, which is\nscored if it has; - for standard input",
        .required = true},
       {.name = "--csv",
        .to = &options->csv,

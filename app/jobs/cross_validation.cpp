@@ -46,16 +46,13 @@ CrossValidation cross_validate(const Model& model, const JobData& job, double l2
     for (const std::size_t f : fold) w.push_back(f == k ? 0 : 1);
     const Solution& s = prepared.solve(x, Array(Shape{N}, w));
     const Array z = linear_prediction(job.train.A, s.x());
-    double loss = 0;
+    std::vector<std::size_t> rest;
     for (std::size_t i = 0; i < w.size(); ++i) {
-      if (w[i] == 0) std::copy_n(z.values().begin() + static_cast<std::ptrdiff_t>(i * width), width, all.begin() + static_cast<std::ptrdiff_t>(i * width));
+      if (w[i] > 0) rest.push_back(i);
+      for (std::size_t c = 0; w[i] == 0 && c < width; ++c) all[i * width + c] = z.values()[i * width + c];
     }
     if (job.loss != Loss::ridge && l2 == 0) {
-      std::vector<std::size_t> rest;
-      for (std::size_t i = 0; i < w.size(); ++i)
-        if (w[i] > 0) rest.push_back(i);
-      const Samples others = some_of(job.train, rest);
-      loss = model.score(others, s.x()).loss * static_cast<double>(rest.size());
+      const double loss = model.score(some_of(job.train, rest), s.x()).loss * static_cast<double>(rest.size());
       if (loss < std::numbers::ln2) found.failure = "without one of the folds the classes are linearly separable";
     }
     if (!is_solution(s.status())) found.failure = fmt::format("without fold {} the fit did not converge", k + 1);

@@ -18,8 +18,8 @@ struct LeftOut {
 std::vector<LeftOut> constant_features(const JobData& job);
 
 /// Those, and the ones that are linear combinations of features before them and of the intercept, to a residual of 1e-7 of
-/// their own spread: rank is judged on standardised columns, so that units do not matter. Throws Misuse where there are fewer
-/// samples than coefficients, and no way to choose.
+/// their own spread: rank is judged on standardised columns, so that units do not matter. Throws Misuse where there are
+/// fewer samples than coefficients, and no way to choose.
 std::vector<LeftOut> dependent_features(const JobData& job);
 
 /// The job without them; notes say which they are.

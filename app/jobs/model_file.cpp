@@ -42,10 +42,11 @@ class ModelReader {
     if (!json.is_object() || json.value("format", Json()) != format_name)
       wrong("is not a model that onestep fit --save wrote");
     if (json.value("format_version", Json()) != format_version)
-      wrong(fmt::format("has format {} of models, written by onestep {}; onestep {} reads format {}: fit again, or use that "
-                        "version",
-                        json.value("format_version", Json()).dump(), json.value("version", Json("?")).dump(), ONESTEP_VERSION,
-                        format_version));
+      wrong(
+          fmt::format("has format {} of models, written by onestep {}; onestep {} reads format {}: fit again, or use that "
+                      "version",
+                      json.value("format_version", Json()).dump(), json.value("version", Json("?")).dump(), ONESTEP_VERSION,
+                      format_version));
     try {
       return take(json);
     } catch (const nlohmann::json::exception& problem) {
@@ -165,19 +166,14 @@ class ModelReader {
 
 std::string text_of(const SavedModel& model) {
   const JobData& job = model.job;
-  Json json = {{"format", format_name},
-               {"format_version", format_version},
-               {"version", model.version},
-               {"command", model.command},
-               {"file", job.name},
-               {"samples", model.samples},
-               {"loss", name_of(job.loss)},
-               {"l2", model.l2}};
+  Json json = {
+      {"format", format_name}, {"format_version", format_version}, {"version", model.version},  {"command", model.command},
+      {"file", job.name},      {"samples", model.samples},         {"loss", name_of(job.loss)}, {"l2", model.l2}};
   if (job.loss != Loss::ridge) {
     json["classes"] = {{"labels", job.labels}};
     if (!job.label_names.empty()) json["classes"]["names"] = job.label_names;
   }
-  json["input"] = {{"header", job.has_names},          {"target", job.target_name}, {"target_column", job.target_column},
+  json["input"] = {{"header", job.has_names},        {"target", job.target_name}, {"target_column", job.target_column},
                    {"first_index", job.first_index}, {"missing", model.missing},  {"columns", Json::array()}};
   for (const ColumnEncoding& column : job.encoding) json["input"]["columns"].push_back(json_of(column));
   json["features"] = job.features;

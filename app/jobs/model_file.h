@@ -14,8 +14,8 @@ struct SavedModel {
   JobData job;
   Array x;  ///< the unknowns of the Model: coefficients of the scaled features, the intercepts last
   double l2 = 0;
-  std::string missing = "refuse";  ///< how missing values were treated, as --missing calls it
-  std::size_t samples = 0;         ///< it was learned from
+  std::string missing = "refuse";          ///< how missing values were treated, as --missing calls it
+  std::size_t samples = 0;                 ///< it was learned from
   std::string version = {}, command = {};  ///< that wrote it
 };
 

@@ -30,12 +30,8 @@ std::string text_of(const Report& report) {
 }  // namespace
 
 Json description(const JobData& job) {
-  Json result = {{"file", job.name},
-                 {"loss", name_of(job.loss)},
-                 {"samples", job.train.count()},
-                 {"features", job.n()},
-                 {"standardised", job.standardised},
-                 {"notes", job.notes}};
+  Json result = {{"file", job.name},    {"loss", name_of(job.loss)},        {"samples", job.train.count()},
+                 {"features", job.n()}, {"standardised", job.standardised}, {"notes", job.notes}};
   if (!job.target_name.empty()) result["target"] = job.target_name;
   if (!job.left_out.empty()) {
     result["left_out"] = Json::array();

@@ -27,9 +27,7 @@ std::string short_name(const std::string& file) {
 
 DatasetOptions reading_options(const JobOptions& options) {
   DatasetOptions how{.target = options.target, .drop = options.drop};
-  how.header = options.header == "yes"  ? CsvOptions::yes
-               : options.header == "no" ? CsvOptions::no
-                                        : CsvOptions::automatic;
+  how.header = options.header == "yes" ? CsvOptions::yes : options.header == "no" ? CsvOptions::no : CsvOptions::automatic;
   how.separator = separator_of(options.separator);
   how.decimal = options.decimal == "comma"   ? CsvOptions::comma
                 : options.decimal == "point" ? CsvOptions::point
@@ -53,6 +51,7 @@ std::string in_words_of_the_command(std::string message) {
       {"say that there is no header", "say that there is no header (--header no)"},
       {"say what separates the fields", "say what separates the fields (--separator CHARACTER)"},
       {"say that decimals have a comma", "say that decimals have a comma (--decimal comma)"},
+      {"fill in the target, or leave the sample out", "fill in the target, or leave such samples out (--missing drop)"},
       {"is missing; fill it in, or leave the sample out",
        "is missing; fill it in, leave such samples out (--missing drop), or replace such values (--missing impute)"}};
   if (message.starts_with('[') && message.find("] ") != message.npos) message.erase(0, message.find("] ") + 2);
@@ -117,8 +116,9 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
       {.name = "--missing",
        .to = &options.missing,
        .type = "HOW",
-       .help = "values of a CSV file: refuse (default), drop the sample, or impute\nthe mean of the column with a feature that "
-               "says so",
+       .help =
+           "values of a CSV file: refuse (default), drop the sample, or impute\nthe mean of the column with a feature that "
+           "says so",
        .one_of = {"refuse", "drop", "impute"}},
       {.name = "--standardise,--standardize",
        .to = &options.standardise,

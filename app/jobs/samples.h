@@ -70,8 +70,8 @@ struct JobData {
   std::int64_t target_column = 0, first_index = 1;
   bool has_names = false;
   std::vector<ColumnEncoding> encoding = {};
-  std::int64_t image_side = 0;                ///< of square images; 0: features are no pixels
-  std::size_t in_file = 0;                    ///< samples of the training file, those split off for validation included
+  std::int64_t image_side = 0;  ///< of square images; 0: features are no pixels
+  std::size_t in_file = 0;      ///< samples of the training file, those split off for validation included
 
   /// Which of the labels a sample's y stands for (the first for ridge, which has none), and the other way round.
   std::size_t class_of(double y) const;

@@ -36,7 +36,8 @@ std::optional<double> auc_of(const std::vector<double>& values, const std::vecto
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
   double ranks = 0;
-  const auto count = static_cast<double>(std::ranges::count(in_class, true)), rest = static_cast<double>(values.size()) - count;
+  const auto count = static_cast<double>(std::ranges::count(in_class, true)),
+             rest = static_cast<double>(values.size()) - count;
   if (count == 0 || rest == 0) return std::nullopt;
   for (std::size_t begin = 0; begin < order.size();) {
     std::size_t end = begin;
@@ -74,8 +75,8 @@ void calibrate(Scores& scores, const std::vector<double>& predicted, const std::
       group.predicted += predicted[order[k]] / static_cast<double>(group.count);
       group.observed += (came_true[order[k]] ? 1.0 : 0.0) / static_cast<double>(group.count);
     }
-    scores.calibration_error += std::fabs(group.predicted - group.observed) * static_cast<double>(group.count) /
-                                static_cast<double>(order.size());
+    scores.calibration_error +=
+        std::fabs(group.predicted - group.observed) * static_cast<double>(group.count) / static_cast<double>(order.size());
     scores.calibration.push_back(group);
   }
 }
@@ -165,7 +166,8 @@ Scores scores_of(const JobData& job, const Array& prediction, const Array& y) {
   Scores scores{.samples = N};
   double squares = 0;
   std::vector<double> losses;
-  for (std::size_t i = 0; i < N; ++i) losses.push_back(loss_at(job.loss, prediction.values().subspan(i * K, K), y.values()[i]));
+  for (std::size_t i = 0; i < N; ++i)
+    losses.push_back(loss_at(job.loss, prediction.values().subspan(i * K, K), y.values()[i]));
   for (const double loss : losses) scores.loss += loss / static_cast<double>(N);
   for (const double loss : losses) squares += (loss - scores.loss) * (loss - scores.loss);
   if (N > 1) scores.loss_error = std::sqrt(squares / static_cast<double>(N - 1) / static_cast<double>(N));
@@ -239,12 +241,13 @@ page::Figure calibration_figure(const JobData& job, const NamedScores& scores) {
   right.x = right.y = {0, 1};
   const std::string what = job.labels.size() == 2 ? fmt::format("probability of {}", job.label_text(job.y_of(1)))
                                                   : std::string("probability of the likeliest class");
-  return {"calibration",
-          "Whether probabilities mean what they say",
-          fmt::format("The {} samples ({}) in {} groups by the predicted {}. On the dashed line it comes true as often as was "
-                      "predicted.",
-                      scores.scores.samples, scores.name, groups.x.size(), what),
-          {page::Panel{.title = "", .x = {"predicted " + what}, .y = {"share that has it"}, .series = {right, groups}}}};
+  return {
+      "calibration",
+      "Whether probabilities mean what they say",
+      fmt::format("The {} samples ({}) in {} groups by the predicted {}. On the dashed line it comes true as often as was "
+                  "predicted.",
+                  scores.scores.samples, scores.name, groups.x.size(), what),
+      {page::Panel{.title = "", .x = {"predicted " + what}, .y = {"share that has it"}, .series = {right, groups}}}};
 }
 
 }  // namespace onestep::app::jobs

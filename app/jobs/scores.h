@@ -10,8 +10,8 @@
 
 namespace onestep::app::jobs {
 
-/// What a linear model with the unknowns x says of each sample: (N), or (N, K) for softmax. The order of summation is fixed, so
-/// that a model that was saved says the same to the last bit.
+/// What a linear model with the unknowns x says of each sample: (N), or (N, K) for softmax. The order of summation is fixed,
+/// so that a model that was saved says the same to the last bit.
 Array linear_prediction(const Array& A, const Array& x);
 /// (N, K): of the classes, for each sample.
 Array class_probabilities(Loss loss, const Array& prediction);
@@ -29,8 +29,8 @@ struct Scores {
   double loss = 0, loss_error = 0;  ///< mean, and its standard error
   // Of classes.
   double accuracy = 0, balanced = 0;
-  double brier = 0;                                      ///< mean squared error of the probabilities, summed over classes
-  std::optional<double> auc = {};                        ///< mean over the classes against the rest; none with one class only
+  double brier = 0;                ///< mean squared error of the probabilities, summed over classes
+  std::optional<double> auc = {};  ///< mean over the classes against the rest; none with one class only
   std::vector<std::vector<std::size_t>> confusion = {};  ///< a row for each class that samples have, a column for each found
   /// Ten groups of equal size, by the probability of the second of two classes, or of the likeliest of several.
   std::vector<CalibrationGroup> calibration = {};

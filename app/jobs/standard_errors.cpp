@@ -30,9 +30,9 @@ std::vector<double> hessian_at(const Model& model, const JobData& job, double l2
   return rows;
 }
 
-// Coefficients that move together over all classes change no prediction, so that the Hessian of the losses is singular in that
-// direction. Curvature s is added to it, for each feature as much as it has elsewhere; the variance that this direction then
-// has, 1 / ((l2 + s K) K) in each entry, is returned to be taken off again.
+// Coefficients that move together over all classes change no prediction, so that the Hessian of the losses is singular in
+// that direction. Curvature s is added to it, for each feature as much as it has elsewhere; the variance that this direction
+// then has, 1 / ((l2 + s K) K) in each entry, is returned to be taken off again.
 std::vector<double> hold_sums_of_classes(std::vector<double>& H, std::size_t n, std::size_t K, double l2) {
   const std::size_t size = (n + 1) * K;
   std::vector<double> variance(n + 1);

@@ -11,9 +11,9 @@
 
 namespace onestep {
 
-/// How a column of a CSV file became features, so that the columns of other samples become the same ones. A column of numbers
-/// is a feature. A category has a feature for each level but the first, the reference: 1 where the sample has that level, else
-/// 0. Where training samples lacked values, a further feature is 1 for samples that lack it.
+/// How a column of a CSV file became features, so that the columns of other samples become the same ones. A column of
+/// numbers is a feature. A category has a feature for each level but the first, the reference: 1 where the sample has that
+/// level, else 0. Where training samples lacked values, a further feature is 1 for samples that lack it.
 ///
 ///     ColumnEncoding colour{.name = "colour", .levels = {"blue", "red"}};  // one feature, colour=red
 struct ColumnEncoding {
@@ -43,7 +43,7 @@ struct Dataset {
   std::vector<std::size_t> rows = {};         ///< which sample of the file each is, from 1; empty: all of them are here
   std::size_t in_file = 0;                    ///< samples in a CSV file, those left out included; 0 for other formats
   std::vector<std::string> notes = {};        ///< what the reader guessed and what it made of missing values and texts
-  std::vector<std::string> left_out = {};  ///< names of a CSV file's columns that are neither features nor the target
+  std::vector<std::string> left_out = {};     ///< names of a CSV file's columns that are neither features nor the target
   /// Of the classes 0, 1, … that y then has, ascending, where the file names them; empty otherwise.
   std::vector<std::string> label_names = {};
   /// Read from a format that leaves zeros out: other samples of the same kind may come with more features, or fewer.
@@ -96,9 +96,9 @@ struct CsvOptions {
   /// The classes that the target may name, and their order: those of other samples. Empty: those found.
   std::vector<std::string> label_names = {};
   /// Whether the first line has names. Automatic: it has when one of its fields is neither a number nor missing, or none is
-  /// a number. It has not where its texts are found again below, or where it has numbers that are no count of the columns and
-  /// the next line has texts in the same columns. A line of numbers only has names when they count up and do not look like
-  /// the lines below; where that is not clear it is refused. A line such as 150,4,setosa,versicolor,virginica above 150
+  /// a number. It has not where its texts are found again below, or where it has numbers that are no count of the columns
+  /// and the next line has texts in the same columns. A line of numbers only has names when they count up and do not look
+  /// like the lines below; where that is not clear it is refused. A line such as 150,4,setosa,versicolor,virginica above 150
   /// lines of 5 fields, as scikit-learn writes it, is skipped.
   Header header = automatic;
   char separator = '\0';  ///< none given: the one of comma, semicolon and tab that the first line has most of

@@ -90,7 +90,8 @@ class CsvParser {
     const bool whole = equals == asked.npos || std::ranges::find(columns_->names(), asked) != columns_->names().end();
     const std::size_t column = columns_->find(whole ? asked : asked.substr(0, equals), "to be a category");
     if (columns_->kind(column) != Columns::Kind::feature)
-      fail(source_, fmt::format("the column {} is not a feature and cannot be a category", quoted(columns_->name_of(column))));
+      fail(source_,
+           fmt::format("the column {} is not a feature and cannot be a category", quoted(columns_->name_of(column))));
     RawColumn& raw = raw_[place_[column]];
     raw.category = true;
     if (!whole) raw.reference = asked.substr(equals + 1);
@@ -99,7 +100,8 @@ class CsvParser {
   // ---- samples ----
 
   std::string title(std::size_t column) const {
-    return column < columns_->names().size() ? fmt::format("the value of {}", quoted(columns_->names()[column])) : "the value";
+    return column < columns_->names().size() ? fmt::format("the value of {}", quoted(columns_->names()[column]))
+                                             : "the value";
   }
 
   void read_sample() {
@@ -179,10 +181,11 @@ class CsvParser {
                      const std::vector<std::string>& levels) const {
     const auto found = std::ranges::find(levels, level);
     if (found == levels.end())
-      records_.fail_at(where, column,
-                       fmt::format("{} is {}, a level that was not there to learn from, which were {}; leave the sample out, "
-                                   "or fit again with samples that have it",
-                                   title(column), quoted(level), list_of(levels)));
+      records_.fail_at(
+          where, column,
+          fmt::format("{} is {}, a level that was not there to learn from, which were {}; leave the sample out, "
+                      "or fit again with samples that have it",
+                      title(column), quoted(level), list_of(levels)));
     return static_cast<double>(found - levels.begin());
   }
 
@@ -193,7 +196,9 @@ class CsvParser {
     const bool is_target = columns_->target() == column;
     const bool provided_for = options_.missing != CsvOptions::refuse || (is_target && options_.target_optional);
     if (is_missing(text) && !provided_for)
-      records_.fail_at(where, column, fmt::format("{} is missing; fill it in, or leave the sample out", title(column)));
+      records_.fail_at(where, column,
+                       fmt::format("{} is missing; {}, or leave the sample out", title(column),
+                                   is_target ? "fill in the target" : "fill it in"));
     if (number) records_.fail_at(where, column, fmt::format("{} is {}, not finite", title(column), quoted(text)));
     return std::nullopt;
   }
@@ -236,8 +241,9 @@ class CsvParser {
     const std::vector<std::string>& known = options_.label_names;
     const auto found = std::find(known.begin(), known.end(), name);
     if (found == known.end())
-      records_.fail_at(where, *columns_->target(),
-                       fmt::format("{} is {}, which is not among {}", title(*columns_->target()), quoted(name), list_of(known)));
+      records_.fail_at(
+          where, *columns_->target(),
+          fmt::format("{} is {}, which is not among {}", title(*columns_->target()), quoted(name), list_of(known)));
     return static_cast<double>(found - known.begin());
   }
 
@@ -252,21 +258,8 @@ class CsvParser {
   std::vector<std::string> name_classes() {
     if (y_.size() > 2 * label_.text_rows.size())
       refuse_first_text(label_.first_text, *columns_->target(), "most of this column are numbers");
-    auto text_row = label_.text_rows.begin();
-    for (std::size_t i = 0; i < y_.size(); ++i)
-      if (text_row != label_.text_rows.end() && *text_row == i)
-        ++text_row;
-      else if (!std::isnan(y_[i]))
-        y_[i] = count_class(level_name(y_[i]));
-    std::vector<std::string> names;
-    std::vector<double> rank(label_.found.size());
-    for (const auto& [name, place] : label_.found) {
-      rank[place] = static_cast<double>(names.size());
-      names.push_back(name);
-    }
-    for (double& label : y_)
-      if (!std::isnan(label)) label = rank[static_cast<std::size_t>(label)];
-    return names;
+    name_numbers(label_, y_, [this](const std::string& name) { return count_class(name); });
+    return sorted_levels(label_, y_);
   }
 
   // ---- all samples ----
@@ -308,29 +301,32 @@ class CsvParser {
     std::vector<double>& values = values_[j];
     const std::size_t column = columns_->features()[j];
     ColumnEncoding encoding{.name = columns_->name_of(column)};
-    if (!raw.category && raw.text_rows.empty()) return encoding;
+    if (!raw.category && raw.text_rows.empty()) {
+      if (counts_samples(values))
+        notes_.push_back(fmt::format("{} counts the samples and may be an identifier, which says nothing about others",
+                                     quoted(encoding.name)));
+      return encoding;
+    }
     const std::size_t known = values.size() - raw.missing;
     if (!raw.category) {
       if (known > 2 * raw.text_rows.size()) refuse_first_text(raw.first_text, column, "most of this column are numbers");
-      auto text_row = raw.text_rows.begin();
-      for (std::size_t i = 0; i < values.size(); ++i)
-        if (text_row != raw.text_rows.end() && *text_row == i)
-          ++text_row;
-        else if (!std::isnan(values[i]))
-          values[i] = count_level(raw, level_name(values[i]), raw.first_text, column);
+      name_numbers(raw, values, [&](const std::string& level) { return count_level(raw, level, raw.first_text, column); });
       if (2 * raw.found.size() > known)
-        refuse_first_text(raw.first_text, column,
-                          fmt::format("{} of {} samples have a text of their own, too many to be the levels of a category; drop "
-                                      "the column",
-                                      raw.found.size(), known));
+        refuse_first_text(
+            raw.first_text, column,
+            fmt::format("{} of {} samples have a text of their own, too many to be the levels of a category; drop "
+                        "the column",
+                        raw.found.size(), known));
     }
     if (!raw.reference.empty() && !raw.found.contains(raw.reference))
-      fail(source_, fmt::format("no sample has the level {} in the column {}", quoted(raw.reference), quoted(encoding.name)));
+      fail(source_,
+           fmt::format("no sample has the level {} in the column {}", quoted(raw.reference), quoted(encoding.name)));
     encoding.levels = sorted_levels(raw, values);
-    const std::vector<std::string> others(encoding.levels.begin() + (encoding.levels.empty() ? 0 : 1), encoding.levels.end());
+    const std::vector<std::string> others(encoding.levels.begin() + (encoding.levels.empty() ? 0 : 1),
+                                          encoding.levels.end());
     notes_.push_back(others.empty() ? fmt::format("{} has one level only and gives no feature", quoted(encoding.name))
-                                    : fmt::format("{} is a category: {} compared with the reference {}", quoted(encoding.name),
-                                                  list_of(others), quoted(encoding.levels[0])));
+                                    : fmt::format("{} is a category: {} compared with the reference {}",
+                                                  quoted(encoding.name), list_of(others), quoted(encoding.levels[0])));
     return encoding;
   }
 

@@ -95,18 +95,20 @@ void Columns::find_known_positions() {
   for (std::size_t i = 0; i < known.size(); ++i) {
     const std::optional<std::size_t> place = features_alone ? i : place_of(known[i]);
     if (!place || kinds_[*place] != Kind::dropped)
-      fail(source_, fmt::format("has {} columns without names; with {} they would be the features alone, and the column {} is "
-                                "not among them",
-                                kinds_.size(), known.size(), quoted(known[i])));
+      fail(source_,
+           fmt::format("has {} columns without names; with {} they would be the features alone, and the column {} is "
+                       "not among them",
+                       kinds_.size(), known.size(), quoted(known[i])));
     features_.push_back(*place);
     kinds_[*place] = Kind::feature;
   }
   if (features_alone) return;
   target_ = options_.target.empty() ? kinds_.size() - 1 : place_of(options_.target);
   if (!target_ || kinds_[*target_] == Kind::feature)
-    fail(source_, fmt::format("has {} columns without names, which are neither the {} features alone nor have the target where "
-                              "it was",
-                              kinds_.size(), known.size()));
+    fail(source_,
+         fmt::format("has {} columns without names, which are neither the {} features alone nor have the target where "
+                     "it was",
+                     kinds_.size(), known.size()));
   kinds_[*target_] = Kind::target;
 }
 

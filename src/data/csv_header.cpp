@@ -35,9 +35,7 @@ bool are_years(const std::vector<double>& names) {
   return is_sequence(names, 2) && names.front() >= 1800 && names.back() <= 2200 && names[1] == names[0] + 1;
 }
 
-bool is_text(const Records& records, std::string_view field) {
-  return !is_missing(field) && !records.number_in(field);
-}
+bool is_text(const Records& records, std::string_view field) { return !is_missing(field) && !records.number_in(field); }
 
 // What the lines below the first have in a column.
 struct Below {
@@ -100,8 +98,8 @@ bool is_known_level(const CsvOptions& options, const std::string& text) {
   });
 }
 
-// A first line with a text in it is a sample where its texts are found again below, or where its numbers are no names and the
-// next line has its texts in the same columns.
+// A first line with a text in it is a sample where its texts are found again below, or where its numbers are no names and
+// the next line has its texts in the same columns.
 FirstLine of_texts(const Fields& fields, const Columns& columns, const CsvOptions& options, const Records& records,
                    const std::vector<Fields>& rest) {
   const std::optional<std::size_t> target = columns.target_by_position();

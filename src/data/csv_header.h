@@ -1,4 +1,5 @@
-// Whether the first line of comma-separated text has names, and what separates its fields and its decimals, where nobody said.
+// Whether the first line of comma-separated text has names, and what separates its fields and its decimals, where nobody
+// said.
 #pragma once
 
 #include <string>
@@ -20,8 +21,8 @@ enum class FirstLine : std::uint8_t {
 FirstLine first_line_of(const std::vector<std::string>& fields, const Columns& columns, const CsvOptions& options,
                         Records& records);
 
-/// Whether numbers have a comma before their decimals: where nothing else separates fields by commas, some fields are numbers
-/// only in that reading, and none only in the other. Throws FileError where the commas may separate thousands.
+/// Whether numbers have a comma before their decimals: where nothing else separates fields by commas, some fields are
+/// numbers only in that reading, and none only in the other. Throws FileError where the commas may separate thousands.
 bool guess_decimal_comma(Records& records);
 
 }  // namespace onestep::data

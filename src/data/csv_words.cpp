@@ -53,7 +53,8 @@ bool is_date(std::string_view field) {
   const std::string_view day = std::string_view(pattern).substr(0, pattern.find_first_of("t "));
   const auto is_number = [](char c) { return c == '1' || c == '2' || c == '4'; };
   if (day.size() == 5 && day[1] == day[3] && (day[1] == '-' || day[1] == '/' || day[1] == '.'))
-    return is_number(day[0]) && (is_number(day[2]) || day[2] == 'M') && is_number(day[4]) && (day[0] == '4' || day[4] != '1');
+    return is_number(day[0]) && (is_number(day[2]) || day[2] == 'M') && is_number(day[4]) &&
+           (day[0] == '4' || day[4] != '1');
   const std::string_view clock = std::string_view(pattern).substr(0, 3);
   return pattern == "4-2" || pattern == "4/2" || clock == "1:2" || clock == "2:2";
 }

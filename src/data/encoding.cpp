@@ -25,6 +25,16 @@ namespace data {
 
 std::string level_name(double number) { return fmt::format("{}", number); }
 
+void name_numbers(const RawColumn& column, std::vector<double>& values,
+                  const std::function<double(const std::string&)>& count) {
+  auto text_row = column.text_rows.begin();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (text_row != column.text_rows.end() && *text_row == i)
+      ++text_row;
+    else if (!std::isnan(values[i]))
+      values[i] = count(level_name(values[i]));
+}
+
 std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<double>& of) {
   std::vector<std::pair<std::string, std::size_t>> levels(column.found.begin(), column.found.end());
   const auto is_number = [](const auto& level) { return parse_number(level.first).has_value(); };
@@ -41,6 +51,13 @@ std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<doub
   for (double& place : of)
     if (!std::isnan(place)) place = rank[static_cast<std::size_t>(place)];
   return names;
+}
+
+bool counts_samples(const std::vector<double>& values) {
+  constexpr std::size_t enough = 6;
+  const auto breaks = [](double before, double after) { return after != before + 1; };
+  return values.size() >= enough && values[0] == std::floor(values[0]) &&
+         std::ranges::adjacent_find(values, breaks) == values.end();
 }
 
 double fill_of(const std::vector<double>& values, bool category) {
@@ -95,8 +112,9 @@ std::vector<std::string> notes_on_filled(const std::vector<std::vector<double>>&
     if (lacking == 0) continue;
     const ColumnEncoding& column = encoding[j];
     const bool category = !column.levels.empty();
-    std::string how = category ? fmt::format("{} stands for it", quoted(column.levels[static_cast<std::size_t>(column.fill)]))
-                               : fmt::format("the mean {:.6g} stands for it", column.fill);
+    std::string how = category
+                          ? fmt::format("{} stands for it", quoted(column.levels[static_cast<std::size_t>(column.fill)]))
+                          : fmt::format("the mean {:.6g} stands for it", column.fill);
     if (column.indicator) how = category ? "a feature says so" : how + ", and a feature says so";
     notes.push_back(fmt::format("{} of {} samples lack {}: {}", lacking, columns[j].size(), quoted(column.name), how));
   }

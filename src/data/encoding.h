@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,9 +24,16 @@ struct RawColumn {
 /// How a number is called that is a level.
 std::string level_name(double number);
 
+/// Gives the numbers among the texts of a column places as levels, too; `count` finds the place of a name.
+void name_numbers(const RawColumn& column, std::vector<double>& values,
+                  const std::function<double(const std::string&)>& count);
+
 /// The levels that a column was found to have, in ascending order, of numbers if all are, the reference first; `of` are the
 /// places that samples have in the order they were found, which become the places in this one.
 std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<double>& of);
+
+/// Whether the values are whole numbers that go up by one from sample to sample.
+bool counts_samples(const std::vector<double>& values);
 
 /// What stands for a missing value: the mean of the others, or the most frequent level.
 double fill_of(const std::vector<double>& values, bool category);

@@ -88,16 +88,19 @@ TEST_F(FitAndPredict, PredictFindsColumnsByNameAndExplainsWhatItCannotUse) {
   const std::string train = folder_.write("t.csv", houses(3, 60, "two")), model = path("m.json");
   (void)json({"fit", train, "--save", model});
   const auto wanted = json({"predict", model, folder_.write("a.csv", "area,town,age\n0.5,Bern,10\n-0.5,Arles,20\n")});
-  const auto found = json({"predict", model, folder_.write("b.csv", "town,note,age,area\nBern,x,10,0.5\nArles,y,20,-0.5\n")});
+  const auto found =
+      json({"predict", model, folder_.write("b.csv", "town,note,age,area\nBern,x,10,0.5\nArles,y,20,-0.5\n")});
   EXPECT_EQ(found["probabilities"], wanted["probabilities"]);
   EXPECT_FALSE(found.contains("scores"));
   EXPECT_THAT(found["notes"], Contains("columns that the model does not know are left out: note"));
   EXPECT_EQ(found["labels"], (std::vector<std::string>{"cheap", "dear"}));
-  EXPECT_THAT(misuse({"predict", model, folder_.write("c.csv", "area,town\n1,Bern\n")}), HasSubstr("no column is called \"age\""));
+  EXPECT_THAT(misuse({"predict", model, folder_.write("c.csv", "area,town\n1,Bern\n")}),
+              HasSubstr("no column is called \"age\""));
   EXPECT_THAT(misuse({"predict", model, folder_.write("d.csv", "area,town,age\n1,Paris,3\n")}),
               HasSubstr("d.csv:2: field 2: the value of \"town\" is \"Paris\", a level that was not there"));
   EXPECT_THAT(misuse({"predict", model, folder_.write("e.csv", "area,town,age\n,Bern,3\n")}), HasSubstr("is missing"));
-  EXPECT_THAT(misuse({"predict", model, folder_.write("f.csv", "1,Bern,3\n2,Cork,3\n3,Bern,4\n1,Cork,4\n")}), HasSubstr("no column is called"));
+  EXPECT_THAT(misuse({"predict", model, folder_.write("f.csv", "1,Bern,3\n2,Cork,3\n3,Bern,4\n1,Cork,4\n")}),
+              HasSubstr("no column is called"));
   EXPECT_THAT(misuse({"predict", model, folder_.write("g", "1 1:3\n")}), HasSubstr("LIBSVM"));
   EXPECT_THAT(misuse({"predict", model, folder_.write("h.csv", "area,town,age,y\n1,Bern,3,odd\n")}), HasSubstr("not among"));
 }
@@ -205,7 +208,8 @@ std::string three_classes() {
 }
 
 TEST_F(FitAndPredict, SoftmaxStandardErrorsAreThoseOfMnlogit) {
-  // statsmodels' MNLogit by Newton's method to 1e-14; its contrasts with class 0, as differences from the mean of the classes.
+  // statsmodels' MNLogit by Newton's method to 1e-14; its contrasts with class 0, as differences from the mean of the
+  // classes.
   const std::vector<std::vector<double>> wanted{{3.497678510483, 1.789456438219, 1.985436815387},
                                                 {4.177717730433, 2.140450969365, 2.384284285687},
                                                 {2.500275272898, 1.278015365083, 1.368382861338},
@@ -264,10 +268,26 @@ TEST_F(FitAndPredict, TheFitDoesNotDependOnUnitsWithoutAPenalty) {
   EXPECT_NEAR(two["standard_errors"][1].get<double>() * 1e-12, one["standard_errors"][1], 1e-8);
 }
 
+TEST_F(FitAndPredict, FeaturesOfVeryDifferentSizesAreSaidToBeSo) {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += fmt::format("{} 1:{} 2:{}e4\n", 0.1 * (i % 5), i % 7, i % 3);
+  const std::string file = folder_.write("sizes", text);
+  EXPECT_THAT(json({"fit", file})["notes"], ElementsAre(HasSubstr("the penalty treats them alike")));
+  EXPECT_THAT(json({"fit", file, "--standardise"})["notes"], IsEmpty());
+  EXPECT_THAT(json({"fit", file, "--l2", "0"})["notes"], IsEmpty());
+}
+
 TEST_F(FitAndPredict, SeparableClassesAreCalledSo) {
   const std::string file = folder_.write("apart", "0 1:1\n0 1:2\n1 1:3\n1 1:4\n");
   EXPECT_THAT(misuse({"fit", file, "--l2", "0"}), HasSubstr("linearly separable"));
   EXPECT_THAT(json({"fit", file})["notes"][0], HasSubstr("the classes are linearly separable"));
+  // Three classes of which one is apart from the others, which are not apart from each other.
+  std::string one_apart;
+  for (int i = 0; i < 12; ++i)
+    one_apart += fmt::format("{} 1:{} 2:{}\n", i % 3, i % 3 == 0 ? 9 + i : (i * 5) % 7, (i * 7) % 5);
+  const Ended ended = run_command({"fit", folder_.write("one", one_apart), "--l2", "0"});
+  EXPECT_EQ(ended.status, 1) << ended.out;
+  EXPECT_THAT(ended.out, HasSubstr("The class 0 is linearly separable from the others"));
   EXPECT_THAT(json({"fit", folder_.write("not", "0 1:1\n1 1:2\n0 1:3\n1 1:4\n")})["notes"], IsEmpty());
 }
 
@@ -281,7 +301,9 @@ TEST_F(FitAndPredict, WholeNumbersAreClassesOnlyWhereTheyLookLikeThem) {
     const auto found = json({"fit", folder_.write("labels", text)});
     const std::string loss = found["loss"];
     EXPECT_EQ(found["notes"].size(), labels.size() > 2 ? 1U : 0U);
-    if (labels.size() > 2) EXPECT_THAT(found["notes"][0], HasSubstr(loss == "ridge" ? "--loss softmax" : "--loss ridge"));
+    if (labels.size() > 2) {
+      EXPECT_THAT(found["notes"][0], HasSubstr(loss == "ridge" ? "--loss softmax" : "--loss ridge"));
+    }
     return loss;
   };
   EXPECT_EQ(guess({2, 4}), "logistic");
@@ -296,15 +318,21 @@ TEST_F(FitAndPredict, WhatWasGuessedIsSaid) {
   const std::string file = folder_.write("g.csv", "1,5;rot;2,5\n2,5;blau;1\n0,5;rot;2\n3,5;blau;1\n4;rot;3\n");
   const Ended ended = run_command({"fit", file});
   EXPECT_EQ(ended.status, 0) << ended.err;
-  for (const char* note : {"Note: g.csv: numbers have a comma before their decimals.", "Note: g.csv: semicolons separate the fields.",
-                           "Note: g.csv: there is no header: the first line was taken for a sample.",
-                           "\"2\" is a category: \"rot\" compared with the reference \"blau\"."})
+  for (const char* note :
+       {"Note: g.csv: numbers have a comma before their decimals.", "Note: g.csv: semicolons separate the fields.",
+        "Note: g.csv: there is no header: the first line was taken for a sample.",
+        "\"2\" is a category: \"rot\" compared with the reference \"blau\"."})
     EXPECT_THAT(ended.out, HasSubstr(note));
   EXPECT_EQ(json({"fit", file, "--header", "no", "--separator", ";", "--decimal", "comma"})["notes"].size(), 1U);
+  EXPECT_THAT(json({"fit", folder_.write("i.csv", "id,a,y\n1,5,2.5\n2,1,1.5\n3,2,1.7\n4,7,1.1\n5,1,2\n6,9,1.6\n")})["notes"],
+              Contains("i.csv: \"id\" counts the samples and may be an identifier, which says nothing about others"));
   EXPECT_THAT(misuse({"fit", folder_.write("d.csv", "day,a,y\n2024-01-01,1,2.5\n2024-01-02,2,1.5\n")}),
               HasSubstr("looks like a date or a time, which a linear model cannot use as it is"));
+  EXPECT_THAT(misuse({"fit", folder_.write("y.csv", "a,y\n1,2\n2,\n")}),
+              HasSubstr("\"y\" is missing; fill in the target, or leave such samples out (--missing drop)\n"));
   EXPECT_THAT(misuse({"fit", folder_.write("n.csv", "a,y\n1,2\n,3\n")}),
-              HasSubstr("onestep: " + path("n.csv") + ":3: field 1: the value of \"a\" is missing; fill it in, leave such samples "
+              HasSubstr("onestep: " + path("n.csv") +
+                        ":3: field 1: the value of \"a\" is missing; fill it in, leave such samples "
                         "out (--missing drop), or replace such values (--missing impute)"));
 }
 

@@ -62,7 +62,8 @@ TEST(ReadCsvCategories, AreNotMadeOfIdentifiersDatesOrMistakes) {
   EXPECT_THAT(error_in_table("id,a,y\nu1,1,0\nu2,2,1\nu3,3,0\n", categories),
               HasSubstr("3 of 3 samples have a text of their own"));
   for (const char* date : {"2024-03-05", "5/3/2024", "05.03.24", "5-Mar-2024", "2024-03-05T12:30:00Z", "12:30", "2024-03"})
-    EXPECT_THAT(error_in_table(std::string("d,y\n") + date + ",0\n" + date + ",1\n", categories), HasSubstr("looks like a date"))
+    EXPECT_THAT(error_in_table(std::string("d,y\n") + date + ",0\n" + date + ",1\n", categories),
+                HasSubstr("looks like a date"))
         << date;
   for (const char* text : {"3+", "10-20", "a-b-c", "1-2-3-4", "v1.2", "2:1 mix", "march-7"})
     EXPECT_FALSE(data::is_date(text) && !std::string(text).starts_with("2:1")) << text;
@@ -86,13 +87,13 @@ TEST(ReadCsvMissing, SamplesAreLeftOutOrValuesReplaced) {
   const Dataset filled = parse_table(text, {.missing = CsvOptions::impute, .categories = true});
   EXPECT_THAT(filled.names, ElementsAre("a", "a is missing", "colour=red", "colour is missing"));
   EXPECT_THAT(filled.rows, ElementsAre(1, 2, 3, 4, 6)) << "a target cannot be replaced";
-  EXPECT_TRUE(near(
-      filled.A,
-      Array{{1., 0., 1., 0.}, {3.5, 1., 0., 0.}, {3., 0., 0., 1.}, {4., 0., 0., 0.}, {6., 0., 1., 0.}}));
+  EXPECT_TRUE(
+      near(filled.A, Array{{1., 0., 1., 0.}, {3.5, 1., 0., 0.}, {3., 0., 0., 1.}, {4., 0., 0., 0.}, {6., 0., 1., 0.}}));
   // Other samples take the mean of these, and the most frequent level where nothing says that it is missing.
   const Dataset train = parse_table("a,colour,y\n1,red,0\n2,blue,1\n6,red,1\n3,blue,1\n3,red,1\n",
                                     {.missing = CsvOptions::impute, .categories = true});
-  const Dataset other = parse_table("a,colour,y\n,,1\n", {.target_name = "y", .missing = CsvOptions::impute, .encoding = train.encoding});
+  const Dataset other =
+      parse_table("a,colour,y\n,,1\n", {.target_name = "y", .missing = CsvOptions::impute, .encoding = train.encoding});
   EXPECT_TRUE(near(other.A, Array{{3., 1.}}));
   EXPECT_THAT(other.notes, ElementsAre("1 of 1 samples lack \"a\": the mean 3 stands for it",
                                        "1 of 1 samples lack \"colour\": \"red\" stands for it"));
@@ -119,7 +120,8 @@ TEST(ReadCsvHeader, OfNumbersIsRecognisedOrAskedAbout) {
   EXPECT_THAT(parse_table(pandas).notes, ElementsAre("the first line was taken for names: \"0\", \"1\", \"2\", \"3\""));
   EXPECT_EQ(parse_table("2001,2002,2003,2004\n5,7,3,1\n2,3,9,0\n5,1,2,1\n").y.size(), 3) << "years";
   EXPECT_EQ(parse_table("1,2,3,0\n2,1,3,1\n1,3,2,0\n3,1,1,1\n").y.size(), 4) << "small whole numbers like those below";
-  EXPECT_THAT(error_in_table("1,2,3,4,5,6,0\n6,1,3,9,5,7,1\n0,3,2,1,5,3,0\n3,1,7,7,4,9,1\n"), HasSubstr("say whether there is a header"));
+  EXPECT_THAT(error_in_table("1,2,3,4,5,6,0\n6,1,3,9,5,7,1\n0,3,2,1,5,3,0\n3,1,7,7,4,9,1\n"),
+              HasSubstr("say whether there is a header"));
   EXPECT_THAT(error_in_table("0,1\n0.5,0.3\n0.2,0.9\n0.1,0.7\n"), HasSubstr("say whether there is a header"));
   EXPECT_EQ(parse_table("0,1\n0.5,0.3\n0.2,0.9\n0.1,0.7\n", {.header = CsvOptions::no}).y.size(), 4);
   EXPECT_THAT(error_in_table("517,203,9\n0.5,0.3,1\n0.2,0.9,2\n0.1,0.7,1\n"), HasSubstr("lie far from all values below"));
@@ -130,14 +132,17 @@ TEST(ReadCsvHeader, IsNoHeaderWhereItsTextsAreFoundBelow) {
   EXPECT_EQ(d.y.size(), 4);
   EXPECT_THAT(d.notes[0], HasSubstr("no header"));
   EXPECT_EQ(parse_table("M,5.1,no\nF,4.9,yes\nM,4.1,no\nF,4.5,no\n", {.categories = true}).y.size(), 4);
-  EXPECT_EQ(parse_table("sex,2019,2020,kind\nM,1,2,a\nF,3,4,b\nM,1,2,a\nF,3,4,b\n", {.categories = true}).y.size(), 4) << "years";
+  EXPECT_EQ(parse_table("sex,2019,2020,kind\nM,1,2,a\nF,3,4,b\nM,1,2,a\nF,3,4,b\n", {.categories = true}).y.size(), 4)
+      << "years";
 }
 
 TEST(ReadCsvHeader, CountsOfScikitLearnAreSkipped) {
   const Dataset d = parse_table("3,2,no,yes\n5.1,3.5,0\n4.9,3.0,1\n4.7,3.2,0\n");
   EXPECT_EQ(d.A.shape(), (Shape{3, 2}));
-  EXPECT_THAT(d.notes[0], HasSubstr("counts samples and features and was skipped; behind the counts it has \"no\", \"yes\""));
-  EXPECT_THAT(error_in_table("4,2,no,yes\n5.1,3.5,0\n4.9,3.0,1\n4.7,3.2,0\n"), HasSubstr("has 3 fields, the first line has 4"));
+  EXPECT_THAT(d.notes[0],
+              HasSubstr("counts samples and features and was skipped; behind the counts it has \"no\", \"yes\""));
+  EXPECT_THAT(error_in_table("4,2,no,yes\n5.1,3.5,0\n4.9,3.0,1\n4.7,3.2,0\n"),
+              HasSubstr("has 3 fields, the first line has 4"));
 }
 
 TEST(ReadCsvTarget, MayBeAbsentForPrediction) {
