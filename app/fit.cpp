@@ -37,15 +37,15 @@ struct FitOptions : JobOptions {
   std::optional<double> folds_asked;
 };
 
-// What is minimised: the sum of losses, and the penalty.
-Expr objective(const Model& model, const JobData& job, double l2, const Expr& x) {
-  return sum(model.losses(job.train, x)) + model.penalty(x, l2);
-}
-
 class Fit {
  public:
   Fit(const FitOptions& options, Progress& progress)
       : options_(options), progress_(progress), job_(load(options, false, progress)), model_(job_) {
+    note_sizes();
+    const auto n = static_cast<std::size_t>(job_.n());
+    std::vector<double> penalty(n, options.l2());
+    if (!job_.scaling && model_.unknowns() < most_scaled) scale_inside(penalty);
+    penalty_ = Array(Shape{job_.n()}, std::move(penalty));
     seconds_["reading"] = seconds_since(begin_);
   }
 
@@ -57,7 +57,6 @@ class Fit {
       judge_by_folds();
       if (job_.test) scores_.push_back({"test", scores_of(job_, linear_prediction(job_.test->A, x_), job_.test->y)});
       note_separable();
-      note_sizes();
       save();
     }
     seconds_["all"] = seconds_since(begin_);
@@ -65,6 +64,18 @@ class Fit {
   }
 
  private:
+  // Where a rough fit would be made first, it has to be by the penalty that is asked for.
+  static constexpr std::int64_t most_scaled = 1000;
+
+  // The problem is solved for standardised features with penalties that make it the same problem: units then do not matter
+  // to the iteration.
+  void scale_inside(std::vector<double>& penalty) {
+    job_.scaling = standardisation_with_ones(job_.train.A);
+    for (Samples* samples : {&job_.train, job_.test ? &*job_.test : nullptr})
+      if (samples != nullptr) samples->A = scaled(samples->A, *job_.scaling);
+    for (std::size_t j = 0; j < penalty.size(); ++j) penalty[j] /= std::pow(job_.scaling->scale.values()[j], 2);
+  }
+
   void solve() {
     progress_.begin("fit: first iteration");
     const auto begin = Clock::now();
@@ -75,7 +86,7 @@ class Fit {
           [&] { return fmt::format("fit: iteration {}, step {:.1e}, objective {}", i.number, i.step, shown(i.value)); });
       return stop_signal() == 0;
     };
-    const auto f = [&](Expr x) { return objective(model_, job_, options_.l2(), x); };
+    const auto f = [&](Expr x) { return sum(model_.losses(job_.train, x)) + model_.penalty(x, penalty_); };
     const Solution s = onestep::solve(model_.solver(f, how), model_.start(), Parts());
     const std::vector<Array> at = evaluate(trace(
                                                [&](Expr x) {
@@ -89,7 +100,7 @@ class Fit {
     status_ = s.status();
     statistics_ = s.statistics();
     seconds_["fit"] = seconds_since(begin);
-    if (!is_solution(status_)) message_ = why_not(s.message());
+    if (!is_solution(status_)) message_ = why_not();
   }
 
   // Without a penalty nothing holds the sum of a feature's coefficients over the classes, which changes no prediction.
@@ -122,28 +133,31 @@ class Fit {
     return "";
   }
 
-  // In words of the command; the library's are about its options.
-  std::string why_not(const std::string& said) const {
+  // In words of the command: the library's are about its own options.
+  std::string why_not() const {
     if (status_ == Status::cancelled) return "Stopped by a signal before it had converged.";
-    if (options_.l2() == 0)
-      if (const std::string name = separable_class(); !name.empty())
-        return fmt::format(
-            "The class {} is linearly separable from the others: without a penalty the coefficients grow without bound; "
-            "give "
-            "--l2 above 0.",
-            name);
-    if (options_.l2() == 0) return "Without a penalty there may be no best fit, or many: give --l2 above 0.";
-    if (status_ == Status::iteration_limit)
-      return "The iterations did not suffice: features of very different sizes make them slow; try --standardise, or a "
-             "larger "
-             "--l2.";
-    return in_words_of_the_command(said);
+    const auto dependent = job_.penalised ? dependent_features(job_) : std::vector<LeftOut>();
+    if (!dependent.empty())
+      return fmt::format(
+          "The penalty is too small to tell features apart that depend on each other: {} {}. Give a larger --l2, or --l2 0, "
+          "which "
+          "leaves such features out.",
+          job_.features[dependent[0].place], dependent[0].why);
+    const std::string wanted = job_.penalised ? "a larger --l2" : "--l2 above 0";
+    if (const std::string name = separable_class(); !name.empty())
+      return fmt::format(
+          "The class {} is linearly separable from the others: without a penalty the coefficients grow without "
+          "bound{}; give {}.",
+          name, job_.penalised ? ", and this one is too small to stop them" : "", wanted);
+    return fmt::format("{} There may be no best fit, or many that are equally good to rounding: give {}, or --standardise.",
+                       status_ == Status::iteration_limit ? "The iterations did not suffice." : "The iteration got stuck.",
+                       wanted);
   }
 
   void find_standard_errors() {
     progress_.begin("fit: standard errors");
     const auto begin = Clock::now();
-    errors_ = standard_errors(model_, job_, options_.l2(), x_);
+    errors_ = standard_errors(model_, job_, penalty_, x_);
     seconds_["standard_errors"] = seconds_since(begin);
   }
 
@@ -167,7 +181,7 @@ class Fit {
     const std::size_t count = folds();
     if (count == 0) return;
     const auto begin = Clock::now();
-    const CrossValidation found = cross_validate(model_, job_, options_.l2(), count, options_.seed, x_, progress_);
+    const CrossValidation found = cross_validate(model_, job_, penalty_, count, options_.seed, x_, progress_);
     seconds_["cross_validation"] = seconds_since(begin);
     folds_ = count;
     no_folds_ = found.failure;
@@ -276,7 +290,8 @@ class Fit {
     if (job_.loss == Loss::softmax)
       lines.emplace_back(
           "Coefficients of a feature sum to zero over the classes: they compare a class with the mean of all.");
-    lines.push_back(fmt::format("Largest entry of the gradient: {:.2g}.", gradient_));
+    lines.push_back(fmt::format("Largest entry of the gradient{}: {:.2g}.",
+                                job_.scaling ? ", by coefficients of standardised features" : "", gradient_));
     if (errors_ && options_.l2() > 0)
       lines.emplace_back(
           "Standard errors are from the Hessian of what is minimised, the penalty included: those of the posterior under "
@@ -319,7 +334,7 @@ class Fit {
   std::map<std::string, double> seconds_;
   JobData job_;
   Model model_;
-  Array x_;
+  Array penalty_, x_;
   double objective_ = 0, gradient_ = 0;
   Status status_ = Status::converged;
   std::string message_;

@@ -23,8 +23,8 @@ std::vector<std::size_t> fold_of_each(const JobData& job, std::size_t folds, std
 
 }  // namespace
 
-CrossValidation cross_validate(const Model& model, const JobData& job, double l2, std::size_t folds, std::uint64_t seed,
-                               const Array& x, Progress& progress) {
+CrossValidation cross_validate(const Model& model, const JobData& job, const Array& penalty, std::size_t folds,
+                               std::uint64_t seed, const Array& x, Progress& progress) {
   CrossValidation found{.folds = folds, .prediction = {}, .failure = {}};
   const std::vector<std::size_t> fold = fold_of_each(job, folds, seed);
   const std::int64_t N = job.train.count();
@@ -35,8 +35,9 @@ CrossValidation cross_validate(const Model& model, const JobData& job, double l2
         return found;
       }
   // Samples of the fold have weight 0, so that one trace serves all.
-  const Solver solver = model.solver(
-      [&](Expr at, Expr w) { return sum(w * model.losses(job.train, at)) + model.penalty(at, l2); }, stops_at_signals());
+  const Solver solver =
+      model.solver([&](Expr at, Expr w) { return sum(w * model.losses(job.train, at)) + model.penalty(at, penalty); },
+                   stops_at_signals());
   Prepared prepared(solver, x, ones({N}));
   const std::size_t width = static_cast<std::size_t>(model.loss() == Loss::softmax ? model.shape()[1] : 1);
   std::vector<double> all(static_cast<std::size_t>(N) * width);
@@ -51,12 +52,13 @@ CrossValidation cross_validate(const Model& model, const JobData& job, double l2
       if (w[i] > 0) rest.push_back(i);
       for (std::size_t c = 0; w[i] == 0 && c < width; ++c) all[i * width + c] = z.values()[i * width + c];
     }
-    if (job.loss != Loss::ridge && l2 == 0) {
+    if (job.loss != Loss::ridge && !job.penalised) {
       const double loss = model.score(some_of(job.train, rest), s.x()).loss * static_cast<double>(rest.size());
       if (loss < std::numbers::ln2) found.failure = "without one of the folds the classes are linearly separable";
     }
     if (!is_solution(s.status())) found.failure = fmt::format("without fold {} the fit did not converge", k + 1);
-    if (l2 == 0 && s.statistics().shifts > 0) found.failure = "without one of the folds features depend on each other";
+    if (!job.penalised && s.statistics().shifts > 0)
+      found.failure = "without one of the folds features depend on each other";
     if (stop_signal() != 0) found.failure = "stopped";
     if (!found.failure.empty()) return found;
   }

@@ -13,8 +13,9 @@ struct CrossValidation {
   std::string failure;  ///< why there is none
 };
 
-/// Each fold has its share of every class; the seed decides which. Fits start from x, that of all samples.
-CrossValidation cross_validate(const Model& model, const JobData& job, double l2, std::size_t folds, std::uint64_t seed,
-                               const Array& x, Progress& progress);
+/// `penalty` has that of each feature. Each fold has its share of every class; the seed decides which. Fits start from x,
+/// that of all samples.
+CrossValidation cross_validate(const Model& model, const JobData& job, const Array& penalty, std::size_t folds,
+                               std::uint64_t seed, const Array& x, Progress& progress);
 
 }  // namespace onestep::app::jobs

@@ -17,6 +17,7 @@ Model::Model(const JobData& job)
     : loss_(job.loss),
       n_(job.n()),
       classes_(static_cast<std::int64_t>(job.labels.size())),
+      hold_sums_(!job.penalised),
       shape_(loss_ == Loss::softmax ? Shape{n_ + 1, classes_} : Shape{n_ + 1}),
       start_(zeros(shape_)) {}
 
@@ -73,9 +74,10 @@ Expr Model::mean_loss(const Samples& samples, const Expr& x) const {
 Expr Model::penalty(const Expr& x, const Expr& lambda) const {
   if (loss_ != Loss::softmax) return 0.5 * sum(lambda * square(slice(x, 0, n_)));
   const Expr squares = sum(square(slice(x, 0, n_)), 1);
-  // Intercepts that move together change no prediction: their sum is held at zero, which changes nothing else.
-  const Expr together = sum(slice(x, n_, n_ + 1));
-  return 0.5 * (sum(lambda * squares) + square(together));
+  // Intercepts that move together change no prediction: their sum is held at zero, which changes nothing else. Without a
+  // penalty the same is true of the coefficients of each feature.
+  const Expr together = sum(hold_sums_ ? x : slice(x, n_, n_ + 1), 1);
+  return 0.5 * (sum(lambda * squares) + sum(square(together)));
 }
 
 Score Model::score(const Samples& samples, const Array& x) const {

@@ -96,8 +96,8 @@ void check_features(const Dataset& train, const Dataset& other, const std::strin
 
 // Without a penalty a feature that says nothing of its own makes the fit ambiguous: it is left out. With one a constant
 // feature has the coefficient 0, which is only said.
-void note_features(JobData& job, bool penalised) {
-  if (!penalised) return leave_out(job, dependent_features(job));
+void note_features(JobData& job) {
+  if (!job.penalised) return leave_out(job, dependent_features(job));
   std::vector<std::string> constant;
   for (const LeftOut& feature : constant_features(job)) constant.push_back(job.features[feature.place]);
   if (constant.size() == job.features.size()) throw Misuse(fmt::format("{}: all features are constant", job.name));
@@ -116,14 +116,6 @@ void check_labels(const Dataset& other, const std::string& file, const JobData& 
     if (!std::ranges::binary_search(job.labels, label))
       throw Misuse(fmt::format("{}: the label of sample {} is {}, which no sample of {} has", file, i + 1, label, job.name));
   }
-}
-
-// The column of ones stays as it is.
-Scaling standardisation_with_ones(const Array& A) {
-  const Scaling s = standardisation(A);
-  std::vector<double> mean(s.mean.values().begin(), s.mean.values().end());
-  mean.back() = 0;
-  return {Array(s.mean.shape(), std::move(mean)), s.scale};
 }
 
 Array rows_of(const Array& A, const std::vector<std::size_t>& places) {
@@ -258,6 +250,13 @@ Samples some_of(const Samples& all, const std::vector<std::size_t>& places) {
   return s;
 }
 
+Scaling standardisation_with_ones(const Array& A) {
+  const Scaling s = standardisation(A);
+  std::vector<double> mean(s.mean.values().begin(), s.mean.values().end());
+  mean.back() = 0;
+  return {Array(s.mean.shape(), std::move(mean)), s.scale};
+}
+
 Samples samples_of(const Dataset& d, const JobData& job) {
   Samples s;
   std::vector<std::size_t> kept = job.kept;
@@ -354,13 +353,13 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (job.features.empty())
     for (std::int64_t j = 0; j < n; ++j) job.features.push_back(std::to_string(train.first_index + j));
   job.standardised = options.standardise;
-  const bool penalised = options.l2() > 0;
-  if (options.standardise || !penalised) job.scaling = standardisation_with_ones(with_ones(train.A, n));
+  job.penalised = options.l2() > 0;
+  if (options.standardise || !job.penalised) job.scaling = standardisation_with_ones(with_ones(train.A, n));
   job.train = samples_of(train, job);
   if (has_valid) job.valid = samples_of(valid, job);
   if (has_test) job.test = samples_of(test, job);
   job.in_file = std::max(train.in_file, job.train.rows.size());
-  note_features(job, penalised);
+  note_features(job);
   if (with_validation && !job.valid) split_off(job, options.split, options.seed);
   return job;
 }

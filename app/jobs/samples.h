@@ -61,6 +61,7 @@ struct JobData {
   std::vector<std::string> label_names = {};  ///< what they stand for, where that is known
   std::vector<std::string> notes = {};        ///< what was made of the samples that people may not expect
   std::optional<Scaling> scaling;             ///< of the features and the column of ones, when they were standardised
+  bool penalised = true;                      ///< false: the penalty is 0
   bool standardised = false;                  ///< whether that was asked for; without a penalty it is done for accuracy
   std::vector<std::size_t> kept = {};         ///< the places of the features among all of the file; empty: all of them
   /// Features that were left out, with the reason: "is constant".
@@ -91,6 +92,9 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
 /// The places of the training samples, class by class and in an order that the seed decides; all in one where there are no
 /// classes.
 std::vector<std::vector<std::size_t>> shuffled_classes(const JobData& job, std::uint64_t seed);
+
+/// Means and deviations of the features; the column of ones stays as it is.
+Scaling standardisation_with_ones(const Array& A);
 
 /// A data set in the form that the model of the job takes: its labels, features and scaling. Without labels y is empty.
 Samples samples_of(const Dataset& d, const JobData& job);

@@ -10,8 +10,8 @@ namespace onestep::app::jobs {
 namespace {
 
 // The Hessian row by row; by products where x is a matrix.
-std::vector<double> hessian_at(const Model& model, const JobData& job, double l2, const Array& x) {
-  const auto f = [&](const Expr& at) { return sum(model.losses(job.train, at)) + model.penalty(at, l2); };
+std::vector<double> hessian_at(const Model& model, const JobData& job, const Array& penalty, const Array& x) {
+  const auto f = [&](const Expr& at) { return sum(model.losses(job.train, at)) + model.penalty(at, penalty); };
   if (model.loss() != Loss::softmax) {
     const Array H = evaluate(trace([&](Expr at) { return hessian(f(at), at); }, model.shape()), {x})[0].contiguous();
     return {H.values().begin(), H.values().end()};
@@ -33,7 +33,8 @@ std::vector<double> hessian_at(const Model& model, const JobData& job, double l2
 // Coefficients that move together over all classes change no prediction, so that the Hessian of the losses is singular in
 // that direction. Curvature s is added to it, for each feature as much as it has elsewhere; the variance that this direction
 // then has, 1 / ((l2 + s K) K) in each entry, is returned to be taken off again.
-std::vector<double> hold_sums_of_classes(std::vector<double>& H, std::size_t n, std::size_t K, double l2) {
+std::vector<double> hold_sums_of_classes(std::vector<double>& H, std::size_t n, std::size_t K, const JobData& job,
+                                         const Array& penalty) {
   const std::size_t size = (n + 1) * K;
   std::vector<double> variance(n + 1);
   variance[n] = 1 / static_cast<double>(K * K);  // of the intercepts, whose sum the model itself holds at zero
@@ -43,7 +44,8 @@ std::vector<double> hold_sums_of_classes(std::vector<double>& H, std::size_t n, 
     if (!(s > 0)) s = 1;
     for (std::size_t k = 0; k < K; ++k)
       for (std::size_t l = 0; l < K; ++l) H[(j * K + k) * size + j * K + l] += s;
-    variance[j] = 1 / ((l2 + s * static_cast<double>(K)) * static_cast<double>(K));
+    if (!job.penalised) s += 1;  // which the model itself adds
+    variance[j] = 1 / ((penalty.values()[j] + s * static_cast<double>(K)) * static_cast<double>(K));
   }
   return variance;
 }
@@ -63,23 +65,24 @@ Array inverse_of(std::vector<double> H, std::int64_t size) {
 }
 
 // Of the residuals: their squares over the degrees of freedom that the penalty leaves.
-double residual_variance(const Model& model, const JobData& job, double l2, const Array& x, const Array& C) {
+double residual_variance(const Model& model, const JobData& job, const Array& penalty, const Array& x, const Array& C) {
   const auto N = static_cast<double>(job.train.count());
   double used = static_cast<double>(job.n() + 1);
-  for (std::int64_t j = 0; j < job.n(); ++j) used -= l2 * C(j, j);
+  for (std::int64_t j = 0; j < job.n(); ++j) used -= penalty(j) * C(j, j);
   const double squares = 2 * model.score(job.train, x).loss * N;
   return N - used > 1e-6 * N ? squares / (N - used) : NAN;
 }
 
 }  // namespace
 
-std::optional<std::vector<double>> standard_errors(const Model& model, const JobData& job, double l2, const Array& x) {
+std::optional<std::vector<double>> standard_errors(const Model& model, const JobData& job, const Array& penalty,
+                                                   const Array& x) {
   const std::int64_t size = model.unknowns(), n = job.n(), K = model.loss() == Loss::softmax ? model.shape()[1] : 1;
   if (size > most_with_standard_errors) return std::nullopt;
-  std::vector<double> H = hessian_at(model, job, l2, x), together(static_cast<std::size_t>(n + 1));
-  if (K > 1) together = hold_sums_of_classes(H, static_cast<std::size_t>(n), static_cast<std::size_t>(K), l2);
+  std::vector<double> H = hessian_at(model, job, penalty, x), together(static_cast<std::size_t>(n + 1));
+  if (K > 1) together = hold_sums_of_classes(H, static_cast<std::size_t>(n), static_cast<std::size_t>(K), job, penalty);
   const Array C = inverse_of(std::move(H), size);
-  const double variance = model.loss() == Loss::ridge ? residual_variance(model, job, l2, x, C) : 1;
+  const double variance = model.loss() == Loss::ridge ? residual_variance(model, job, penalty, x, C) : 1;
   // The diagonal of T C Tᵀ, with T from coefficients of standardised features to those of the features as they were.
   std::vector<double> errors(static_cast<std::size_t>(size));
   for (std::int64_t k = 0; k < K; ++k) {

@@ -101,7 +101,9 @@ struct CsvOptions {
   /// like the lines below; where that is not clear it is refused. A line such as 150,4,setosa,versicolor,virginica above 150
   /// lines of 5 fields, as scikit-learn writes it, is skipped.
   Header header = automatic;
-  char separator = '\0';  ///< none given: the one of comma, semicolon and tab that the first line has most of
+  /// None given: the first of tab, semicolon and comma that each of the first lines has as often, else the one that the
+  /// first line has most of.
+  char separator = '\0';
   /// What stands before the decimals. Guessed: a comma where fields are separated by something else and are numbers so.
   Decimal decimal = guessed;
   /// What is done about missing values of features: refused; the sample left out; or a number replaced by the mean of its

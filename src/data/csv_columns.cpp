@@ -74,9 +74,13 @@ std::map<std::string_view, std::size_t> Columns::places_of_names() const {
 }
 
 void Columns::find_columns() {
-  const bool known = !options_.names.empty() || !options_.encoding.empty();
-  if (!names_.empty() && known) return find_known_columns();
-  if (names_.empty() && known && options_.target_optional) return find_known_positions();
+  const std::vector<std::string> known = known_names();
+  // The other samples may have had no header: what is known of their columns is where they stood.
+  const bool by_position =
+      names_.empty() || (!options_.encoding.empty() && !has_known_names() &&
+                         std::ranges::all_of(known, [](const auto& n) { return position_in(n).has_value(); }));
+  if (!known.empty() && !by_position) return find_known_columns();
+  if (!known.empty() && options_.target_optional) return find_known_positions();
   for (const std::string& name : options_.drop) kinds_[find(name, "to drop")] = Kind::dropped;
   check_names();
   target_ = options_.target.empty() ? kinds_.size() - 1 : find(options_.target, "for the target");

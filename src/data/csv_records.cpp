@@ -112,14 +112,26 @@ std::optional<double> Records::number_in(std::string_view text) const {
 }
 
 char Records::likely_separator() const {
-  constexpr std::array<char, 3> known{',', ';', '\t'};
-  std::array<std::ptrdiff_t, 3> count{};
+  constexpr std::array<char, 3> known{'\t', ';', ','};  // commas last: they may be those of decimals
+  constexpr int enough_lines = 20;
+  std::array<std::ptrdiff_t, 3> first{}, count{};
+  std::array<bool, 3> same{true, true, true};
   bool inside = false;
-  for (const char* c = at_; c != end_ && (inside || *c != '\n'); ++c) {
+  int lines = 0;
+  for (const char* c = at_; c != end_ && lines < enough_lines; ++c) {
     if (*c == '"') inside = !inside;
     for (std::size_t i = 0; i < known.size(); ++i) count[i] += !inside && *c == known[i] ? 1 : 0;
+    if (inside || (*c != '\n' && c + 1 != end_)) continue;
+    if (lines == 0) first = count;
+    const bool blank = count == std::array<std::ptrdiff_t, 3>{};
+    for (std::size_t i = 0; i < known.size(); ++i) same[i] = same[i] && (blank || count[i] == first[i]);
+    count = {};
+    ++lines;
   }
-  return known[static_cast<std::size_t>(std::max_element(count.begin(), count.end()) - count.begin())];
+  for (std::size_t i = 0; i < known.size(); ++i)
+    if (same[i] && first[i] > 0) return known[i];
+  const auto most = std::max_element(first.rbegin(), first.rend());
+  return *most > 0 ? known[static_cast<std::size_t>(first.rend() - most) - 1] : ',';
 }
 
 }  // namespace onestep::data

@@ -42,7 +42,8 @@ class Records {
   /// A number as it is written in this text.
   std::optional<double> number_in(std::string_view text) const;
 
-  /// The one of comma, semicolon and tab that the line here has most of.
+  /// Tab, semicolon or comma: the first that all of the next lines have as often, else the one that the line here has most
+  /// of.
   char likely_separator() const;
 
   /// Throws FileError with the line of the place, and the field, which counts from 0.

@@ -107,6 +107,7 @@ TEST(ReadCsvDecimals, AreFoundOrGiven) {
   EXPECT_TRUE(near(d.A, Array(Shape{2, 1}, std::vector<double>{1.5, -0.25})));
   EXPECT_TRUE(near(d.y, Array{2.0, 3.5}));
   EXPECT_THAT(d.notes, ElementsAre("numbers have a comma before their decimals", "semicolons separate the fields"));
+  EXPECT_TRUE(near(parse_table("1,5;2,5\n2,5;3,5\n").y, Array{2.5, 3.5})) << "more commas than semicolons";
   EXPECT_TRUE(near(parse_table("a;y\n1,5;2\n", {.decimal = CsvOptions::comma}).A, full({1, 1}, 1.5)));
   EXPECT_THAT(error_in_table("a;y\n1,234;2\n5,678;3\n"), HasSubstr("may separate decimals or thousands"));
   EXPECT_TRUE(near(parse_table("a;y\n1,234;2\n", {.decimal = CsvOptions::comma}).A, full({1, 1}, 1.234)));
@@ -157,6 +158,8 @@ TEST(ReadCsvTarget, MayBeAbsentForPrediction) {
   const CsvOptions positions{.target = "3", .header = CsvOptions::no, .encoding = bare.encoding, .target_optional = true};
   EXPECT_EQ(parse_table("1,2\n", positions).y.size(), 0);
   EXPECT_EQ(parse_table("1,2,9\n", positions).y(0), 9);
+  EXPECT_EQ(parse_table("a,b,y\n1,2,9\n", {.target = "3", .encoding = bare.encoding, .target_optional = true}).y(0), 9)
+      << "by position where names came later";
   EXPECT_THAT(error_in_table("1\n", positions), HasSubstr("has 1 columns without names"));
 }
 
