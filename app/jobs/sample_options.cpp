@@ -69,8 +69,8 @@ std::vector<Option> csv_options(JobOptions& options) {
           {.name = "--separator",
            .to = &options.separator,
            .type = "CHARACTER",
-           .help = "of the fields of a CSV file: a character, tab or space (default:\nthe comma, semicolon or tab that the "
-                   "first line has most of)"},
+           .help = "of the fields of a CSV file: a character, tab or space (default:\nthe tab, semicolon or comma that all "
+                   "lines have as often)"},
           {.name = "--decimal",
            .to = &options.decimal,
            .type = "MARK",

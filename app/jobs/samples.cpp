@@ -97,6 +97,11 @@ void check_features(const Dataset& train, const Dataset& other, const std::strin
 // Without a penalty a feature that says nothing of its own makes the fit ambiguous: it is left out. With one a constant
 // feature has the coefficient 0, which is only said.
 void note_features(JobData& job) {
+  constexpr std::int64_t most_compared = 4000;  // whose Gram matrix is not too large
+  if (!job.penalised && job.n() > most_compared) {
+    job.notes.push_back(fmt::format("{} features are too many to look for linear combinations among them", job.n()));
+    return leave_out(job, constant_features(job));
+  }
   if (!job.penalised) return leave_out(job, dependent_features(job));
   std::vector<std::string> constant;
   for (const LeftOut& feature : constant_features(job)) constant.push_back(job.features[feature.place]);
