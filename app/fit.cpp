@@ -20,6 +20,7 @@
 #include "jobs/report.h"
 #include "jobs/samples.h"
 #include "jobs/scores.h"
+#include "jobs/separation.h"
 #include "jobs/standard_errors.h"
 #include "verbs.h"
 
@@ -79,7 +80,9 @@ class Fit {
   void solve() {
     progress_.begin("fit: first iteration");
     const auto begin = Clock::now();
-    model_.get_ready(job_.train, options_.l2());
+    try {
+      model_.get_ready(job_.train, options_.l2());
+    } catch (const Misuse& wrong) { throw Misuse(wrong.what() + what_separates(job_)); }
     SolveOptions how;
     how.callback = [&](const Iteration& i) {
       progress_.show(
@@ -116,23 +119,6 @@ class Fit {
     return {x.shape(), std::move(entries)};
   }
 
-  // A class that a plane separates from all others, without a penalty: then there is no best fit.
-  std::string separable_class() const {
-    for (std::int64_t k = 0; k < classes(); ++k) {
-      JobData two;
-      two.loss = Loss::logistic;
-      two.labels = {0, 1};
-      two.train = job_.train;
-      std::vector<double> signs;
-      for (const double y : job_.train.y.values()) signs.push_back(y == static_cast<double>(k) ? 1 : -1);
-      two.train.y = Array(job_.train.y.shape(), std::move(signs));
-      try {
-        Model(two).require_a_best_fit(two.train, 0);
-      } catch (const Misuse&) { return job_.label_text(static_cast<double>(k)); }
-    }
-    return "";
-  }
-
   // In words of the command: the library's are about its own options.
   std::string why_not() const {
     if (status_ == Status::cancelled) return "Stopped by a signal before it had converged.";
@@ -147,7 +133,7 @@ class Fit {
           "leaves such features out.",
           job_.features[dependent[0].place], dependent[0].why);
     const std::string wanted = job_.penalised ? "a larger --l2" : "--l2 above 0";
-    if (const std::string name = separable_class(); !name.empty())
+    if (const std::string name = separable_class(job_); !name.empty())
       return fmt::format(
           "The class {} is linearly separable from the others: without a penalty the coefficients grow without "
           "bound{}; give {}.",
@@ -274,9 +260,16 @@ class Fit {
 
   LinearModel coefficients() const { return raw(job_, model_, x_); }
 
+  std::string status_words() const {
+    if (status_ == Status::rounding_reached) return "converged to rounding";
+    std::string words(to_string(status_));
+    std::ranges::replace(words, '_', ' ');
+    return words;
+  }
+
   std::string sentence() const {
     std::string text =
-        fmt::format("{} in {}, {}: objective {:.10g}", to_string(status_), counted(statistics_.iterations, "iteration"),
+        fmt::format("{} in {}, {}: objective {:.10g}", status_words(), counted(statistics_.iterations, "iteration"),
                     seconds_text(seconds_.at("fit")), objective_);
     const bool quantity = job_.loss == Loss::ridge;
     for (const NamedScores& s : scores_)

@@ -22,7 +22,8 @@ Model::Model(const JobData& job)
       start_(zeros(shape_)) {}
 
 // A sum of losses below log 2 has no loss above it: every sample is on its side of the plane, which can be made as steep as
-// one likes. With samples on the plane the sum stands still at last while the steps do not get shorter.
+// one likes. With samples on the plane the sum stands still at last while the steps do not get shorter, or the Hessian
+// vanishes along them: Newton's method would have converged long before where there is a best fit.
 void Model::require_a_best_fit(const Samples& train, double l2) const {
   if (l2 > 0 || loss_ == Loss::ridge) return;
   constexpr int enough_iterations = 100;
@@ -36,7 +37,8 @@ void Model::require_a_best_fit(const Samples& train, double l2) const {
                                  }});
   const Status status = solve(watched, start_, Parts()).status();
   const bool stood_still = status != Status::converged && status != Status::cancelled;
-  if (value < std::numbers::ln2 || (stood_still && step > long_step))
+  const bool never_ends = status == Status::iteration_limit || status == Status::singular;
+  if (value < std::numbers::ln2 || never_ends || (stood_still && step > long_step))
     throw Misuse(
         "the classes are linearly separable (but for samples on the separating plane): without a penalty the coefficients "
         "grow without bound; give --l2 above 0");

@@ -301,9 +301,13 @@ TEST_F(FitAndPredict, SeparableClassesAreCalledSo) {
   std::string one_apart;
   for (int i = 0; i < 12; ++i)
     one_apart += fmt::format("{} 1:{} 2:{}\n", i % 3, i % 3 == 0 ? 9 + i : (i * 5) % 7, (i * 7) % 5);
-  const Ended ended = run_command({"fit", folder_.write("one", one_apart), "--l2", "0"});
-  EXPECT_EQ(ended.status, 1) << ended.out;
-  EXPECT_THAT(ended.out, HasSubstr("The class 0 is linearly separable from the others"));
+  EXPECT_THAT(misuse({"fit", folder_.write("one", one_apart), "--l2", "0"}),
+              HasSubstr("(the class 0 is linearly separable from the others)"));
+  // A feature that only samples of one class have.
+  std::string rare;
+  for (int i = 0; i < 60; ++i) rare += fmt::format("{} 1:{}{}\n", i % 2, (i * 7) % 5, i % 20 == 3 ? " 2:1" : "");
+  EXPECT_THAT(misuse({"fit", folder_.write("rare", rare), "--l2", "0"}),
+              HasSubstr("(for instance, feature 2 has another value than 0 in samples with the label 1 only)"));
   EXPECT_THAT(json({"fit", folder_.write("not", "0 1:1\n1 1:2\n0 1:3\n1 1:4\n")})["notes"], IsEmpty());
 }
 
