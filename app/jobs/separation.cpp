@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "jobs/model.h"
 
@@ -40,10 +41,11 @@ std::string what_separates(const JobData& job) {
       bool first = false, second = false;
       for (std::size_t i = 0; i < y.size(); ++i)
         if (a[i * (n + 1) + j] != most) (y[i] > 0 ? second : first) = true;
-      if (first != second)
-        return fmt::format(" (for instance, feature {} has another value than {:.6g} in samples with the label {} only)",
-                           job.features[j], most * job.scaling->scale.values()[j] + job.scaling->mean.values()[j],
-                           job.label_text(first ? -1 : 1));
+      if (first == second) continue;
+      const double mean = job.scaling->mean.values()[j], value = most * job.scaling->scale.values()[j] + mean;
+      return fmt::format(" (for instance, feature {} has another value than {:.6g} in samples with the label {} only)",
+                         job.features[j], std::fabs(value) > 1e-12 * std::fabs(mean) ? value : 0.0,
+                         job.label_text(first ? -1 : 1));
     }
   }
   return "";
