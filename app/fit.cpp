@@ -55,6 +55,7 @@ class Fit {
     if (is_solution(status_)) {
       find_standard_errors();
       scores_.push_back({"training", scores_of(job_, linear_prediction(job_.train.A, x_), job_.train.y)});
+      refuse_separable();
       judge_by_folds();
       if (job_.test) scores_.push_back({"test", scores_of(job_, linear_prediction(job_.test->A, x_), job_.test->y)});
       note_separable();
@@ -148,6 +149,24 @@ class Fit {
     const auto begin = Clock::now();
     errors_ = standard_errors(model_, job_, penalty_, x_);
     seconds_["standard_errors"] = seconds_since(begin);
+  }
+
+  // Without a penalty rounding may end a flight to infinity: probabilities have become 1, and the coefficients that make
+  // them so are as good as unknown.
+  void refuse_separable() const {
+    if (job_.penalised || job_.loss == Loss::ridge) return;
+    constexpr double unknown = 1000;  // standard error of the coefficient of a standardised feature
+    const std::size_t K = static_cast<std::size_t>(std::max<std::int64_t>(1, classes()));
+    double largest = 0;
+    for (std::size_t i = 0; errors_ && i < job_.features.size() * K; ++i)
+      largest = std::max(largest, (*errors_)[i] * job_.scaling->scale.values()[i / K]);
+    const bool may_be_known = errors_ ? largest < unknown : model_.unknowns() > most_with_standard_errors;
+    if (may_be_known || !has_certain_samples(job_, linear_prediction(job_.train.A, x_))) return;
+    throw Misuse(
+        fmt::format("the classes are linearly separable (but for samples on the separating plane): without a penalty the "
+                    "coefficients grow "
+                    "without bound; give --l2 above 0{}",
+                    what_separates(job_)));
   }
 
   // As many folds as asked for; without being asked five, where that takes no time worth mentioning.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "jobs/model.h"
+#include "jobs/scores.h"
 
 namespace onestep::app::jobs {
 
@@ -23,6 +24,14 @@ std::string separable_class(const JobData& job) {
     } catch (const Misuse&) { return job.label_text(static_cast<double>(k)); }
   }
   return "";
+}
+
+bool has_certain_samples(const JobData& job, const Array& prediction) {
+  const Array p = class_probabilities(job.loss, prediction);
+  const std::size_t K = job.labels.size();
+  for (std::size_t i = 0; i < job.train.y.values().size(); ++i)
+    if (p.values()[i * K + job.class_of(job.train.y.values()[i])] > 1 - 1e-10) return true;
+  return false;
 }
 
 std::string what_separates(const JobData& job) {

@@ -14,4 +14,7 @@ std::string separable_class(const JobData& job);
 /// below its largest, in one class only. The features are standardised, as they are without a penalty.
 std::string what_separates(const JobData& job);
 
+/// Whether the label of a training sample is predicted with a probability of 1 to ten digits.
+bool has_certain_samples(const JobData& job, const Array& prediction);
+
 }  // namespace onestep::app::jobs
