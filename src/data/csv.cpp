@@ -67,6 +67,9 @@ class CsvParser {
     if (first == FirstLine::counts) count = records_.peek(1)[0].size();
     note_header(first, fields);
     columns_->settle(first == FirstLine::names, count);
+    if (!options_.encoding.empty() && options_.encoding.size() != columns_->features().size())
+      fail(source_, fmt::format("has {} columns of features, the samples that were learned from had {}",
+                                columns_->features().size(), options_.encoding.size()));
     raw_.resize(columns_->features().size());
     values_.resize(raw_.size());
     place_.assign(count, 0);
