@@ -24,7 +24,7 @@ CommandLine::CommandLine() : impl_(std::make_unique<Impl>()) {
   CLI::App& line = impl_->line;
   line.set_version_flag("--version", "onestep " ONESTEP_VERSION);
   line.require_subcommand(1);
-  line.footer("onestep VERB --help says more, with an example.");
+  line.footer("onestep help VERB says more, with an example.");
   line.get_formatter()->label("SUBCOMMAND", "VERB");
 }
 
@@ -92,11 +92,49 @@ void add_option(CLI::App& verb, const Option& row) {
   for (const std::string& other : row.excludes) added->excludes(verb.get_option(other));
 }
 
+// How many letters have to be changed, added, left out or swapped with their neighbour.
+std::size_t distance_of(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i)
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+// "; did you mean fit?" where one of the words is near, or begins with what was typed.
+std::string did_you_mean(const std::string& typed_word, const std::vector<std::string>& words) {
+  constexpr std::size_t enough_letters = 3;
+  std::string best;
+  std::size_t nearest = typed_word.size() <= enough_letters ? 2 : 3;  // fewer than this
+  for (const std::string& word : words) {
+    const bool begins = typed_word.size() >= enough_letters && word.starts_with(typed_word);
+    const std::size_t distance = begins ? 1 : distance_of(typed_word, word);
+    if (distance < nearest) nearest = distance, best = word;
+  }
+  return best.empty() ? "" : fmt::format("; did you mean {}?", best);
+}
+
+std::vector<std::string> option_names(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
 // What is wrong with the words that belong to no option.
-std::string unexpected(const std::string& verb, const std::vector<std::string>& words) {
+std::string unexpected(const CLI::App& parser, const std::vector<std::string>& words) {
+  const std::string verb = parser.get_name();
   const auto option = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with('-'); });
-  if (option != words.end())
-    return fmt::format("there is no option {} in onestep {}", option->substr(0, option->find('=')), verb);
+  if (option != words.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    return fmt::format("there is no option {} in onestep {}{}", name, verb, did_you_mean(name, option_names(parser)));
+  }
   return fmt::format("{} is one argument too many for onestep {}", words.front(), verb);
 }
 
@@ -125,8 +163,30 @@ void CommandLine::add(Verb verb) {
   });
 }
 
+std::vector<std::string> CommandLine::names_of_verbs() const {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : impl_->line.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(verb->get_name());
+  return names;
+}
+
 int CommandLine::run(int argc, char** argv) {
   CLI::App& line = impl_->line;
+  // `help fit` is `fit --help`, and `help` is `--help`.
+  std::vector<char*> as_option;
+  std::string help = "--help";
+  if (argc > 1 && std::string_view(argv[1]) == "help") {
+    if (argc > 2) {
+      const std::vector<std::string> verbs = names_of_verbs();
+      if (std::ranges::find(verbs, argv[2]) == verbs.end())
+        throw Misuse(fmt::format("there is no verb {}{}; see onestep --help", argv[2], did_you_mean(argv[2], verbs)));
+      as_option = {argv[0], argv[2], help.data()};
+    } else {
+      as_option = {argv[0], help.data()};
+    }
+    argc = static_cast<int>(as_option.size());
+    argv = as_option.data();
+  }
   impl_->typed = typed({argv, static_cast<std::size_t>(argc)});
   try {
     line.parse(argc, argv);
@@ -138,10 +198,10 @@ int CommandLine::run(int argc, char** argv) {
       const std::string verb = verbs.front()->get_name();
       const std::vector<std::string> words = line.remaining(true);  // before the verb and behind it
       const bool extra = dynamic_cast<const CLI::ExtrasError*>(&wrong) != nullptr && !words.empty();
-      throw Misuse(fmt::format("{}; see onestep {} --help", extra ? unexpected(verb, words) : wrong.what(), verb));
+      throw Misuse(fmt::format("{}; see onestep {} --help", extra ? unexpected(*verbs.front(), words) : wrong.what(), verb));
     }
     if (argc == 1) throw Misuse("a verb is missing, such as qp; see onestep --help");
-    throw Misuse(fmt::format("there is no verb {}; see onestep --help", argv[1]));
+    throw Misuse(fmt::format("there is no verb {}{}; see onestep --help", argv[1], did_you_mean(argv[1], names_of_verbs())));
   }
   return impl_->work();
 }

@@ -55,6 +55,8 @@ class CommandLine {
   int run(int argc, char** argv);
 
  private:
+  std::vector<std::string> names_of_verbs() const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

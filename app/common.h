@@ -38,6 +38,9 @@ using Json = nlohmann::ordered_json;
 /// The document with one line for each key of the outermost object.
 std::string to_text(const Json& document);
 
+/// "1 iteration", "2 iterations".
+std::string counted(std::int64_t count, std::string_view thing);
+
 /// Writes a text to standard output. Throws std::runtime_error when that fails: a result that is lost is not silently so.
 void print(std::string_view text);
 

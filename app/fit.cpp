@@ -1,20 +1,27 @@
-// onestep fit FILE: a linear model with its coefficients, their standard errors and its scores.
+// onestep fit FILE: a linear model with its coefficients, their standard errors and its scores, for people and for predict.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "jobs/coefficient_figures.h"
 #include "jobs/coefficients.h"
+#include "jobs/cross_validation.h"
+#include "jobs/dependence.h"
 #include "jobs/model.h"
+#include "jobs/model_file.h"
 #include "jobs/report.h"
 #include "jobs/samples.h"
+#include "jobs/scores.h"
+#include "jobs/separation.h"
+#include "jobs/standard_errors.h"
 #include "verbs.h"
 
 namespace onestep::app {
@@ -22,317 +29,360 @@ namespace onestep::app {
 namespace {
 
 using namespace jobs;
+using Clock = std::chrono::steady_clock;
 
-struct Fitted {
-  Array x, gradient;
-  double objective = 0;
-  Status status = Status::converged;
-  std::string message;
-  Statistics statistics;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+struct FitOptions : JobOptions {
+  std::string save;
+  std::optional<double> folds_asked;
 };
 
-// What is minimised: the sum of losses, and the penalty.
-Expr objective(const Model& model, const JobData& job, double l2, const Expr& x) {
-  return sum(model.losses(job.train, x)) + model.penalty(x, l2);
-}
-
-Fitted fit(const JobOptions& options, const JobData& job, Model& model, Progress& progress) {
-  progress.begin("fit: first iteration");
-  const auto begin = std::chrono::steady_clock::now();
-  model.get_ready(job.train, options.l2());
-  SolveOptions how;
-  how.callback = [&](const Iteration& i) {
-    progress.show(
-        [&] { return fmt::format("fit: iteration {}, step {:.1e}, objective {}", i.number, i.step, shown(i.value)); });
-    return stop_signal() == 0;
-  };
-  const auto f = [&](Expr x) { return objective(model, job, options.l2(), x); };
-  const Solution s = solve(model.solver(f, how), model.start(), Parts());
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const std::vector<Array> at = evaluate(trace(
-                                             [&](Expr x) {
-                                               return std::pair{f(x), grad(f(x), x)};
-                                             },
-                                             model.shape()),
-                                         {s.x()});
-  Fitted fitted{s.x(), at[1], at[0].item(), s.status(), s.message(), s.statistics()};
-  fitted.statistics.seconds = seconds;
-  return fitted;
-}
-
-// ---- standard errors ----
-
-// The Hessian row by row; by products where x is a matrix.
-Array hessian_at(const Model& model, const JobData& job, double l2, const Array& x) {
-  const auto f = [&](const Expr& at) { return objective(model, job, l2, at); };
-  if (model.loss() != Loss::softmax)
-    return evaluate(trace([&](Expr at) { return hessian(f(at), at); }, model.shape()), {x})[0];
-  const Plan plan(trace([&](Expr at, Expr v) { return hvp(f(at), at, v); }, model.shape(), model.shape()),
-                  {.levels = {1, 2}});
-  Workspace workspace = plan.workspace();
-  const auto size = static_cast<std::size_t>(model.unknowns());
-  std::vector<double> unit(size), rows(size * size);
-  for (std::size_t i = 0; i < size; ++i) {
-    unit[i] = 1;
-    const Array v = Array::view(MatrixView{unit.data(), model.shape()[0], model.shape()[1], model.shape()[1], 1});
-    plan.run(workspace, {x, v}, {std::span(rows).subspan(i * size, size)}, i == 0 ? 0 : 2);
-    unit[i] = 0;
+class Fit {
+ public:
+  Fit(const FitOptions& options, Progress& progress)
+      : options_(options), progress_(progress), job_(load(options, false, progress)), model_(job_) {
+    note_sizes();
+    const auto n = static_cast<std::size_t>(job_.n());
+    std::vector<double> penalty(n, options.l2());
+    if (!job_.scaling && model_.unknowns() < most_scaled) scale_inside(penalty);
+    penalty_ = Array(Shape{job_.n()}, std::move(penalty));
+    seconds_["reading"] = seconds_since(begin_);
   }
-  return {Shape{model.unknowns(), model.unknowns()}, std::move(rows)};
-}
 
-// The square roots of the diagonal of T H⁻¹ Tᵀ, with T from coefficients of standardised features to those of the features
-// as they were; for squared losses times the residual variance. None where there are too many, or H is singular.
-std::optional<std::vector<double>> standard_errors(const Model& model, const JobData& job, double l2, const Fitted& fitted) {
-  constexpr std::int64_t most = 1500;
-  const std::int64_t size = model.unknowns(), n = job.n(), K = model.loss() == Loss::softmax ? model.shape()[1] : 1;
-  if (size > most) return std::nullopt;
-  const Array H = hessian_at(model, job, l2, fitted.x);
-  const Array C = evaluate(trace([&](Expr h) { return solve(cholesky(h), eye(size)); }, Shape{size, size}), {H})[0];
-  double variance = 1;
-  if (model.loss() == Loss::ridge) {
-    const double rest = 2 * model.score(job.train, fitted.x).loss * static_cast<double>(job.train.count());
-    variance = rest / static_cast<double>(std::max<std::int64_t>(1, job.train.count() - n - 1));
-  }
-  std::vector<double> errors(static_cast<std::size_t>(size));
-  for (std::int64_t k = 0; k < K; ++k) {
-    const auto entry = [&](std::int64_t i, std::int64_t j) { return C(i * K + k, j * K + k); };
-    // What holds the sum of softmax's intercepts at zero is not information about them.
-    const double gauge = K > 1 ? 1.0 / static_cast<double>(K * K) : 0.0;
-    double intercept = entry(n, n) - gauge;
-    if (job.scaling)
-      for (std::int64_t i = 0; i < n; ++i) {
-        const double t = job.scaling->mean(i) / job.scaling->scale(i);
-        intercept -= 2 * t * entry(i, n);
-        for (std::int64_t j = 0; j < n; ++j) intercept += t * entry(i, j) * job.scaling->mean(j) / job.scaling->scale(j);
-      }
-    for (std::int64_t i = 0; i < n; ++i)
-      errors[static_cast<std::size_t>(i * K + k)] =
-          std::sqrt(variance * entry(i, i)) / (job.scaling ? job.scaling->scale(i) : 1.0);
-    errors[static_cast<std::size_t>(n * K + k)] = std::sqrt(variance * std::max(0.0, intercept));
-  }
-  if (!std::ranges::all_of(errors, [](double e) { return std::isfinite(e); })) return std::nullopt;
-  return errors;
-}
-
-// ---- what is said ----
-
-// The coefficients that are surest not to be zero, or without standard errors the largest.
-std::vector<std::size_t> clearest(const LinearModel& m, const std::optional<std::vector<double>>& errors) {
-  std::vector<std::size_t> order(m.x.values().size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto weight = [&](std::size_t i) {
-    return std::fabs(m.x.values()[i]) / (errors && (*errors)[i] > 0 ? (*errors)[i] : 1.0);
-  };
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
-  order.resize(std::min<std::size_t>(order.size(), 20));
-  return order;
-}
-
-std::size_t classes_of(const LinearModel& m) {
-  return m.x.shape().rank() == 2 ? static_cast<std::size_t>(m.x.shape()[1]) : 1;
-}
-
-std::string title_of(const LinearModel& m, std::size_t listed, bool errors) {
-  const std::size_t all = m.x.values().size();
-  return listed == all ? "Coefficients"
-                       : fmt::format("Coefficients, the {} {} of {}", listed, errors ? "clearest" : "largest", all);
-}
-
-page::Table coefficient_table(const JobData& job, const LinearModel& m, const std::optional<std::vector<double>>& errors) {
-  const std::size_t K = classes_of(m);
-  const std::vector<std::size_t> order = clearest(m, errors);
-  page::Table table{
-      .id = "coefficients",
-      .title = title_of(m, order.size(), errors.has_value()),
-      .caption =
-          errors ? "Standard errors from the Hessian; the ratio says how many of them the coefficient is from 0." : ""};
-  table.columns = K > 1 ? std::vector<std::string>{"feature", "class", "coefficient"}
-                        : std::vector<std::string>{"feature", "coefficient"};
-  if (errors) table.columns.insert(table.columns.end(), {"standard error", "ratio"});
-  const auto add = [&](const std::string& name, std::size_t k, double value, std::size_t place) {
-    std::vector<std::string> row{name};
-    if (K > 1) row.push_back(job.label_text(static_cast<double>(k)));
-    row.push_back(shown(value));
-    if (errors) {
-      const double e = (*errors)[place];
-      row.insert(row.end(), {shown(e), e > 0 ? fmt::format("{:.1f}", value / e) : ""});
+  int run() {
+    solve();
+    if (is_solution(status_)) {
+      find_standard_errors();
+      scores_.push_back({"training", scores_of(job_, linear_prediction(job_.train.A, x_), job_.train.y)});
+      refuse_separable();
+      judge_by_folds();
+      if (job_.test) scores_.push_back({"test", scores_of(job_, linear_prediction(job_.test->A, x_), job_.test->y)});
+      note_separable();
+      save();
     }
-    table.rows.push_back(row);
-  };
-  for (const std::size_t i : order) add(job.features[i / K], i % K, m.x.values()[i], i);
-  for (std::size_t k = 0; k < K; ++k) add("intercept", k, m.intercept.values()[k], m.x.values().size() + k);
-  return table;
-}
-
-page::Table score_table(const JobData& job, const Model& model, const Array& x) {
-  page::Table table{.id = "scores", .title = "Scores", .caption = "", .columns = {"samples", "count", "mean loss"}};
-  table.columns.emplace_back(model.score_name());
-  if (job.loss != Loss::ridge) table.columns.emplace_back("balanced accuracy");
-  const auto add = [&](const char* name, const Samples& samples) {
-    const Score s = model.score(samples, x);
-    table.rows.push_back({name, std::to_string(samples.count()), shown(s.loss), fmt::format("{:.4f}", s.score)});
-    if (job.loss != Loss::ridge) table.rows.back().push_back(fmt::format("{:.4f}", s.balanced));
-  };
-  add("training", job.train);
-  if (job.test) add("test", *job.test);
-  return table;
-}
-
-// The same ones, from the largest to the smallest, with bars of two standard errors to each side.
-page::Figure coefficient_figure(const JobData& job, const LinearModel& m, const std::optional<std::vector<double>>& errors) {
-  const std::size_t K = classes_of(m);
-  std::vector<std::size_t> order = clearest(m, errors);
-  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return m.x.values()[i]; });
-  page::Series bars{.label = "", .method = "one_step", .mark = "bars"}, zero{.label = "", .method = "none", .mark = "rule"};
-  page::Panel panel{.title = "", .x = {"coefficient"}, .y = {""}};
-  for (const std::size_t i : order) {
-    const double value = m.x.values()[i], error = errors ? 2 * (*errors)[i] : 0;
-    bars.x.push_back(value);
-    bars.y.push_back(static_cast<double>(bars.x.size()));
-    bars.low.push_back(value - error);
-    bars.high.push_back(value + error);
-    panel.y.names.push_back(K > 1 ? fmt::format("{}, {}", job.features[i / K], job.label_text(static_cast<double>(i % K)))
-                                  : job.features[i / K]);
+    seconds_["all"] = seconds_since(begin_);
+    return show(options_, report(), status_, progress_);
   }
-  zero.x = {0, 0};
-  zero.y = {0.3, static_cast<double>(order.size()) + 0.7};
-  panel.series = {zero, bars};
-  return {"coefficients",
-          title_of(m, order.size(), errors.has_value()),
-          errors ? "Bars reach two standard errors to each side." : "Without standard errors.",
-          {panel}};
-}
 
-// A picture for each class: what speaks for it is white, what speaks against it black.
-page::Gallery coefficient_gallery(const JobData& job, const LinearModel& m) {
-  const std::size_t K = classes_of(m), n = m.x.values().size() / K;
-  page::Gallery gallery{
-      "classes", "What the model looks for",
-      "The coefficients of each class as a picture: light pixels speak for the class, dark ones against it."};
-  for (std::size_t k = 0; k < K; ++k) {
+ private:
+  // Where a rough fit would be made first, it has to be by the penalty that is asked for.
+  static constexpr std::int64_t most_scaled = 1000;
+
+  // The problem is solved for standardised features with penalties that make it the same problem: units then do not matter
+  // to the iteration.
+  void scale_inside(std::vector<double>& penalty) {
+    job_.scaling = standardisation_with_ones(job_.train.A);
+    for (Samples* samples : {&job_.train, job_.test ? &*job_.test : nullptr})
+      if (samples != nullptr) samples->A = scaled(samples->A, *job_.scaling);
+    for (std::size_t j = 0; j < penalty.size(); ++j) penalty[j] /= std::pow(job_.scaling->scale.values()[j], 2);
+  }
+
+  void solve() {
+    progress_.begin("fit: first iteration");
+    const auto begin = Clock::now();
+    try {
+      model_.get_ready(job_.train, options_.l2());
+    } catch (const Misuse& wrong) { throw Misuse(wrong.what() + what_separates(job_)); }
+    SolveOptions how;
+    how.callback = [&](const Iteration& i) {
+      progress_.show(
+          [&] { return fmt::format("fit: iteration {}, step {:.1e}, objective {}", i.number, i.step, shown(i.value)); });
+      return stop_signal() == 0;
+    };
+    const auto f = [&](Expr x) { return sum(model_.losses(job_.train, x)) + model_.penalty(x, penalty_); };
+    const Solution s = onestep::solve(model_.solver(f, how), model_.start(), Parts());
+    const std::vector<Array> at = evaluate(trace(
+                                               [&](Expr x) {
+                                                 return std::pair{f(x), grad(f(x), x)};
+                                               },
+                                               model_.shape()),
+                                           {s.x()});
+    x_ = options_.l2() == 0 ? with_sums_of_zero(s.x().contiguous()) : s.x().contiguous();
+    objective_ = at[0].item();
+    for (const double g : at[1].values()) gradient_ = std::max(gradient_, std::fabs(g));
+    status_ = s.status();
+    statistics_ = s.statistics();
+    seconds_["fit"] = seconds_since(begin);
+    if (!is_solution(status_)) message_ = why_not();
+  }
+
+  // Without a penalty nothing holds the sum of a feature's coefficients over the classes, which changes no prediction.
+  Array with_sums_of_zero(const Array& x) const {
+    if (classes() == 0) return x;
+    const auto K = static_cast<std::size_t>(classes());
+    std::vector<double> entries(x.values().begin(), x.values().end());
+    for (std::size_t first = 0; first < entries.size(); first += K) {
+      double mean = 0;
+      for (std::size_t k = 0; k < K; ++k) mean += entries[first + k] / static_cast<double>(K);
+      for (std::size_t k = 0; k < K; ++k) entries[first + k] -= mean;
+    }
+    return {x.shape(), std::move(entries)};
+  }
+
+  // In words of the command: the library's are about its own options.
+  std::string why_not() const {
+    if (status_ == Status::cancelled) return "Stopped by a signal before it had converged.";
+    const bool may_depend = job_.penalised && job_.n() + 1 < job_.train.count() && model_.unknowns() < most_scaled;
+    std::vector<LeftOut> dependent = may_depend ? dependent_features(job_) : std::vector<LeftOut>();
+    std::erase_if(dependent,
+                  [](const LeftOut& feature) { return feature.why == "is constant"; });  // harmless with a penalty
+    if (!dependent.empty())
+      return fmt::format(
+          "The penalty is too small to tell features apart that depend on each other: {} {}. Give a larger --l2, or --l2 0, "
+          "which "
+          "leaves such features out.",
+          job_.features[dependent[0].place], dependent[0].why);
+    const std::string wanted = job_.penalised ? "a larger --l2" : "--l2 above 0";
+    if (const std::string name = separable_class(job_); !name.empty())
+      return fmt::format(
+          "The class {} is linearly separable from the others: without a penalty the coefficients grow without "
+          "bound{}; give {}.",
+          name, job_.penalised ? ", and this one is too small to stop them" : "", wanted);
+    return fmt::format("{} There may be no best fit, or many that are equally good to rounding: give {}, or --standardise.",
+                       status_ == Status::iteration_limit ? "The iterations did not suffice." : "The iteration got stuck.",
+                       wanted);
+  }
+
+  void find_standard_errors() {
+    progress_.begin("fit: standard errors");
+    const auto begin = Clock::now();
+    errors_ = standard_errors(model_, job_, penalty_, x_);
+    seconds_["standard_errors"] = seconds_since(begin);
+  }
+
+  // Without a penalty rounding may end a flight to infinity: probabilities have become 1, and the coefficients that make
+  // them so are as good as unknown.
+  void refuse_separable() const {
+    if (job_.penalised || job_.loss == Loss::ridge) return;
+    constexpr double unknown = 1000;  // standard error of the coefficient of a standardised feature
+    const std::size_t K = static_cast<std::size_t>(std::max<std::int64_t>(1, classes()));
     double largest = 0;
-    for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(m.x.values()[i * K + k]));
-    page::Picture picture{.pixels = {}, .lines = {job.label_text(static_cast<double>(k))}};
-    for (std::size_t i = 0; i < n; ++i) {
-      const double share = largest > 0 ? m.x.values()[i * K + k] / largest : 0;
-      picture.pixels.push_back(static_cast<std::uint8_t>(std::lround(127.5 + 127 * share)));
-    }
-    gallery.pictures.push_back(std::move(picture));
+    for (std::size_t i = 0; errors_ && i < job_.features.size() * K; ++i)
+      largest = std::max(largest, (*errors_)[i] * job_.scaling->scale.values()[i / K]);
+    const bool may_be_known = errors_ ? largest < unknown : model_.unknowns() > most_with_standard_errors;
+    if (may_be_known || !has_certain_samples(job_, linear_prediction(job_.train.A, x_))) return;
+    throw Misuse(
+        fmt::format("the classes are linearly separable (but for samples on the separating plane): without a penalty the "
+                    "coefficients grow "
+                    "without bound; give --l2 above 0{}",
+                    what_separates(job_)));
   }
-  return gallery;
-}
 
-// Whether what is predicted with probability p comes true in a share p of the cases: ten groups of equal size.
-page::Figure calibration(const JobData& job, const Array& x) {
-  constexpr std::size_t most = 10;
-  const Samples& judged = job.test ? *job.test : job.train;
-  const Array z = evaluate(trace([&](Expr at) { return matmul(judged.A, at); }, x.shape()), {x})[0];
-  std::vector<std::size_t> order(z.values().size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return z.values()[i]; });
-  page::Series groups{.label = "", .method = "one_step"}, right{.label = "", .method = "none", .mark = "rule"};
-  const std::size_t count = std::min(most, order.size());
-  for (std::size_t g = 0; g < count; ++g) {
-    const std::size_t begin = g * order.size() / count, end = (g + 1) * order.size() / count;
-    double predicted = 0, true_ones = 0;
-    for (std::size_t k = begin; k < end; ++k) {
-      predicted += 1 / (1 + std::exp(-z.values()[order[k]]));
-      true_ones += judged.y.values()[order[k]] > 0 ? 1 : 0;
+  // As many folds as asked for; without being asked five, where that takes no time worth mentioning.
+  std::size_t folds() const {
+    constexpr double quick = 2e6;  // entries of the features, times classes
+    constexpr std::size_t usual = 5;
+    const auto samples = static_cast<std::size_t>(job_.train.count());
+    if (!options_.folds_asked) {
+      const bool small = static_cast<double>(job_.train.count()) * static_cast<double>(model_.unknowns()) <= quick;
+      return small && samples >= 2 * usual ? usual : 0;
     }
-    groups.x.push_back(predicted / static_cast<double>(end - begin));
-    groups.y.push_back(true_ones / static_cast<double>(end - begin));
+    const double asked = *options_.folds_asked;
+    if (asked != std::floor(asked) || asked == 1 || asked > static_cast<double>(samples))
+      throw Misuse(
+          fmt::format("--folds {}: a whole number from 2 to the number of samples, {}, or 0 for none", asked, samples));
+    return static_cast<std::size_t>(asked);
   }
-  right.x = right.y = {0, 1};
-  return {
-      "calibration",
-      "Whether probabilities mean what they say",
-      fmt::format(
-          "The {} {} samples in {} groups by the predicted probability of the label {}. On the dashed line as many have it "
-          "as was predicted.",
-          order.size(), job.test ? "test" : "training", count, job.label_text(1)),
-      {page::Panel{.title = "",
-                   .x = {fmt::format("predicted probability of {}", job.label_text(1))},
-                   .y = {"share that has it"},
-                   .series = {right, groups}}}};
-}
 
-int run_fit(const JobOptions& options) {
+  void judge_by_folds() {
+    const std::size_t count = folds();
+    if (count == 0) return;
+    const auto begin = Clock::now();
+    const CrossValidation found = cross_validate(model_, job_, penalty_, count, options_.seed, x_, progress_);
+    seconds_["cross_validation"] = seconds_since(begin);
+    folds_ = count;
+    no_folds_ = found.failure;
+    if (no_folds_.empty())
+      scores_.push_back({fmt::format("{}-fold cross-validation", count), scores_of(job_, found.prediction, job_.train.y)});
+    else
+      job_.notes.push_back(fmt::format("there are no cross-validated scores: {}", no_folds_));
+  }
+
+  // A penalty without scaling counts a coefficient by the unit of its feature.
+  void note_sizes() {
+    if (options_.l2() == 0 || job_.scaling) return;
+    constexpr double large = 1000;
+    const Scaling s = standardisation(job_.train.A);
+    std::size_t least = 0, most = 0;
+    const std::span<const double> size = s.scale.values().first(job_.features.size());
+    std::vector<bool> constant(size.size());
+    for (const LeftOut& feature : constant_features(job_)) constant[feature.place] = true;
+    while (least + 1 < size.size() && constant[least]) ++least;
+    most = least;
+    for (std::size_t j = 0; j < size.size(); ++j) {
+      if (constant[j]) continue;
+      if (size[j] < size[least]) least = j;
+      if (size[j] > size[most]) most = j;
+    }
+    if (size[most] > large * size[least])
+      job_.notes.push_back(
+          fmt::format("{} varies {:.2g} times as much as {}, and the penalty treats them alike: consider --standardise",
+                      job_.features[most], size[most] / size[least], job_.features[least]));
+  }
+
+  // Only strictly: a sample on the separating plane has the same prediction for two classes, and then the first is found.
+  void note_separable() {
+    if (job_.loss == Loss::ridge || scores_[0].scores.accuracy < 1) return;
+    job_.notes.emplace_back(
+        "the classes are linearly separable: the coefficients are finite only because of the penalty, and depend on it");
+  }
+
+  void save() {
+    if (options_.save.empty()) return;
+    SavedModel model{.job = job_, .x = x_, .l2 = options_.l2(), .missing = options_.missing};
+    model.samples = static_cast<std::size_t>(job_.train.count());
+    model.version = ONESTEP_VERSION;
+    model.command = options_.command;
+    const SavedModel again = model_from(text_of(model), options_.save);
+    if (again.job.features != job_.features || again.job.label_names != job_.label_names)
+      throw Misuse(fmt::format("--save {}: names in {} are not in UTF-8; convert the file, for instance with iconv",
+                               options_.save, job_.name));
+    write_model(model, options_.save);
+  }
+
+  // The scores that count: of test samples, else of folds, else of the samples that were learned from.
+  const NamedScores& best_scores() const { return scores_.back(); }
+
+  // ---- what is said ----
+
+  std::int64_t classes() const { return model_.loss() == Loss::softmax ? model_.shape()[1] : 0; }
+
+  Json document() const {
+    Json json = {{"verb", "fit"}};
+    json.update(description(job_));
+    json.update({{"l2", options_.l2()},
+                 {"status", to_string(status_)},
+                 {"message", message_},
+                 {"iterations", statistics_.iterations},
+                 {"hessian_products", statistics_.products},
+                 {"seconds", seconds_.at("fit")},
+                 {"times", seconds_},
+                 {"objective", objective_},
+                 {"gradient", gradient_}});
+    for (const NamedScores& s : scores_) {
+      const bool by_folds = s.name != "training" && s.name != "test";
+      Json& scores = json[s.name == "training" ? "train" : by_folds ? "cross_validation" : "test"] = json_of(job_, s.scores);
+      if (by_folds) scores["folds"] = folds_;
+    }
+    if (!no_folds_.empty()) json["cross_validation"] = {{"folds", folds_}, {"failure", no_folds_}};
+    json.update(jobs::json_of(job_, coefficients()));
+    if (job_.loss == Loss::logistic) json["positive_label"] = job_.label_text(1);
+    if (!errors_) return json;
+    const std::int64_t K = classes();
+    const auto split = errors_->size() - static_cast<std::size_t>(std::max<std::int64_t>(1, K));
+    json["standard_errors_of"] = options_.l2() > 0 ? "posterior" : "estimate";
+    json["standard_errors"] = rows_to_json(std::span(*errors_).first(split), K);
+    json["intercept_standard_error"] = K > 0 ? rows_to_json(std::span(*errors_).subspan(split), 0) : Json(errors_->back());
+    return json;
+  }
+
+  LinearModel coefficients() const { return raw(job_, model_, x_); }
+
+  std::string status_words() const {
+    if (status_ == Status::rounding_reached) return "converged to rounding";
+    std::string words(to_string(status_));
+    std::ranges::replace(words, '_', ' ');
+    return words;
+  }
+
+  std::string sentence() const {
+    std::string text =
+        fmt::format("{} in {}, {}: objective {:.10g}", status_words(), counted(statistics_.iterations, "iteration"),
+                    seconds_text(seconds_.at("fit")), objective_);
+    const bool quantity = job_.loss == Loss::ridge;
+    for (const NamedScores& s : scores_)
+      text +=
+          fmt::format(", {} {} {:.4f}", s.name, quantity ? "R2" : "accuracy", quantity ? s.scores.r2 : s.scores.accuracy);
+    return is_solution(status_) ? text + "." : fmt::format("{}. {}", text, message_);
+  }
+
+  std::vector<std::string> accuracy() const {
+    std::vector<std::string> lines;
+    if (job_.loss == Loss::logistic)
+      lines.push_back(fmt::format("Positive coefficients speak for the label {}, negative ones for {}.", job_.label_text(1),
+                                  job_.label_text(-1)));
+    if (job_.loss == Loss::softmax)
+      lines.emplace_back(
+          "Coefficients of a feature sum to zero over the classes: they compare a class with the mean of all.");
+    lines.push_back(fmt::format("Largest entry of the gradient{}: {:.2g}.",
+                                job_.scaling ? ", by coefficients of standardised features" : "", gradient_));
+    if (errors_ && options_.l2() > 0)
+      lines.emplace_back(
+          "Standard errors are from the Hessian of what is minimised, the penalty included: those of the posterior under "
+          "the "
+          "prior that the penalty stands for, which are smaller than those of an estimate without one (--l2 0).");
+    if (!errors_ && is_solution(status_))
+      lines.push_back(
+          model_.unknowns() > most_with_standard_errors
+              ? fmt::format("No standard errors: {} coefficients are too many to invert the Hessian.", model_.unknowns())
+              : std::string("No standard errors: the Hessian is singular, or there are too few samples."));
+    if (!options_.save.empty() && is_solution(status_))
+      lines.push_back(
+          fmt::format("The model is in {}; onestep predict {} FILE predicts with it.", options_.save, options_.save));
+    return lines;
+  }
+
+  Report report() const {
+    const LinearModel m = coefficients();
+    Report r{.verb = "fit",
+             .title = fmt::format("A {} model of {}", name_of(job_.loss), job_.name),
+             .asked = fmt::format("{}; {} loss, l2 = {}", description_text(job_), name_of(job_.loss), shown(options_.l2())),
+             .sentence = sentence()};
+    if (!scores_.empty()) r.tables.push_back(score_table(job_, scores_));
+    if (!scores_.empty() && job_.loss != Loss::ridge)
+      if (auto table = confusion_table(job_, best_scores())) r.tables.push_back(std::move(*table));
+    r.tables.push_back(coefficient_table(job_, m, errors_));
+    if (job_.image_side > 0 && classes() > 0)
+      r.galleries.push_back(coefficient_gallery(job_, m));
+    else
+      r.figures.push_back(coefficient_figure(job_, m, errors_));
+    if (!scores_.empty() && job_.loss != Loss::ridge) r.figures.push_back(calibration_figure(job_, best_scores()));
+    r.accuracy = accuracy();
+    r.document = document();
+    return r;
+  }
+
+  const FitOptions& options_;
+  Progress& progress_;
+  Clock::time_point begin_ = Clock::now();
+  std::map<std::string, double> seconds_;
+  JobData job_;
+  Model model_;
+  Array penalty_, x_;
+  double objective_ = 0, gradient_ = 0;
+  Status status_ = Status::converged;
+  std::string message_;
+  Statistics statistics_;
+  std::optional<std::vector<double>> errors_;
+  std::vector<NamedScores> scores_;
+  std::size_t folds_ = 0;
+  std::string no_folds_;  // why there are no cross-validated scores, where they were wanted
+};
+
+int run_fit(const FitOptions& options) {
+  check_folder_of("--save", options.save);
   Progress progress(options);
-  const JobData job = load(options, false, progress);
-  Model model(job);
-  const Fitted fitted = fit(options, job, model, progress);
-  progress.begin("fit: standard errors");
-  const auto errors = is_solution(fitted.status) ? standard_errors(model, job, options.l2(), fitted) : std::nullopt;
-  const LinearModel m = raw(job, model, fitted.x);
-  const std::int64_t K = model.loss() == Loss::softmax ? model.shape()[1] : 0;
-  double gradient = 0;
-  for (const double g : fitted.gradient.values()) gradient = std::max(gradient, std::fabs(g));
-
-  std::string message = fitted.message;
-  if (!is_solution(fitted.status) && options.l2() == 0)
-    message += " Without a penalty there may be no best fit, or many: give --l2 above 0.";
-
-  Json document = {{"verb", "fit"}};
-  document.update(description(job));
-  document.update({{"l2", options.l2()},
-                   {"status", to_string(fitted.status)},
-                   {"message", message},
-                   {"iterations", fitted.statistics.iterations},
-                   {"hessian_products", fitted.statistics.products},
-                   {"seconds", fitted.statistics.seconds},
-                   {"objective", fitted.objective},
-                   {"gradient", gradient},
-                   {"train", model.score_json(job.train, fitted.x)}});
-  if (job.test) document["test"] = model.score_json(*job.test, fitted.x);
-  document.update(json_of(job, m));
-  if (job.loss == Loss::logistic) document["positive_label"] = job.label_text(1);
-  if (errors) {
-    const auto split = errors->size() - static_cast<std::size_t>(std::max<std::int64_t>(1, K));
-    document["standard_errors_of"] = options.l2() > 0 ? "posterior" : "estimate";
-    document["standard_errors"] = rows_to_json(std::span(*errors).first(split), K);
-    document["intercept_standard_error"] = K > 0 ? rows_to_json(std::span(*errors).subspan(split), 0) : Json(errors->back());
-  }
-
-  const Score train = model.score(job.train, fitted.x);
-  Report report{.verb = "fit",
-                .title = fmt::format("A {} model of {}", name_of(job.loss), job.name),
-                .asked = fmt::format("{}; {} loss, l2 = {}", description_text(job), name_of(job.loss), shown(options.l2()))};
-  report.sentence = fmt::format(
-      "{} in {} iterations, {}: objective {:.10g}, training {} {:.4f}{}.", to_string(fitted.status),
-      fitted.statistics.iterations, seconds_text(fitted.statistics.seconds), fitted.objective, model.score_name(),
-      train.score,
-      job.test ? fmt::format(", test {} {:.4f}", model.score_name(), model.score(*job.test, fitted.x).score) : "");
-  if (!is_solution(fitted.status)) report.sentence += fmt::format(" {}", message);
-  report.tables = {score_table(job, model, fitted.x), coefficient_table(job, m, errors)};
-  if (job.image_side > 0 && K > 0)
-    report.galleries.push_back(coefficient_gallery(job, m));
-  else
-    report.figures.push_back(coefficient_figure(job, m, errors));
-  if (job.loss == Loss::logistic) report.figures.push_back(calibration(job, fitted.x));
-  if (job.loss == Loss::logistic)
-    report.accuracy.push_back(fmt::format("Positive coefficients speak for the label {}, negative ones for {}.",
-                                          job.label_text(1), job.label_text(-1)));
-  report.accuracy.push_back(fmt::format("Largest entry of the gradient: {:.2g}.", gradient));
-  if (errors && options.l2() > 0)
-    report.accuracy.emplace_back(
-        "Standard errors are from the Hessian of what is minimised, the penalty included: those of the posterior under the "
-        "prior that the penalty stands for, which are smaller than those of an estimate without one (--l2 0).");
-  if (!errors && is_solution(fitted.status))
-    report.accuracy.emplace_back("No standard errors: the Hessian is too large to invert, or singular.");
-  report.document = std::move(document);
-  return show(options, report, fitted.status, progress);
+  return Fit(options, progress).run();
 }
 
 }  // namespace
 
 void add_fit(CommandLine& line) {
-  auto options = std::make_shared<JobOptions>();
+  auto options = std::make_shared<FitOptions>();
+  std::vector<Option> rows = sample_options(*options, false);
+  rows.push_back(
+      {.name = "--folds",
+       .to = &options->folds_asked,
+       .type = "K",
+       .help = "score by so many folds, each by the model of the others; 0: do not\n(default 5, where that is quick)",
+       .takes = Takes::not_negative});
+  rows.push_back({.name = "--save", .to = &options->save, .type = "FILE", .help = "write the model, for onestep predict"});
   line.add({.name = "fit",
-            .job = "Fit a linear model: coefficients, standard errors, scores.",
-            .example = "onestep fit --demo --loss logistic",
+            .job = "Fit a linear model: coefficients, standard errors, scores; save it.",
+            .example = "onestep fit --demo --loss logistic --save model.json",
             .common = *options,
-            .options = sample_options(*options, false),
+            .options = std::move(rows),
             .work = [options] { return run_fit(*options); },
             .out_help = "write fit.json and a page into this folder, which is made if\nneeded"});
 }

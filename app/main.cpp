@@ -32,7 +32,9 @@ void start_with_fast_blas(char** argv) {
   ::execv("/proc/self/exe", argv);  // where that fails, slow kernels do
 }
 
+// One line, without the name of the function of the library that says it.
 int complain(std::string message, app::Exit status) {
+  if (message.starts_with('[') && message.find("] ") != message.npos) message.erase(0, message.find("] ") + 2);
   std::replace(message.begin(), message.end(), '\n', ' ');
   fmt::print(stderr, "onestep: {}\n", message);
   return status;
@@ -48,6 +50,7 @@ int main(int argc, char** argv) {
     app::add_paper(line);
     app::add_qp(line);
     app::add_fit(line);
+    app::add_predict(line);
     app::add_influence(line);
     app::add_tune(line);
     app::add_clean(line);

@@ -8,6 +8,7 @@ namespace onestep::app {
 void add_paper(CommandLine& line);
 void add_qp(CommandLine& line);
 void add_fit(CommandLine& line);
+void add_predict(CommandLine& line);
 void add_influence(CommandLine& line);
 void add_tune(CommandLine& line);
 void add_clean(CommandLine& line);

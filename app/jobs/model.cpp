@@ -17,11 +17,13 @@ Model::Model(const JobData& job)
     : loss_(job.loss),
       n_(job.n()),
       classes_(static_cast<std::int64_t>(job.labels.size())),
+      hold_sums_(!job.penalised),
       shape_(loss_ == Loss::softmax ? Shape{n_ + 1, classes_} : Shape{n_ + 1}),
       start_(zeros(shape_)) {}
 
 // A sum of losses below log 2 has no loss above it: every sample is on its side of the plane, which can be made as steep as
-// one likes. With samples on the plane the sum stands still at last while the steps do not get shorter.
+// one likes. With samples on the plane the sum stands still at last while the steps do not get shorter, or the Hessian
+// vanishes along them: Newton's method would have converged long before where there is a best fit.
 void Model::require_a_best_fit(const Samples& train, double l2) const {
   if (l2 > 0 || loss_ == Loss::ridge) return;
   constexpr int enough_iterations = 100;
@@ -35,7 +37,8 @@ void Model::require_a_best_fit(const Samples& train, double l2) const {
                                  }});
   const Status status = solve(watched, start_, Parts()).status();
   const bool stood_still = status != Status::converged && status != Status::cancelled;
-  if (value < std::numbers::ln2 || (stood_still && step > long_step))
+  const bool never_ends = status == Status::iteration_limit || status == Status::singular;
+  if (value < std::numbers::ln2 || never_ends || (stood_still && step > long_step))
     throw Misuse(
         "the classes are linearly separable (but for samples on the separating plane): without a penalty the coefficients "
         "grow without bound; give --l2 above 0");
@@ -74,9 +77,10 @@ Expr Model::mean_loss(const Samples& samples, const Expr& x) const {
 Expr Model::penalty(const Expr& x, const Expr& lambda) const {
   if (loss_ != Loss::softmax) return 0.5 * sum(lambda * square(slice(x, 0, n_)));
   const Expr squares = sum(square(slice(x, 0, n_)), 1);
-  // Intercepts that move together change no prediction: their sum is held at zero, which changes nothing else.
-  const Expr together = sum(slice(x, n_, n_ + 1));
-  return 0.5 * (sum(lambda * squares) + square(together));
+  // Intercepts that move together change no prediction: their sum is held at zero, which changes nothing else. Without a
+  // penalty the same is true of the coefficients of each feature.
+  const Expr together = sum(hold_sums_ ? x : slice(x, n_, n_ + 1), 1);
+  return 0.5 * (sum(lambda * squares) + sum(square(together)));
 }
 
 std::vector<double> Model::sample_losses(const Samples& samples, const Array& x) const {

@@ -58,6 +58,7 @@ class Model {
  private:
   Loss loss_;
   std::int64_t n_ = 0, classes_ = 1;
+  bool hold_sums_ = false;  // of the coefficients of a feature over the classes, which without a penalty nothing else holds
   Shape shape_;
   Array start_;
   std::function<void(std::span<double> r)> preconditioner_;

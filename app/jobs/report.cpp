@@ -17,7 +17,10 @@ namespace onestep::app::jobs {
 namespace {
 
 std::string text_of(const Report& report) {
-  std::string text = fmt::format("{}\n{}\n", report.asked, report.sentence);
+  std::string text = fmt::format("{}\n", report.asked);
+  if (report.document.contains("notes"))
+    for (const Json& note : report.document["notes"]) text += fmt::format("Note: {}.\n", note.get<std::string>());
+  text += report.sentence + "\n";
   for (const page::Table& table : report.tables) text += fmt::format("\n{}", page::text_of(table));
   if (!report.accuracy.empty()) text += "\n";
   for (const std::string& line : report.accuracy) text += line + "\n";
@@ -27,12 +30,13 @@ std::string text_of(const Report& report) {
 }  // namespace
 
 Json description(const JobData& job) {
-  Json result = {{"file", job.name},
-                 {"loss", name_of(job.loss)},
-                 {"samples", job.train.count()},
-                 {"features", job.n()},
-                 {"standardised", job.scaling.has_value()},
-                 {"notes", job.notes}};
+  Json result = {{"file", job.name},    {"loss", name_of(job.loss)},        {"samples", job.train.count()},
+                 {"features", job.n()}, {"standardised", job.standardised}, {"notes", job.notes}};
+  if (!job.target_name.empty()) result["target"] = job.target_name;
+  if (!job.left_out.empty()) {
+    result["left_out"] = Json::array();
+    for (const auto& [name, why] : job.left_out) result["left_out"].push_back({{"name", name}, {"why", why}});
+  }
   if (job.loss != Loss::ridge) result["labels"] = job.labels;
   if (!job.label_names.empty()) result["label_names"] = job.label_names;
   return result;
@@ -41,7 +45,8 @@ Json description(const JobData& job) {
 std::string description_text(const JobData& job) {
   std::string text = fmt::format("{}: {} samples, {} features", job.name, job.train.count(), job.n());
   if (job.loss == Loss::softmax) text += fmt::format(", {} classes", job.labels.size());
-  return job.notes.empty() ? text : fmt::format("{} ({})", text, fmt::join(job.notes, "; "));
+  if (!job.target_name.empty()) text += fmt::format(", target {}", job.target_name);
+  return text;
 }
 
 Json label_json(const JobData& job, double y) {

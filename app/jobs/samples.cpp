@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <random>
+#include <set>
 
-#include "data/text.h"
 #include "jobs/demo.h"
+#include "jobs/dependence.h"
 
 namespace onestep::app::jobs {
 
@@ -19,24 +19,32 @@ namespace {
 
 bool is_whole(double label) { return label == std::floor(label) && std::fabs(label) < 1e15; }
 
-// What the labels look like: two whole numbers, a few of them, or a quantity.
-Loss loss_of(const Array& y) {
-  std::vector<double> found;
-  for (const double label : y.values()) {
-    if (std::ranges::find(found, label) != found.end()) continue;
-    found.push_back(label);
-    if (found.size() > 20) return Loss::ridge;
-  }
+// What whole numbers look like: two are classes, and so are a few that count up from -1, 0 or 1 without a gap; anything else
+// is a quantity, such as marks from 3 to 8. Which of the two was guessed is noted where it could have been the other.
+Loss loss_of(const Array& y, std::vector<std::string>& notes) {
+  constexpr std::size_t most_classes = 10, most_noted = 30;
+  std::set<double> found;
+  for (const double label : y.values())
+    if (found.size() <= most_noted) found.insert(label);
   if (!std::ranges::all_of(found, is_whole)) return Loss::ridge;
-  return found.size() <= 2 ? Loss::logistic : Loss::softmax;
+  if (found.size() <= 2) return Loss::logistic;
+  const double first = *found.begin(), last = *found.rbegin();
+  const bool gaps = last - first != static_cast<double>(found.size() - 1);
+  const bool classes = found.size() <= most_classes && !gaps && first >= -1 && first <= 1;
+  if (found.size() <= most_noted)
+    notes.push_back(fmt::format("the target has {} whole numbers from {} to {}{}: {}", found.size(), first, last,
+                                gaps ? " with gaps" : "",
+                                classes ? "taken for classes; if they are a quantity: --loss ridge"
+                                        : "taken for a quantity; if they are classes: --loss softmax"));
+  return classes ? Loss::softmax : Loss::ridge;
 }
 
-Loss chosen_loss(const JobOptions& options, const Dataset& train) {
+Loss chosen_loss(const JobOptions& options, const Dataset& train, std::vector<std::string>& notes) {
   if (options.loss == "logistic") return Loss::logistic;
   if (options.loss == "ridge") return Loss::ridge;
   if (options.loss == "softmax") return Loss::softmax;
   if (!train.label_names.empty()) return train.label_names.size() <= 2 ? Loss::logistic : Loss::softmax;
-  return loss_of(train.y);
+  return loss_of(train.y, notes);
 }
 
 // With n features, zeros where there are fewer, and ones behind them.
@@ -52,11 +60,6 @@ Array with_ones(const Array& A, std::int64_t n) {
   return {Shape{rows, n + 1}, std::move(entries)};
 }
 
-// How reports call a file.
-std::string short_name(const std::string& file) {
-  return file == "-" ? "standard input" : std::filesystem::path(file).filename().string();
-}
-
 std::string list_of(const std::vector<std::string>& names) {
   constexpr std::size_t most = 5;
   if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
@@ -64,16 +67,8 @@ std::string list_of(const std::vector<std::string>& names) {
                      names.size() - most);
 }
 
-// What a reader of the library says, with the options of the command in place of the library's.
-std::string in_words_of_the_command(std::string message) {
-  constexpr std::pair<std::string_view, std::string_view> words[] = {
-      {"raise memory_limit", "raise it: --memory GIB"},
-      {"drop the column", "drop the column (--drop COLUMN)"},
-      {"make it the target", "make it the target (--target COLUMN)"},
-      {"name another target", "name another target (--target COLUMN)"}};
-  for (const auto& [library, command] : words)
-    if (const std::size_t at = message.rfind(library); at != message.npos) message.replace(at, library.size(), command);
-  return message;
+void take_notes(JobData& job, const Dataset& set, const std::string& file) {
+  for (const std::string& note : set.notes) job.notes.push_back(fmt::format("{}: {}", short_name(file), note));
 }
 
 // Samples that come with others: of the same features, or of a format that leaves the last ones out, which is noted.
@@ -87,6 +82,7 @@ void check_features(const Dataset& train, const Dataset& other, const std::strin
   std::vector<std::string> unknown;
   for (const std::string& name : other.left_out)
     if (std::ranges::find(train.left_out, name) == train.left_out.end()) unknown.push_back(name);
+  take_notes(job, other, file);
   if (!train.names.empty() && !unknown.empty())
     job.notes.push_back(
         fmt::format("{} has columns that {} has not, which are left out: {}", short_name(file), job.name, list_of(unknown)));
@@ -96,6 +92,22 @@ void check_features(const Dataset& train, const Dataset& other, const std::strin
   job.notes.push_back(fmt::format("{}{} has {} features, {} {}: {} the last {}", odd ? "check the files: " : "",
                                   short_name(file), m, job.name, n, n < m ? "no training sample has" : "zero stands for",
                                   last));
+}
+
+// Without a penalty a feature that says nothing of its own makes the fit ambiguous: it is left out. With one a constant
+// feature has the coefficient 0, which is only said.
+void note_features(JobData& job) {
+  constexpr std::int64_t most_compared = 4000;  // whose Gram matrix is not too large
+  if (!job.penalised && job.n() > most_compared) {
+    job.notes.push_back(fmt::format("{} features are too many to look for linear combinations among them", job.n()));
+    return leave_out(job, constant_features(job));
+  }
+  if (!job.penalised) return leave_out(job, dependent_features(job));
+  std::vector<std::string> constant;
+  for (const LeftOut& feature : constant_features(job)) constant.push_back(job.features[feature.place]);
+  if (constant.size() == job.features.size()) throw Misuse(fmt::format("{}: all features are constant", job.name));
+  if (!constant.empty() && job.image_side == 0)
+    job.notes.push_back(fmt::format("constant, with a coefficient of 0: {}", list_of(constant)));
 }
 
 // Labels that training has, numbers or names as there.
@@ -111,14 +123,6 @@ void check_labels(const Dataset& other, const std::string& file, const JobData& 
   }
 }
 
-// The column of ones stays as it is.
-Scaling standardisation_with_ones(const Array& A) {
-  const Scaling s = standardisation(A);
-  std::vector<double> mean(s.mean.values().begin(), s.mean.values().end());
-  mean.back() = 0;
-  return {Array(s.mean.shape(), std::move(mean)), s.scale};
-}
-
 Array rows_of(const Array& A, const std::vector<std::size_t>& places) {
   const auto n = static_cast<std::size_t>(A.shape()[1]);
   std::vector<double> entries;
@@ -131,19 +135,16 @@ Array rows_of(const Array& A, const std::vector<std::size_t>& places) {
   return {A.shape().rank() == 2 ? Shape{count, A.shape()[1]} : Shape{count}, std::move(entries)};
 }
 
-Samples samples_of(const Dataset& d, const JobData& job) {
-  Samples s;
-  s.A = with_ones(d.A, static_cast<std::int64_t>(job.features.size()));
-  if (job.scaling) s.A = scaled(s.A, *job.scaling);
-  if (job.loss == Loss::ridge) s.y = d.y;
-  if (job.loss == Loss::logistic) s.y = signs_of(d.y, job.labels);
-  if (job.loss == Loss::softmax) {
-    s.y = class_index(d.y, job.labels);
-    s.Y = one_hot({s.y.values().begin(), s.y.values().end()}, job.labels.size());
+// The features at these places, and the ones behind them.
+Array kept_columns(const Array& A, const std::vector<std::size_t>& places) {
+  const auto n = static_cast<std::size_t>(A.shape()[1]);
+  std::vector<double> entries;
+  entries.reserve(static_cast<std::size_t>(A.shape()[0]) * (places.size() + 1));
+  for (std::size_t first = 0; first < A.values().size(); first += n) {
+    for (const std::size_t j : places) entries.push_back(A.values()[first + j]);
+    entries.push_back(1);
   }
-  s.rows.resize(static_cast<std::size_t>(s.count()));
-  std::iota(s.rows.begin(), s.rows.end(), std::size_t{1});
-  return s;
+  return {Shape{A.shape()[0], static_cast<std::int64_t>(places.size()) + 1}, std::move(entries)};
 }
 
 void find_labels(JobData& job, const Dataset& train) {
@@ -223,64 +224,6 @@ void split_off(JobData& job, double share, std::uint64_t seed) {
   job.train = some_of(job.train, stay);
 }
 
-std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
-  std::vector<Option> rows{
-      {.name = "FILE",
-       .to = &options.file,
-       .help = "samples in the format of LIBSVM, CSV or IDX, told by name (.csv)\nor content; plain, gz or bz2; - for "
-               "standard input"},
-      {.name = "--demo",
-       .to = &options.demo,
-       .help =
-           "made data in place of FILE, or Fashion-MNIST where Debian's\ndataset-fashion-mnist is installed and the job is "
-           "about images",
-       .excludes = {"FILE"}},
-      {.name = "--loss",
-       .to = &options.loss,
-       .type = "LOSS",
-       .help = "logistic (two labels), softmax (classes) or ridge (a quantity; the\nloss is half the squared error); "
-               "without: what the labels look like",
-       .one_of = {"logistic", "ridge", "softmax"}},
-      {.name = "--l2",
-       .to = &options.l2_asked,
-       .type = "L",
-       .help =
-           "the penalty is L/2 times the sum of squared coefficients, the\nintercept's excepted, and the losses are summed: "
-           "1/C of\nscikit-learn's LogisticRegression, alpha of its Ridge (default 1)",
-       .takes = Takes::not_negative},
-      {.name = "--target",
-       .to = &options.target,
-       .type = "COLUMN",
-       .help = "of a CSV file: its name or number (default: last); texts in it\nname classes"},
-      {.name = "--drop", .to = &options.drop, .type = "COLUMN", .help = "of a CSV file: leave it out; may be given again"},
-      {.name = "--standardise,--standardize",
-       .to = &options.standardise,
-       .help =
-           "scale features to mean 0 and deviation 1 (of the training\nsamples); coefficients are given for the features as "
-           "they were"},
-      {.name = "--test",
-       .to = &options.test,
-       .type = "FILE",
-       .help = "samples that are only scored",
-       .excludes = {"--demo"}},
-      {.name = "--memory",
-       .to = &options.memory,
-       .type = "GIB",
-       .help = "refuse files that need more (default 4)",
-       .takes = Takes::positive}};
-  if (with_validation) {
-    rows.push_back(
-        {.name = "--valid", .to = &options.valid, .type = "FILE", .help = "validation samples", .excludes = {"--demo"}});
-    rows.push_back({.name = "--split",
-                    .to = &options.split,
-                    .type = "SHARE",
-                    .help = "or split off this share of FILE for it (default 0.2)",
-                    .takes = Takes::positive,
-                    .excludes = {"--valid"}});
-  }
-  return rows;
-}
-
 Array one_hot(const std::vector<std::size_t>& columns, std::size_t count) {
   std::vector<double> entries(columns.size() * count);
   for (std::size_t i = 0; i < columns.size(); ++i) entries[i * count + columns[i]] = 1;
@@ -311,6 +254,37 @@ Samples some_of(const Samples& all, const std::vector<std::size_t>& places) {
   return s;
 }
 
+Scaling standardisation_with_ones(const Array& A) {
+  const Scaling s = standardisation(A);
+  std::vector<double> mean(s.mean.values().begin(), s.mean.values().end());
+  mean.back() = 0;
+  return {Array(s.mean.shape(), std::move(mean)), s.scale};
+}
+
+Samples samples_of(const Dataset& d, const JobData& job) {
+  Samples s;
+  std::vector<std::size_t> kept = job.kept;
+  const auto has = static_cast<std::size_t>(d.A.shape()[1]), wanted = job.features.size();
+  if (kept.empty() && has > wanted)  // features that no training sample has
+    for (std::size_t j = 0; j < wanted; ++j) kept.push_back(j);
+  s.A = with_ones(d.A, static_cast<std::int64_t>(std::max(has, kept.empty() ? wanted : kept.back() + 1)));
+  if (!kept.empty()) s.A = kept_columns(s.A, kept);
+  if (job.scaling) s.A = scaled(s.A, *job.scaling);
+  s.rows = d.rows;
+  if (s.rows.empty()) {
+    s.rows.resize(static_cast<std::size_t>(s.count()));
+    std::iota(s.rows.begin(), s.rows.end(), std::size_t{1});
+  }
+  s.y = d.y;
+  if (d.y.size() == 0) return s;
+  if (job.loss == Loss::logistic) s.y = signs_of(d.y, job.labels);
+  if (job.loss == Loss::softmax) {
+    s.y = class_index(d.y, job.labels);
+    s.Y = one_hot({s.y.values().begin(), s.y.values().end()}, job.labels.size());
+  }
+  return s;
+}
+
 std::string JobData::identity() const {
   unsigned long sum = crc32_z(0, nullptr, 0);
   const auto add = [&](const Array& a) {
@@ -338,13 +312,12 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   check_folder_of("--checkpoint", options.checkpoint);
   progress.begin("reading");
   JobData job;
-  const auto memory = static_cast<std::size_t>(options.memory * 0x1p30);
   Dataset train, valid, test;
   const auto read = [&](const std::string& file) {
-    DatasetOptions how{
-        .target = options.target, .drop = options.drop, .label_names = train.label_names, .memory_limit = memory};
+    DatasetOptions how = reading_options(options);
     if (train.first_index == 0) how.first_index = 0;  // where training has no index 0, others may not have one either
-    how.names = train.names, how.target_name = train.target_name;
+    how.label_names = train.label_names, how.target_name = train.target_name;
+    if (!train.encoding.empty()) how.encoding = train.encoding, how.category.clear();
     try {
       return read_dataset(file, how);
     } catch (const Error& wrong) { throw Misuse(in_words_of_the_command(wrong.what())); }
@@ -360,6 +333,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   } else {
     job.name = short_name(options.file);
     train = read(options.file);
+    take_notes(job, train, job.name);
     if (has_valid) check_features(train, valid = read(options.valid), options.valid, job);
     if (has_test) check_features(train, test = read(options.test), options.test, job);
     const std::int64_t n = train.A.shape()[1];
@@ -367,25 +341,29 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
     if (job.name.find("idx3") != std::string::npos && side * side == n) job.image_side = side;
   }
   if (train.A.shape()[1] == 0) throw Misuse(fmt::format("{}: its samples have no features", job.name));
-  job.loss = chosen_loss(options, train);
+  job.loss = chosen_loss(options, train, job.notes);
   find_labels(job, train);
   if (!options.valid.empty()) check_labels(valid, options.valid, job);
   if (!options.test.empty()) check_labels(test, options.test, job);
-  job.features = train.names;
-  if (std::ranges::any_of(train.names, [](const std::string& name) { return data::parse_number(name).has_value(); }))
-    job.notes.push_back(fmt::format("the first line of {} was taken for names: {}", job.name, fmt::join(train.names, ", ")));
+  job.features = feature_names(train.encoding);
+  job.encoding = train.encoding;
+  job.has_names = !train.names.empty();
+  job.target_name = train.target_name;
+  job.target_column = train.target_column;
+  job.first_index = train.first_index;
   std::int64_t n = train.A.shape()[1];
   if (has_valid) n = std::max(n, valid.A.shape()[1]);
   if (has_test) n = std::max(n, test.A.shape()[1]);
   if (job.features.empty())
-    for (const std::int64_t column : train.columns) job.features.push_back(std::to_string(column));
-  if (job.features.empty())
     for (std::int64_t j = 0; j < n; ++j) job.features.push_back(std::to_string(train.first_index + j));
-  if (options.standardise) job.scaling = standardisation_with_ones(with_ones(train.A, n));
+  job.standardised = options.standardise;
+  job.penalised = options.l2() > 0;
+  if (options.standardise || !job.penalised) job.scaling = standardisation_with_ones(with_ones(train.A, n));
   job.train = samples_of(train, job);
   if (has_valid) job.valid = samples_of(valid, job);
   if (has_test) job.test = samples_of(test, job);
-  job.in_file = job.train.rows.size();
+  job.in_file = std::max(train.in_file, job.train.rows.size());
+  note_features(job);
   if (with_validation && !job.valid) split_off(job, options.split, options.seed);
   return job;
 }

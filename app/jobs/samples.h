@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command_line.h"
@@ -17,13 +18,24 @@ const char* name_of(Loss loss);
 /// Options of every job.
 struct JobOptions : CommonOptions {
   std::string file, valid, test, target, loss, checkpoint;
-  std::vector<std::string> drop;
+  std::string header = "auto", separator = "auto", decimal = "auto", missing = "refuse";
+  std::vector<std::string> drop, category;
   std::optional<double> l2_asked;  ///< none: as the job sees fit
   double split = 0.2, memory = 4;  ///< memory: GiB
   bool demo = false, standardise = false;
 
   double l2() const { return l2_asked.value_or(1); }
 };
+
+/// How files are read, as the options say.
+DatasetOptions reading_options(const JobOptions& options);
+/// The rows in the help of how a CSV file is written.
+std::vector<Option> csv_options(JobOptions& options);
+/// What the library says about a file, without the names of its functions and with the options of the command in place of
+/// the library's.
+std::string in_words_of_the_command(std::string message);
+/// How reports call a file.
+std::string short_name(const std::string& file);
 
 /// Their rows in the help: where the samples are and what is made of them. Not every job has validation or test samples.
 std::vector<Option> sample_options(JobOptions& options, bool with_validation);
@@ -49,8 +61,18 @@ struct JobData {
   std::vector<std::string> label_names = {};  ///< what they stand for, where that is known
   std::vector<std::string> notes = {};        ///< what was made of the samples that people may not expect
   std::optional<Scaling> scaling;             ///< of the features and the column of ones, when they were standardised
-  std::int64_t image_side = 0;                ///< of square images; 0: features are no pixels
-  std::size_t in_file = 0;                    ///< samples of the training file, those split off for validation included
+  bool penalised = true;                      ///< false: the penalty is 0
+  bool standardised = false;                  ///< whether that was asked for; without a penalty it is done for accuracy
+  std::vector<std::size_t> kept = {};         ///< the places of the features among all of the file; empty: all of them
+  /// Features that were left out, with the reason: "is constant".
+  std::vector<std::pair<std::string, std::string>> left_out = {};
+  // What other samples of the kind are read with.
+  std::string target_name = {};
+  std::int64_t target_column = 0, first_index = 1;
+  bool has_names = false;
+  std::vector<ColumnEncoding> encoding = {};
+  std::int64_t image_side = 0;  ///< of square images; 0: features are no pixels
+  std::size_t in_file = 0;      ///< samples of the training file, those split off for validation included
 
   /// Which of the labels a sample's y stands for (the first for ridge, which has none), and the other way round.
   std::size_t class_of(double y) const;
@@ -73,6 +95,12 @@ void split_off(JobData& job, double share, std::uint64_t seed);
 /// The places of the training samples, class by class and in an order that the seed decides; all in one where there are no
 /// classes.
 std::vector<std::vector<std::size_t>> shuffled_classes(const JobData& job, std::uint64_t seed);
+
+/// Means and deviations of the features; the column of ones stays as it is.
+Scaling standardisation_with_ones(const Array& A);
+
+/// A data set in the form that the model of the job takes: its labels, features and scaling. Without labels y is empty.
+Samples samples_of(const Dataset& d, const JobData& job);
 
 /// Some of the samples, by their places.
 Samples some_of(const Samples& all, const std::vector<std::size_t>& places);

@@ -11,17 +11,39 @@
 
 namespace onestep {
 
+/// How a column of a CSV file became features, so that the columns of other samples become the same ones. A column of
+/// numbers is a feature. A category has a feature for each level but the first, the reference: 1 where the sample has that
+/// level, else 0. Where training samples lacked values, a further feature is 1 for samples that lack it.
+///
+///     ColumnEncoding colour{.name = "colour", .levels = {"blue", "red"}};  // one feature, colour=red
+struct ColumnEncoding {
+  std::string name;                      ///< of the column; its position from 1 where the file has no names
+  std::vector<std::string> levels = {};  ///< of a category, the reference first; empty for numbers
+  double fill = 0;         ///< what stands for a missing value: the mean, or the place of the most frequent level
+  bool indicator = false;  ///< whether a feature says that the value is missing
+};
+
+/// The names of the features that columns became: `age`, `colour=red`, `age is missing`.
+///
+///     std::vector<std::string> names = feature_names(read_csv("cars.csv").encoding);
+std::vector<std::string> feature_names(const std::vector<ColumnEncoding>& encoding);
+
 /// N samples with n features each: the rows of A and the entries of y belong together.
 ///
 ///     Dataset d = read_libsvm("heart_scale");
 ///     Function loss = trace([&](Expr x) { return sum(softplus(-d.y * matmul(d.A, x))); }, Input{"x", {d.A.shape()[1]}});
 struct Dataset {
   Array A;                                 ///< (N, n), the features
-  Array y;                                 ///< (N), the labels or the target
+  Array y;                                 ///< (N), the labels or the target; empty where it was optional and is not there
   std::vector<std::string> names = {};     ///< of the features, where the file has them; empty otherwise
   std::string target_name = "";            ///< the same of y
   std::vector<std::int64_t> columns = {};  ///< of the features in a CSV file, from 1; empty for other formats
-  std::vector<std::string> left_out = {};  ///< names of a CSV file's columns that are neither features nor the target
+  std::vector<ColumnEncoding> encoding = {};  ///< how the columns of a CSV file became features; empty for other formats
+  std::int64_t target_column = 0;             ///< of a CSV file, from 1; 0: none
+  std::vector<std::size_t> rows = {};         ///< which sample of the file each is, from 1; empty: all of them are here
+  std::size_t in_file = 0;                    ///< samples in a CSV file, those left out included; 0 for other formats
+  std::vector<std::string> notes = {};        ///< what the reader guessed and what it made of missing values and texts
+  std::vector<std::string> left_out = {};     ///< names of a CSV file's columns that are neither features nor the target
   /// Of the classes 0, 1, … that y then has, ascending, where the file names them; empty otherwise.
   std::vector<std::string> label_names = {};
   /// Read from a format that leaves zeros out: other samples of the same kind may come with more features, or fewer.
@@ -60,6 +82,8 @@ Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> feature
 ///     Dataset d = read_csv("winequality-red.csv", {.target = "quality", .separator = ';'});
 struct CsvOptions {
   enum Header { automatic, yes, no };
+  enum Decimal { guessed, point, comma };
+  enum Missing { refuse, drop_sample, impute };
 
   /// The column that becomes y: its name in the header, or its position as a number, from 1, or from -1 at the end
   /// backwards. Empty: the last column.
@@ -72,10 +96,29 @@ struct CsvOptions {
   /// The classes that the target may name, and their order: those of other samples. Empty: those found.
   std::vector<std::string> label_names = {};
   /// Whether the first line has names. Automatic: it has when one of its fields is neither a number nor missing, or none is
-  /// a number. It has not when that is because of dropped columns or of a label only: where the target of the next line is
-  /// text too, and the numbers do not count the columns.
+  /// a number. It has not where its texts are found again below, or where it has numbers that are no count of the columns
+  /// and the next line has texts in the same columns. A line of numbers only has names when they count up and do not look
+  /// like the lines below; where that is not clear it is refused. A line such as 150,4,setosa,versicolor,virginica above 150
+  /// lines of 5 fields, as scikit-learn writes it, is skipped.
   Header header = automatic;
-  char separator = '\0';  ///< none given: the one of comma, semicolon and tab that the first line has most of
+  /// None given: the first of tab, semicolon and comma that each of the first lines has as often, else the one that the
+  /// first line has most of.
+  char separator = '\0';
+  /// What stands before the decimals. Guessed: a comma where fields are separated by something else and are numbers so.
+  Decimal decimal = guessed;
+  /// What is done about missing values of features: refused; the sample left out; or a number replaced by the mean of its
+  /// column, with a feature that says so. A sample whose target is missing is refused, or left out.
+  Missing missing = refuse;
+  /// Whether texts make a column a category. Columns of which most are numbers are refused all the same, as are dates,
+  /// identifiers (more than half as many levels as samples) and columns with more than 100 levels.
+  bool categories = false;
+  /// Columns that are categories even if they have numbers, each given as the target is; `COLUMN=LEVEL` makes that level the
+  /// reference, which is else the first.
+  std::vector<std::string> category = {};
+  /// How columns of other samples became features: those of these samples become the same. A level that is not among theirs
+  /// is refused. Empty: not given. It takes the place of `names`.
+  std::vector<ColumnEncoding> encoding = {};
+  bool target_optional = false;  ///< for prediction: y is empty where there is no such column, NaN where a value is missing
   std::size_t memory_limit = default_memory_limit;
 };
 
@@ -88,7 +131,7 @@ struct CsvOptions {
 /// Names stand for one column each: a header that has one twice is refused, unless the columns are dropped.
 ///
 /// A field that is empty or says NA, N/A, NaN, null or ? is missing: it is refused with line and column, as are rows of
-/// another length and features that are not numbers.
+/// another length and features that are not numbers. `missing` and `categories` say otherwise.
 ///
 ///     Dataset last = read_csv("housing.csv");
 ///     Dataset first = read_csv("housing.csv.gz", {.target = "1", .header = CsvOptions::no});
@@ -120,6 +163,14 @@ struct DatasetOptions {
   std::vector<std::string> names = {};                     ///< the same
   std::string target_name = "";                            ///< the same
   std::vector<std::string> label_names = {};               ///< the same
+  CsvOptions::Header header = CsvOptions::automatic;       ///< the same
+  char separator = '\0';                                   ///< the same
+  CsvOptions::Decimal decimal = CsvOptions::guessed;       ///< the same
+  CsvOptions::Missing missing = CsvOptions::refuse;        ///< the same
+  bool categories = false;                                 ///< the same
+  std::vector<std::string> category = {};                  ///< the same
+  std::vector<ColumnEncoding> encoding = {};               ///< the same
+  bool target_optional = false;                            ///< the same
   /// The labels' file for images in IDX format. Empty: named as the images' with `labels` for `images` and `idx1` for
   /// `idx3`.
   std::string labels = "";

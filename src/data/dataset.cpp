@@ -55,6 +55,8 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
     data::fail(source, fmt::format("is not CSV: there is no column {} to be the target", data::quoted(options.target)));
   if (!csv && !options.drop.empty())
     data::fail(source, fmt::format("is not CSV: there is no column {} to drop", data::quoted(options.drop.front())));
+  if (!csv && !options.category.empty())
+    data::fail(source, fmt::format("is not CSV: there is no column {} to be a category", data::quoted(options.category[0])));
   if (!csv && !options.label_names.empty())
     data::fail(source,
                fmt::format("is not CSV: its labels cannot be names such as {}", data::quoted(options.label_names.front())));
@@ -70,6 +72,14 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
                               .names = options.names,
                               .target_name = options.target_name,
                               .label_names = options.label_names,
+                              .header = options.header,
+                              .separator = options.separator,
+                              .decimal = options.decimal,
+                              .missing = options.missing,
+                              .categories = options.categories,
+                              .category = options.category,
+                              .encoding = options.encoding,
+                              .target_optional = options.target_optional,
                               .memory_limit = options.memory_limit});
     return data::with_labels(data::parse_idx(text, path, options.memory_limit), path,
                              options.labels.empty() ? labels_beside(source) : options.labels, options.memory_limit);

@@ -69,8 +69,22 @@ inline bool fuzz_libsvm(std::string_view bytes) try {
   return true;
 } catch (const Error&) { return false; }
 
+/// With texts as categories and missing values replaced: the encoding gives the same features again.
+inline void fuzz_encoding(const std::string& text) try {
+  const CsvOptions options{.missing = CsvOptions::impute, .categories = true, .memory_limit = fuzz_memory};
+  const Dataset set = data::parse_csv(text, "fuzz", options);
+  require_samples(set);
+  require(static_cast<std::int64_t>(feature_names(set.encoding).size()) == set.A.shape()[1]);
+  if (set.names.empty()) return;
+  CsvOptions known = options;
+  known.encoding = set.encoding, known.target_name = set.target_name;
+  const Dataset again = data::parse_csv(text, "fuzz", known);
+  require(std::ranges::equal(set.A.values(), again.A.values()) && std::ranges::equal(set.y.values(), again.y.values()));
+} catch (const Error&) {}
+
 inline bool fuzz_csv(std::string_view bytes) try {
   const std::string text = unpacked(bytes);
+  fuzz_encoding(text);
   const Dataset set = data::parse_csv(text, "fuzz", {.memory_limit = fuzz_memory});
   require_samples(set);
   require(set.names.empty() || static_cast<std::int64_t>(set.names.size()) == set.A.shape()[1]);

@@ -1,0 +1,152 @@
+// The options that say where samples are and how files are written, and what the readers say in words of these options.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "jobs/samples.h"
+
+namespace onestep::app::jobs {
+
+namespace {
+
+char separator_of(const std::string& name) {
+  if (name == "auto") return '\0';
+  if (name == "tab") return '\t';
+  if (name == "space") return ' ';
+  if (name.size() != 1 || name == "\"" || name == "\n")
+    throw Misuse(fmt::format("--separator {}: one character, or tab or space", name));
+  return name[0];
+}
+
+}  // namespace
+
+std::string short_name(const std::string& file) {
+  return file == "-" ? "standard input" : std::filesystem::path(file).filename().string();
+}
+
+DatasetOptions reading_options(const JobOptions& options) {
+  DatasetOptions how{.target = options.target, .drop = options.drop};
+  how.header = options.header == "yes" ? CsvOptions::yes : options.header == "no" ? CsvOptions::no : CsvOptions::automatic;
+  how.separator = separator_of(options.separator);
+  how.decimal = options.decimal == "comma"   ? CsvOptions::comma
+                : options.decimal == "point" ? CsvOptions::point
+                                             : CsvOptions::guessed;
+  how.missing = options.missing == "drop"     ? CsvOptions::drop_sample
+                : options.missing == "impute" ? CsvOptions::impute
+                                              : CsvOptions::refuse;
+  how.categories = true;
+  how.category = options.category;
+  how.memory_limit = static_cast<std::size_t>(options.memory * 0x1p30);
+  return how;
+}
+
+std::string in_words_of_the_command(std::string message) {
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"raise memory_limit", "raise it: --memory GIB"},
+      {"drop the column", "drop the column (--drop COLUMN)"},
+      {"make it the target", "make it the target (--target COLUMN)"},
+      {"name another target", "name another target (--target COLUMN)"},
+      {"say whether there is a header", "say whether there is a header (--header yes or --header no)"},
+      {"say that there is no header", "say that there is no header (--header no)"},
+      {"say what separates the fields", "say what separates the fields (--separator CHARACTER)"},
+      {"say that decimals have a comma", "say that decimals have a comma (--decimal comma)"},
+      {"fill in the target, or leave the sample out", "fill in the target, or leave such samples out (--missing drop)"},
+      {"is missing; fill it in, or leave the sample out",
+       "is missing; fill it in, leave such samples out (--missing drop), or replace such values (--missing impute)"}};
+  if (message.starts_with('[') && message.find("] ") != message.npos) message.erase(0, message.find("] ") + 2);
+  for (const auto& [library, command] : words)
+    if (const std::size_t at = message.rfind(library); at != message.npos) message.replace(at, library.size(), command);
+  return message;
+}
+
+std::vector<Option> csv_options(JobOptions& options) {
+  return {{.name = "--header",
+           .to = &options.header,
+           .type = "WHETHER",
+           .help = "whether the first line of a CSV file has names (default: what it\nlooks like)",
+           .one_of = {"auto", "yes", "no"}},
+          {.name = "--separator",
+           .to = &options.separator,
+           .type = "CHARACTER",
+           .help = "of the fields of a CSV file: a character, tab or space (default:\nthe tab, semicolon or comma that all "
+                   "lines have as often)"},
+          {.name = "--decimal",
+           .to = &options.decimal,
+           .type = "MARK",
+           .help = "what stands before decimals in a CSV file (default: what it looks\nlike)",
+           .one_of = {"auto", "point", "comma"}}};
+}
+
+std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
+  std::vector<Option> rows{
+      {.name = "FILE",
+       .to = &options.file,
+       .help = "samples in the format of LIBSVM, CSV or IDX, told by name (.csv)\nor content; plain, gz or bz2; - for "
+               "standard input"},
+      {.name = "--demo",
+       .to = &options.demo,
+       .help =
+           "made data in place of FILE, or Fashion-MNIST where Debian's\ndataset-fashion-mnist is installed and the job is "
+           "about images",
+       .excludes = {"FILE"}},
+      {.name = "--loss",
+       .to = &options.loss,
+       .type = "LOSS",
+       .help = "logistic (two labels), softmax (classes) or ridge (a quantity; the\nloss is half the squared error); "
+               "without: what the labels look like",
+       .one_of = {"logistic", "ridge", "softmax"}},
+      {.name = "--l2",
+       .to = &options.l2_asked,
+       .type = "L",
+       .help =
+           "the penalty is L/2 times the sum of squared coefficients, the\nintercept's excepted, and the losses are summed: "
+           "1/C of\nscikit-learn's LogisticRegression, alpha of its Ridge (default 1)",
+       .takes = Takes::not_negative},
+      {.name = "--target",
+       .to = &options.target,
+       .type = "COLUMN",
+       .help = "of a CSV file: its name or number (default: last); texts in it\nname classes"},
+      {.name = "--drop", .to = &options.drop, .type = "COLUMN", .help = "of a CSV file: leave it out; may be given again"},
+      {.name = "--category",
+       .to = &options.category,
+       .type = "COLUMN",
+       .help = "of a CSV file: a category even if it has numbers; COLUMN=LEVEL\nnames its reference; columns of texts are "
+               "categories without it"},
+      {.name = "--missing",
+       .to = &options.missing,
+       .type = "HOW",
+       .help =
+           "values of a CSV file: refuse (default), drop the sample, or impute\nthe mean of the column with a feature that "
+           "says so",
+       .one_of = {"refuse", "drop", "impute"}},
+      {.name = "--standardise,--standardize",
+       .to = &options.standardise,
+       .help =
+           "scale features to mean 0 and deviation 1 (of the training\nsamples); coefficients are given for the features as "
+           "they were"},
+      {.name = "--test",
+       .to = &options.test,
+       .type = "FILE",
+       .help = "samples that are only scored",
+       .excludes = {"--demo"}},
+      {.name = "--memory",
+       .to = &options.memory,
+       .type = "GIB",
+       .help = "refuse files that need more (default 4)",
+       .takes = Takes::positive}};
+  for (Option& row : csv_options(options)) rows.push_back(std::move(row));
+  if (with_validation) {
+    rows.push_back(
+        {.name = "--valid", .to = &options.valid, .type = "FILE", .help = "validation samples", .excludes = {"--demo"}});
+    rows.push_back({.name = "--split",
+                    .to = &options.split,
+                    .type = "SHARE",
+                    .help = "or split off this share of FILE for it (default 0.2)",
+                    .takes = Takes::positive,
+                    .excludes = {"--valid"}});
+  }
+  return rows;
+}
+
+}  // namespace onestep::app::jobs

@@ -1,0 +1,188 @@
+#include "data/csv_columns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "data/csv_words.h"
+
+namespace onestep::data {
+
+namespace {
+
+std::optional<std::int64_t> position_in(std::string_view text) {
+  std::int64_t position = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), position);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return position;
+}
+
+}  // namespace
+
+Columns::Columns(const Source& source, const CsvOptions& options, std::vector<std::string> fields)
+    : source_(source), options_(options), names_(std::move(fields)), kinds_(names_.size()) {}
+
+std::vector<std::string> Columns::known_names() const {
+  if (options_.encoding.empty()) return options_.names;
+  std::vector<std::string> names;
+  for (const ColumnEncoding& column : options_.encoding) names.push_back(column.name);
+  return names;
+}
+
+bool Columns::has_known_names() const {
+  const std::vector<std::string> known = known_names();
+  if (known.empty()) return false;
+  const std::map<std::string_view, std::size_t> places = places_of_names();
+  return std::ranges::all_of(known, [&](const std::string& name) { return places.contains(name); });
+}
+
+std::optional<std::size_t> Columns::place_of(std::string_view wanted) const {
+  const std::optional<std::int64_t> position = position_in(wanted);
+  const auto count = static_cast<std::int64_t>(kinds_.size());
+  if (!position || *position == 0 || *position > count || *position < -count) return std::nullopt;
+  return static_cast<std::size_t>(*position > 0 ? *position - 1 : count + *position);
+}
+
+std::optional<std::vector<bool>> Columns::dropped_by_position() const {
+  std::vector<bool> dropped(kinds_.size());
+  for (const std::string& column : options_.drop) {
+    const std::optional<std::size_t> place = place_of(column);
+    if (!place) return std::nullopt;
+    dropped[*place] = true;
+  }
+  return dropped;
+}
+
+std::optional<std::size_t> Columns::target_by_position() const {
+  return options_.target.empty() ? kinds_.size() - 1 : place_of(options_.target);
+}
+
+void Columns::settle(bool header, std::size_t count) {
+  kinds_.assign(count, Kind::feature);
+  if (!header) names_.clear();
+  find_columns();
+}
+
+// The first of each name that is not dropped.
+std::map<std::string_view, std::size_t> Columns::places_of_names() const {
+  std::map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < names_.size(); ++i)
+    if (kinds_[i] != Kind::dropped) places.try_emplace(names_[i], i);
+  return places;
+}
+
+void Columns::find_columns() {
+  const std::vector<std::string> known = known_names();
+  // The other samples may have had no header: what is known of their columns is where they stood.
+  const bool by_position =
+      names_.empty() || (!options_.encoding.empty() && !has_known_names() &&
+                         std::ranges::all_of(known, [](const auto& n) { return position_in(n).has_value(); }));
+  if (!known.empty() && !by_position) return find_known_columns();
+  if (!known.empty() && options_.target_optional) return find_known_positions();
+  for (const std::string& name : options_.drop) kinds_[find(name, "to drop")] = Kind::dropped;
+  check_names();
+  target_ = options_.target.empty() ? kinds_.size() - 1 : find(options_.target, "for the target");
+  if (kinds_[*target_] == Kind::dropped)
+    fail(source_, fmt::format("the column {} is the target and cannot be dropped; name another target", called(*target_)));
+  kinds_[*target_] = Kind::target;
+  for (std::size_t i = 0; i < kinds_.size(); ++i)
+    if (kinds_[i] == Kind::feature) features_.push_back(i);
+}
+
+// Without names the columns stand as they stood in the other samples, the target among them, or are the features alone.
+void Columns::find_known_positions() {
+  const std::vector<std::string> known = known_names();
+  const bool features_alone = known.size() == kinds_.size();
+  std::ranges::fill(kinds_, Kind::dropped);
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const std::optional<std::size_t> place = features_alone ? i : place_of(known[i]);
+    if (!place || kinds_[*place] != Kind::dropped)
+      fail(source_,
+           fmt::format("has {} columns without names; with {} they would be the features alone, and the column {} is "
+                       "not among them",
+                       kinds_.size(), known.size(), quoted(known[i])));
+    features_.push_back(*place);
+    kinds_[*place] = Kind::feature;
+  }
+  if (features_alone) return;
+  target_ = options_.target.empty() ? kinds_.size() - 1 : place_of(options_.target);
+  if (!target_ || kinds_[*target_] == Kind::feature)
+    fail(source_,
+         fmt::format("has {} columns without names, which are neither the {} features alone nor have the target where "
+                     "it was",
+                     kinds_.size(), known.size()));
+  kinds_[*target_] = Kind::target;
+}
+
+// Those that other samples have, by their names.
+void Columns::find_known_columns() {
+  const std::map<std::string_view, std::size_t> places = places_of_names();
+  std::vector<std::string> missing;
+  const auto place = [&](const std::string& name) {
+    const auto found = places.find(name);
+    if (found == places.end()) missing.push_back(name);
+    return found == places.end() ? 0 : found->second;
+  };
+  for (const std::string& name : known_names()) features_.push_back(place(name));
+  if (!options_.target_optional || places.contains(options_.target_name)) target_ = place(options_.target_name);
+  if (!missing.empty())
+    fail(source_, fmt::format("no column is called {}; there are {}", list_of(missing), list_of(names_)));
+  std::vector<Kind> wanted(kinds_.size(), Kind::dropped);
+  for (const std::size_t i : features_) wanted[i] = Kind::feature;
+  if (target_) wanted[*target_] = Kind::target;
+  for (std::size_t i = 0; i < kinds_.size(); ++i)  // a name may stand twice where it is not wanted
+    if (wanted[i] == Kind::dropped && wanted[places.at(names_[i])] == Kind::dropped) kinds_[i] = Kind::dropped;
+  check_names();
+  kinds_ = std::move(wanted);
+  if (static_cast<std::size_t>(std::ranges::count(kinds_, Kind::feature)) != features_.size())
+    fail(source_, "a column is asked for twice: the names of the features and of the target have to differ");
+}
+
+// Columns that are not dropped are called differently.
+void Columns::check_names() const {
+  const std::map<std::string_view, std::size_t> places = places_of_names();
+  std::string first;
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (kinds_[i] == Kind::dropped || places.at(names_[i]) == i) continue;
+    if (first.empty())
+      first = fmt::format("the columns {} and {} are both called {}", places.at(names_[i]) + 1, i + 1, quoted(names_[i]));
+    else
+      others.push_back(names_[i]);
+  }
+  if (first.empty()) return;
+  fail(source_, fmt::format("{}{}; rename one, or drop it by its position", first,
+                            others.empty() ? "" : fmt::format(" (and so on: {})", list_of(others))));
+}
+
+std::string Columns::called(std::size_t place) const {
+  return names_.empty() ? fmt::format("{}", place + 1) : quoted(names_[place]);
+}
+
+std::string Columns::name_of(std::size_t column) const {
+  return names_.empty() ? fmt::format("{}", column + 1) : names_[column];
+}
+
+std::size_t Columns::find(const std::string& wanted, std::string_view what_for) const {
+  std::vector<std::size_t> named, kept;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i] != wanted) continue;
+    named.push_back(i);
+    if (kinds_[i] != Kind::dropped) kept.push_back(i);
+  }
+  if (kept.size() > 1)
+    fail(source_, fmt::format("the columns {} and {} are both called {}; give the position of the one {}", kept[0] + 1,
+                              kept[1] + 1, quoted(wanted), what_for));
+  if (!named.empty()) return kept.empty() ? named[0] : kept[0];
+  if (const std::optional<std::size_t> place = place_of(wanted)) return *place;
+  if (position_in(wanted))
+    fail(source_, fmt::format("there is no column {} {}; there are {}, counted from 1, or from -1 at the end", wanted,
+                              what_for, kinds_.size()));
+  if (names_.empty())
+    fail(source_, fmt::format("there is no header to find the column {} in; give its position", quoted(wanted)));
+  fail(source_, fmt::format("no column is called {}; there are {}", quoted(wanted), list_of(names_)));
+}
+
+}  // namespace onestep::data

@@ -1,0 +1,190 @@
+#include "data/csv_header.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/csv_words.h"
+#include "data/number.h"
+
+namespace onestep::data {
+
+namespace {
+
+using Fields = std::vector<std::string>;
+constexpr std::size_t enough_records = 1000;  // to know what the lines below the first look like
+
+bool is_whole(double value) { return value == std::floor(value); }
+
+// Names such as 0, 1, 2.
+bool count_columns(const std::vector<double>& names) {
+  const auto breaks = [](double before, double after) { return after != before + 1; };
+  return names.size() > 1 && (names[0] == 0 || names[0] == 1) && std::ranges::adjacent_find(names, breaks) == names.end();
+}
+
+// Names such as 2001, 2002 or 400, 410, 420.
+bool is_sequence(const std::vector<double>& names, std::size_t at_least) {
+  if (names.size() < at_least || names.size() < 2 || !std::ranges::all_of(names, is_whole)) return false;
+  const double step = names[1] - names[0];
+  const auto breaks = [step](double before, double after) { return after - before != step; };
+  return step != 0 && std::ranges::adjacent_find(names, breaks) == names.end();
+}
+
+bool are_years(const std::vector<double>& names) {
+  return is_sequence(names, 2) && names.front() >= 1800 && names.back() <= 2200 && names[1] == names[0] + 1;
+}
+
+bool is_text(const Records& records, std::string_view field) { return !is_missing(field) && !records.number_in(field); }
+
+// What the lines below the first have in a column.
+struct Below {
+  double low = INFINITY, high = -INFINITY;
+  bool fractions = false;
+};
+
+Below look_below(const Records& records, const std::vector<Fields>& rest, std::size_t column) {
+  Below below;
+  for (const Fields& fields : rest) {
+    const std::optional<double> value = column < fields.size() ? records.number_in(fields[column]) : std::nullopt;
+    if (!value) continue;
+    below.low = std::min(below.low, *value);
+    below.high = std::max(below.high, *value);
+    below.fractions = below.fractions || !is_whole(*value);
+  }
+  return below;
+}
+
+[[noreturn]] void ask(const Records& records, const Fields& fields, std::string_view why) {
+  fail(records.source(), fmt::format("the first line, {}, has numbers only, which may be names or a sample: {}; say whether "
+                                     "there is a header",
+                                     list_of(fields), why));
+}
+
+// A first line of numbers. Names are sequences that do not look like the lines below; what is far from all of those may be
+// a header or an outlier.
+FirstLine of_numbers(const Fields& fields, const Columns& columns, const Records& records, const std::vector<Fields>& rest) {
+  const std::size_t target = columns.target_by_position().value_or(fields.size() - 1);
+  const std::vector<bool> dropped = columns.dropped_by_position().value_or(std::vector<bool>(fields.size()));
+  std::vector<double> features, all;
+  std::size_t strange = 0, far = 0, fractional = 0;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (dropped[i] || is_missing(fields[i])) continue;
+    const double value = records.number_in(fields[i]).value_or(0);
+    const Below below = look_below(records, rest, i);
+    all.push_back(value);
+    fractional += below.fractions ? 1 : 0;
+    if (i == target) continue;
+    features.push_back(value);
+    const double reach = 10 * (below.high - below.low);
+    strange += below.fractions || value < below.low || value > below.high ? 1 : 0;
+    far += rest.size() > 2 && reach > 0 && (value < below.low - reach || value > below.high + reach) ? 1 : 0;
+  }
+  if (rest.empty() || features.empty()) return FirstLine::sample;
+  constexpr std::size_t long_sequence = 6;
+  if (is_sequence(features, 3) && rest.size() > 2) {
+    if (2 * strange >= features.size()) return FirstLine::names;
+    if (features.size() >= long_sequence) ask(records, fields, "they count up");
+  }
+  if (features.size() < 3 && count_columns(all) && all[0] == 0 && fractional == all.size() && rest.size() > 2)
+    ask(records, fields, "they count the columns");
+  if (features.size() >= 2 && 2 * far > features.size()) ask(records, fields, "they lie far from all values below");
+  return FirstLine::sample;
+}
+
+bool is_known_level(const CsvOptions& options, const std::string& text) {
+  return std::ranges::any_of(options.encoding, [&](const ColumnEncoding& column) {
+    return std::ranges::find(column.levels, text) != column.levels.end();
+  });
+}
+
+// A first line with a text in it is a sample where its texts are found again below, or where its numbers are no names and
+// the next line has its texts in the same columns.
+FirstLine of_texts(const Fields& fields, const Columns& columns, const CsvOptions& options, const Records& records,
+                   const std::vector<Fields>& rest) {
+  const std::optional<std::size_t> target = columns.target_by_position();
+  const std::optional<std::vector<bool>> dropped = columns.dropped_by_position();
+  if (!target || !dropped) return FirstLine::names;  // a column has a name
+  std::vector<double> numbers;
+  bool same_places = !rest.empty(), only_target = true;
+  std::size_t texts = 0, found_again = 0;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if ((*dropped)[i]) continue;
+    if (const std::optional<double> number = records.number_in(fields[i])) {
+      numbers.push_back(*number);
+      continue;
+    }
+    if (i != *target && fields[i].empty()) return FirstLine::names;  // a name may be missing
+    if (is_missing(fields[i])) continue;
+    if (i == *target && std::ranges::find(options.label_names, fields[i]) != options.label_names.end())
+      return FirstLine::sample;
+    if (is_known_level(options, fields[i])) return FirstLine::sample;
+    only_target = only_target && i == *target;
+    same_places = same_places && i < rest[0].size() && is_text(records, rest[0][i]);
+    const auto has_it = [&](const Fields& below) { return i < below.size() && below[i] == fields[i]; };
+    ++texts;
+    found_again += std::ranges::any_of(rest, has_it) ? 1 : 0;
+  }
+  if (texts > 0 && 2 * found_again >= texts) return FirstLine::sample;
+  if (numbers.empty() || count_columns(numbers) || are_years(numbers)) return FirstLine::names;
+  const bool no_text = only_target && records.number_in(fields[*target]).has_value();
+  return no_text || same_places ? FirstLine::sample : FirstLine::names;
+}
+
+// 150,4,setosa,versicolor,virginica above 150 lines of 5 fields.
+bool are_counts(const Fields& fields, Records& records, const std::vector<Fields>& rest) {
+  if (fields.size() < 2 || rest.empty()) return false;
+  const std::optional<double> samples = records.number_in(fields[0]), features = records.number_in(fields[1]);
+  if (!samples || !features || static_cast<double>(rest[0].size()) != *features + 1) return false;
+  const auto words = std::ranges::count_if(fields, [&](const std::string& field) { return is_text(records, field); });
+  if (words == 0 && fields.size() == rest[0].size()) return false;
+  constexpr double most = 1e9;
+  return *samples >= 1 && *samples < most &&
+         static_cast<double>(records.peek(static_cast<std::size_t>(*samples) + 1).size()) == *samples;
+}
+
+}  // namespace
+
+FirstLine first_line_of(const Fields& fields, const Columns& columns, const CsvOptions& options, Records& records) {
+  if (options.header != CsvOptions::automatic)
+    return options.header == CsvOptions::yes ? FirstLine::names : FirstLine::sample;
+  if (columns.has_known_names()) return FirstLine::names;
+  const std::vector<Fields> rest = records.peek(enough_records);
+  if (are_counts(fields, records, rest)) return FirstLine::counts;
+  bool numbers = false, words = false;
+  for (const std::string& field : fields) {
+    numbers = numbers || records.number_in(field).has_value();
+    words = words || is_text(records, field);
+  }
+  if (numbers && !words) return of_numbers(fields, columns, records, rest);
+  return of_texts(fields, columns, options, records, rest);
+}
+
+bool guess_decimal_comma(Records& records) {
+  if (records.separator() == ',') return false;
+  bool comma = false, only_thousands = true;
+  std::string example;
+  for (const Fields& fields : records.peek(enough_records))
+    for (const std::string& field : fields) {
+      const std::string_view text = trimmed(field);
+      if (text.find(',') == text.npos) {
+        if (text.find('.') != text.npos && records.number_in(text)) return false;
+        continue;
+      }
+      records.set_decimal_comma(true);
+      const bool number = records.number_in(text).has_value();
+      records.set_decimal_comma(false);
+      if (!number) continue;
+      comma = true;
+      example = text;
+      const std::size_t behind = text.size() - text.find(',') - 1;
+      only_thousands = only_thousands && behind == 3 && text.front() != '0' && text.front() != ',' && text.find(',') <= 3;
+    }
+  if (comma && only_thousands)
+    fail(records.source(),
+         fmt::format("the comma in {} may separate decimals or thousands; say that decimals have a comma, or take it out",
+                     quoted(example)));
+  return comma;
+}
+
+}  // namespace onestep::data

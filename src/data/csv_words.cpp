@@ -1,0 +1,88 @@
+#include "data/csv_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "data/number.h"
+#include "data/text.h"
+
+namespace onestep::data {
+
+namespace {
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return lower;
+}
+
+// The text with each run of digits as its length, and the short name of a month as M: 2024-03-05 is 4-2-2.
+std::string pattern_of(std::string_view text) {
+  constexpr std::array<std::string_view, 12> months{"jan", "feb", "mar", "apr", "may", "jun",
+                                                    "jul", "aug", "sep", "oct", "nov", "dec"};
+  const std::string lower = lower_case(text);
+  std::string pattern;
+  for (std::size_t i = 0; i < lower.size();) {
+    const std::size_t first = i;
+    while (i < lower.size() && is_digit(lower[i])) ++i;
+    if (i > first) {
+      pattern += i - first < 10 ? static_cast<char>('0' + (i - first)) : '*';
+    } else if (std::ranges::find(months, std::string_view(lower).substr(i, 3)) != months.end()) {
+      pattern += 'M';
+      i += 3;
+    } else {
+      pattern += lower[i++];
+    }
+  }
+  return pattern;
+}
+
+}  // namespace
+
+bool is_missing(std::string_view field) {
+  constexpr std::array<std::string_view, 6> words{"", "?", "na", "n/a", "nan", "null"};
+  return std::ranges::find(words, lower_case(field.substr(0, 8))) != words.end();
+}
+
+bool is_date(std::string_view field) {
+  constexpr std::size_t longest = 40;
+  if (field.size() > longest) return false;
+  const std::string pattern = pattern_of(field);
+  const std::string_view day = std::string_view(pattern).substr(0, pattern.find_first_of("t "));
+  const auto is_number = [](char c) { return c == '1' || c == '2' || c == '4'; };
+  if (day.size() == 5 && day[1] == day[3] && (day[1] == '-' || day[1] == '/' || day[1] == '.'))
+    return is_number(day[0]) && (is_number(day[2]) || day[2] == 'M') && is_number(day[4]) &&
+           (day[0] == '4' || day[4] != '1');
+  const std::string_view clock = std::string_view(pattern).substr(0, 3);
+  return pattern == "4-2" || pattern == "4/2" || clock == "1:2" || clock == "2:2";
+}
+
+bool is_dressed_number(std::string_view field) {
+  constexpr std::array<std::string_view, 4> currencies{"$", "€", "£", "¥"};
+  field = trimmed(field);
+  for (const std::string_view currency : currencies) {
+    if (field.starts_with(currency)) field.remove_prefix(currency.size());
+    if (field.ends_with(currency)) field.remove_suffix(currency.size());
+  }
+  if (field.ends_with('%')) field.remove_suffix(1);
+  field = trimmed(field);
+  if (parse_number(field)) return true;
+  const bool marks_only = field.find_first_not_of("+-0123456789., '") == field.npos;
+  const bool begins = !field.empty() && (is_digit(field.front()) || field.front() == '-' || field.front() == '+');
+  const std::string_view inner = field.substr(std::min<std::size_t>(1, field.size()));
+  return marks_only && begins && inner.find_first_of("+-") == inner.npos && is_digit(field.back());
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 10;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) {
+    if (i > 0) list += ", ";
+    list += quoted(names[i]);
+  }
+  return names.size() > most ? fmt::format("{} and {} more", list, names.size() - most) : list;
+}
+
+}  // namespace onestep::data

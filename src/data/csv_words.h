@@ -1,0 +1,20 @@
+// What a field that is not a number may be: missing, a date, or a number with something around it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace onestep::data {
+
+/// Empty, or one of NA, N/A, NaN, null and ?.
+bool is_missing(std::string_view field);
+/// Digits in the order of a date or a time of day: 2024-03-05, 5/3/2024, 5.3.24, 5-Mar-2024, 12:30.
+bool is_date(std::string_view field);
+/// A number with separators of thousands, a decimal comma, a currency or a per cent sign: 1,234 or 12 %.
+bool is_dressed_number(std::string_view field);
+
+/// The first names in quotation marks, and how many more there are.
+std::string list_of(const std::vector<std::string>& names);
+
+}  // namespace onestep::data

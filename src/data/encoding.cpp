@@ -1,0 +1,125 @@
+#include "data/encoding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "data/text.h"
+
+namespace onestep {
+
+std::vector<std::string> feature_names(const std::vector<ColumnEncoding>& encoding) {
+  std::vector<std::string> names;
+  for (const ColumnEncoding& column : encoding) {
+    if (column.levels.empty()) names.push_back(column.name);
+    for (std::size_t k = 1; k < column.levels.size(); ++k) names.push_back(column.name + "=" + column.levels[k]);
+    if (column.indicator) names.push_back(column.name + " is missing");
+  }
+  return names;
+}
+
+namespace data {
+
+std::string level_name(double number) { return fmt::format("{}", number); }
+
+void name_numbers(const RawColumn& column, std::vector<double>& values,
+                  const std::function<double(const std::string&)>& count) {
+  auto text_row = column.text_rows.begin();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (text_row != column.text_rows.end() && *text_row == i)
+      ++text_row;
+    else if (!std::isnan(values[i]))
+      values[i] = count(level_name(values[i]));
+}
+
+std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<double>& of) {
+  std::vector<std::pair<std::string, std::size_t>> levels(column.found.begin(), column.found.end());
+  const auto is_number = [](const auto& level) { return parse_number(level.first).has_value(); };
+  if (std::ranges::all_of(levels, is_number))
+    std::ranges::stable_sort(levels, {}, [](const auto& level) { return *parse_number(level.first); });
+  const auto reference = std::ranges::find(levels, column.reference, &std::pair<std::string, std::size_t>::first);
+  if (reference != levels.end()) std::rotate(levels.begin(), reference, reference + 1);
+  std::vector<std::string> names;
+  std::vector<double> rank(levels.size());
+  for (const auto& [name, place] : levels) {
+    rank[place] = static_cast<double>(names.size());
+    names.push_back(name);
+  }
+  for (double& place : of)
+    if (!std::isnan(place)) place = rank[static_cast<std::size_t>(place)];
+  return names;
+}
+
+bool counts_samples(const std::vector<double>& values) {
+  constexpr std::size_t enough = 6;
+  const auto breaks = [](double before, double after) { return after != before + 1; };
+  return values.size() >= enough && values[0] == std::floor(values[0]) &&
+         std::ranges::adjacent_find(values, breaks) == values.end();
+}
+
+double fill_of(const std::vector<double>& values, bool category) {
+  std::vector<double> known;
+  for (const double value : values)
+    if (!std::isnan(value)) known.push_back(value);
+  if (known.empty()) return 0;
+  if (!category) {  // a part of each, which does not overflow
+    const double part = 1 / static_cast<double>(known.size());
+    return std::accumulate(known.begin(), known.end(), 0.0, [part](double sum, double v) { return sum + part * v; });
+  }
+  std::vector<std::size_t> count(static_cast<std::size_t>(std::ranges::max(known)) + 1);
+  for (const double place : known) ++count[static_cast<std::size_t>(place)];
+  return static_cast<double>(std::ranges::max_element(count) - count.begin());
+}
+
+std::size_t features_of(const ColumnEncoding& column) {
+  const std::size_t own = column.levels.empty() ? 1 : column.levels.size() - 1;
+  return own + (column.indicator ? 1 : 0);
+}
+
+std::vector<double> encoded(const std::vector<std::vector<double>>& columns, const std::vector<ColumnEncoding>& encoding) {
+  std::size_t n = 0;
+  for (const ColumnEncoding& column : encoding) n += features_of(column);
+  const std::size_t rows = columns.empty() ? 0 : columns[0].size();
+  std::vector<double> entries(rows * n);
+  std::size_t at = 0;
+  for (std::size_t c = 0; c < encoding.size(); ++c) {
+    const ColumnEncoding& column = encoding[c];
+    const std::size_t width = features_of(column);
+    for (std::size_t i = 0; i < rows; ++i) {
+      double* const to = entries.data() + i * n + at;
+      const bool missing = std::isnan(columns[c][i]);
+      if (missing && column.indicator) to[width - 1] = 1;
+      if (column.levels.empty()) {
+        to[0] = missing ? column.fill : columns[c][i];
+      } else if (!missing || !column.indicator) {  // a missing one with a feature of its own has no level
+        const auto level = static_cast<std::size_t>(missing ? column.fill : columns[c][i]);
+        if (level > 0) to[level - 1] = 1;
+      }
+    }
+    at += width;
+  }
+  return entries;
+}
+
+std::vector<std::string> notes_on_filled(const std::vector<std::vector<double>>& columns,
+                                         const std::vector<ColumnEncoding>& encoding) {
+  std::vector<std::string> notes;
+  for (std::size_t j = 0; j < encoding.size(); ++j) {
+    const auto lacking = std::ranges::count_if(columns[j], [](double v) { return std::isnan(v); });
+    if (lacking == 0) continue;
+    const ColumnEncoding& column = encoding[j];
+    const bool category = !column.levels.empty();
+    std::string how = category
+                          ? fmt::format("{} stands for it", quoted(column.levels[static_cast<std::size_t>(column.fill)]))
+                          : fmt::format("the mean {:.6g} stands for it", column.fill);
+    if (column.indicator) how = category ? "a feature says so" : how + ", and a feature says so";
+    notes.push_back(fmt::format("{} of {} samples lack {}: {}", lacking, columns[j].size(), quoted(column.name), how));
+  }
+  return notes;
+}
+
+}  // namespace data
+}  // namespace onestep

@@ -1,0 +1,51 @@
+// Columns of numbers and texts as features: categories one-hot, missing values replaced.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "onestep/dataset.h"
+
+namespace onestep::data {
+
+/// What a column has: numbers, or the places of its levels; NaN where a value is missing.
+struct RawColumn {
+  std::map<std::string, std::size_t> found;  ///< the texts, with their places in the order they were found
+  std::vector<std::size_t> text_rows;        ///< the samples that have them, ascending
+  const char* first_text = nullptr;          ///< where the first of them stands
+  std::size_t missing = 0;                   ///< values that are
+  bool category = false;                     ///< asked for
+  std::string reference = {};                ///< its level, where one is asked for
+};
+
+/// How a number is called that is a level.
+std::string level_name(double number);
+
+/// Gives the numbers among the texts of a column places as levels, too; `count` finds the place of a name.
+void name_numbers(const RawColumn& column, std::vector<double>& values,
+                  const std::function<double(const std::string&)>& count);
+
+/// The levels that a column was found to have, in ascending order, of numbers if all are, the reference first; `of` are the
+/// places that samples have in the order they were found, which become the places in this one.
+std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<double>& of);
+
+/// Whether the values are whole numbers that go up by one from sample to sample.
+bool counts_samples(const std::vector<double>& values);
+
+/// What stands for a missing value: the mean of the others, or the most frequent level.
+double fill_of(const std::vector<double>& values, bool category);
+
+/// The samples as features; `columns` has the values of each column. NaN is replaced as the encoding says.
+std::vector<double> encoded(const std::vector<std::vector<double>>& columns, const std::vector<ColumnEncoding>& encoding);
+
+/// What is said about the columns that lack values.
+std::vector<std::string> notes_on_filled(const std::vector<std::vector<double>>& columns,
+                                         const std::vector<ColumnEncoding>& encoding);
+
+/// How many features a column became.
+std::size_t features_of(const ColumnEncoding& column);
+
+}  // namespace onestep::data

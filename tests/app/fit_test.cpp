@@ -1,0 +1,378 @@
+// The verbs `fit` and `predict`: models that are saved, scores, standard errors, features that depend on each other, and how
+// files are read and guessed.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "app/run_command.h"
+#include "jobs/model_file.h"
+#include "jobs/scores.h"
+#include "support/random.h"
+
+namespace onestep::test {
+namespace {
+
+using namespace onestep::app::jobs;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class FitAndPredict : public ::testing::Test {
+ protected:
+  nlohmann::json json(std::vector<std::string> arguments) {
+    arguments.emplace_back("--json");
+    const Ended ended = run_command(arguments);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return ended.status == 0 ? ended.json() : nlohmann::json::object();
+  }
+  std::string misuse(const std::vector<std::string>& arguments) {
+    const Ended ended = run_command(arguments);
+    EXPECT_EQ(ended.status, 2) << ended.out << ended.err;
+    return ended.err;
+  }
+  std::string path(const std::string& name) { return (folder_.path() / name).string(); }
+  TemporaryFolder folder_;
+};
+
+// Houses: two quantities, a category and a class or a quantity that depends on all three; some values are missing.
+std::string houses(std::uint64_t seed, int count, const std::string& target, bool missing = false) {
+  Random random(seed);
+  const std::vector<std::string> towns{"Arles", "Bern", "Cork"};
+  std::string text = "area,town,age,y\n";
+  for (int i = 0; i < count; ++i) {
+    const std::size_t town = random.flip() ? 0 : random.flip() ? 1 : 2;
+    const double area = random.uniform(-1, 1), age = random.uniform(0, 50);
+    const double value = 2 * area - 0.05 * age + static_cast<double>(town) + random.uniform(-1, 1);
+    const std::string y = target == "two"     ? (value > 0 ? "dear" : "cheap")
+                          : target == "three" ? (value < -0.7  ? "c"
+                                                 : value < 0.5 ? "b"
+                                                               : "a")
+                                              : fmt::format("{:.6f}", value);
+    text += fmt::format("{},{},{:.6f},{}\n", missing && i % 7 == 3 ? "" : fmt::format("{:.6f}", area), towns[town], age, y);
+  }
+  return text;
+}
+
+TEST_F(FitAndPredict, ASavedModelPredictsTheSameBits) {
+  for (const std::string target : {"two", "three", "quantity"}) {
+    const std::string train = folder_.write("train.csv", houses(1, 80, target, true));
+    for (const std::string& scale : {std::string("--standardise"), std::string("--quiet")}) {
+      const auto fitted = json({"fit", train, "--missing", "impute", scale, "--save", path("m.json")});
+      const auto predicted = json({"predict", path("m.json"), train});
+      auto scores = predicted["scores"];
+      EXPECT_EQ(scores, fitted["train"]) << target << scale << ": not a bit differs";
+      EXPECT_EQ(predicted["sample"].size(), 80U);
+    }
+  }
+}
+
+TEST_F(FitAndPredict, AModelFileIsReadAsItWasWritten) {
+  (void)json({"fit", folder_.write("t.csv", houses(2, 60, "three", true)), "--missing", "impute", "--l2", "0.3", "--save",
+              path("m.json")});
+  const SavedModel model = read_model(path("m.json"));
+  const SavedModel again = model_from(text_of(model), "again");
+  EXPECT_TRUE(std::ranges::equal(model.x.values(), again.x.values()));
+  EXPECT_EQ(text_of(again), contents_of(path("m.json")));
+  EXPECT_THAT(model.job.features, ElementsAre("area", "area is missing", "town=Bern", "town=Cork", "age"));
+  EXPECT_THAT(model.job.label_names, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(model.command, HasSubstr("--l2 0.3"));
+}
+
+TEST_F(FitAndPredict, PredictFindsColumnsByNameAndExplainsWhatItCannotUse) {
+  const std::string train = folder_.write("t.csv", houses(3, 60, "two")), model = path("m.json");
+  (void)json({"fit", train, "--save", model});
+  const auto wanted = json({"predict", model, folder_.write("a.csv", "area,town,age\n0.5,Bern,10\n-0.5,Arles,20\n")});
+  const auto found =
+      json({"predict", model, folder_.write("b.csv", "town,note,age,area\nBern,x,10,0.5\nArles,y,20,-0.5\n")});
+  EXPECT_EQ(found["probabilities"], wanted["probabilities"]);
+  EXPECT_FALSE(found.contains("scores"));
+  EXPECT_THAT(found["notes"], Contains("columns that the model does not know are left out: note"));
+  EXPECT_EQ(found["labels"], (std::vector<std::string>{"cheap", "dear"}));
+  EXPECT_THAT(misuse({"predict", model, folder_.write("c.csv", "area,town\n1,Bern\n")}),
+              HasSubstr("no column is called \"age\""));
+  EXPECT_THAT(misuse({"predict", model, folder_.write("d.csv", "area,town,age\n1,Paris,3\n")}),
+              HasSubstr("d.csv:2: field 2: the value of \"town\" is \"Paris\", a level that was not there"));
+  EXPECT_THAT(misuse({"predict", model, folder_.write("e.csv", "area,town,age\n,Bern,3\n")}), HasSubstr("is missing"));
+  EXPECT_THAT(misuse({"predict", model, folder_.write("f.csv", "1,Bern,3\n2,Cork,3\n3,Bern,4\n1,Cork,4\n")}),
+              HasSubstr("f.csv has no header; the model knows its features by their names"));
+  EXPECT_THAT(misuse({"predict", model, folder_.write("g", "1 1:3\n")}), HasSubstr("is not CSV"));
+  EXPECT_THAT(misuse({"predict", model, folder_.write("h.csv", "area,town,age,y\n1,Bern,3,odd\n")}), HasSubstr("not among"));
+}
+
+TEST_F(FitAndPredict, PredictionsAreWrittenAsCsv) {
+  const std::string train = folder_.write("t.csv", houses(4, 60, "two", true)), model = path("m.json");
+  (void)json({"fit", train, "--missing", "drop", "--save", model});
+  const Ended ended = run_command({"predict", model, train, "--csv", "-"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_TRUE(ended.out.starts_with("sample,label,probability of cheap,probability of dear\n1,"));
+  EXPECT_EQ(std::ranges::count(ended.out, '\n'), 61) << "a line for each sample";
+  EXPECT_THAT(ended.out, HasSubstr("\n4,,,\n")) << "which lacks a value";
+  EXPECT_THAT(ended.err, HasSubstr("lack a value and are left out"));
+  (void)json({"predict", model, train, "--csv", path("p.csv")});
+  EXPECT_EQ(contents_of(path("p.csv")), ended.out);
+}
+
+TEST_F(FitAndPredict, FilesThatAreNoModelsAreRefused) {
+  const std::string train = folder_.write("t.csv", houses(5, 40, "two")), model = path("m.json");
+  (void)json({"fit", train, "--save", model});
+  auto document = nlohmann::json::parse(contents_of(model));
+  const auto refused = [&](const nlohmann::json& changed) {
+    return misuse({"predict", folder_.write("changed.json", changed.dump()), train});
+  };
+  auto other = document;
+  other["format_version"] = 2;
+  EXPECT_THAT(refused(other), HasSubstr("has format 2 of models"));
+  other = document;
+  other["coefficients"].erase(0);
+  EXPECT_THAT(refused(other), HasSubstr("is damaged: coefficients is not a list of 4 numbers"));
+  other = document;
+  other["coefficients"][0] = nullptr;
+  EXPECT_THAT(refused(other), HasSubstr("is damaged: coefficients has null"));
+  other = document;
+  other.erase("input");
+  EXPECT_THAT(refused(other), HasSubstr("is damaged: key 'input' not found"));
+  EXPECT_THAT(misuse({"predict", train, train}), HasSubstr("is not a model that onestep fit --save wrote"));
+  EXPECT_THAT(misuse({"predict", "/nowhere.json", train}), HasSubstr("/nowhere.json: cannot be opened"));
+  EXPECT_THAT(misuse({"fit", train, "--save", "/no/such/m.json"}), HasSubstr("there is no folder /no/such"));
+}
+
+// ---- scores ----
+
+TEST(JobScores, AreThoseOfTheirDefinitions) {
+  JobData job;
+  job.loss = Loss::logistic;
+  job.labels = {0, 1};
+  const Array z{-1.0, 0.5, 0.5, 2.0, -0.3}, y{-1.0, -1.0, 1.0, 1.0, 1.0};
+  const Scores s = scores_of(job, z, y);
+  EXPECT_DOUBLE_EQ(s.accuracy, 0.6);
+  EXPECT_DOUBLE_EQ(s.balanced, (0.5 + 2.0 / 3) / 2);
+  EXPECT_DOUBLE_EQ(*s.auc, 4.5 / 6) << "six pairs, a tie and one in the wrong order";
+  EXPECT_EQ(s.confusion, (std::vector<std::vector<std::size_t>>{{1, 1}, {1, 2}}));
+  double brier = 0, loss = 0;
+  for (std::size_t i = 0; i < 5; ++i) {
+    const double p = 1 / (1 + std::exp(-z.values()[i])), t = y.values()[i] > 0 ? 1 : 0;
+    brier += 2 * (p - t) * (p - t) / 5;
+    loss -= std::log(t > 0 ? p : 1 - p) / 5;
+  }
+  EXPECT_NEAR(s.brier, brier, 1e-15);
+  EXPECT_NEAR(s.loss, loss, 1e-15);
+  EXPECT_FALSE(scores_of(job, Array{1.0, 2.0}, Array{1.0, 1.0}).auc) << "one class only";
+  job.loss = Loss::ridge;
+  const Scores q = scores_of(job, Array{1.0, 2.0, 4.0}, Array{1.0, 3.0, 5.0});
+  EXPECT_DOUBLE_EQ(q.r2, 1 - 2.0 / 8);
+  EXPECT_DOUBLE_EQ(q.rmse, std::sqrt(2.0 / 3));
+  EXPECT_DOUBLE_EQ(q.mae, 2.0 / 3);
+}
+
+TEST_F(FitAndPredict, FoldsJudgeWhatTheyHaveNotSeen) {
+  // Labels that say nothing: what is learned looks good on the samples it was learned from and nowhere else.
+  Random random(6);
+  std::string text;
+  for (int i = 0; i < 40; ++i) {
+    text += random.flip() ? "1" : "2";
+    for (int j = 0; j < 20; ++j) text += fmt::format(" {}:{:.6f}", j + 1, random.uniform(-1, 1));
+    text += "\n";
+  }
+  const auto found = json({"fit", folder_.write("noise", text), "--l2", "0.01"});
+  EXPECT_GT(found["train"]["accuracy"], 0.75);
+  EXPECT_LT(found["cross_validation"]["accuracy"], 0.65);
+  EXPECT_EQ(found["cross_validation"]["samples"], 40);
+  EXPECT_EQ(found["cross_validation"]["folds"], 5);
+  EXPECT_FALSE(json({"fit", path("noise"), "--folds", "0"}).contains("cross_validation"));
+  EXPECT_THAT(misuse({"fit", path("noise"), "--folds", "41"}), HasSubstr("--folds 41"));
+}
+
+// ---- standard errors ----
+
+// Sixty samples that statsmodels saw too.
+std::string three_classes() {
+  const double truth[] = {1.5, -2, 0.5, 0};
+  std::string text;
+  for (int i = 0; i < 60; ++i) {
+    double target = 0.25 + std::cos(5.0 * i);
+    std::string features;
+    for (int j = 0; j < 4; ++j) {
+      const double a = std::nearbyint(1000 * std::sin(1.3 * i + 2.1 * j + 0.7 * i * j)) / 1000;
+      target += truth[j] * a;
+      features += fmt::format(" {}:{:f}", j + 1, a);
+    }
+    text += fmt::format("{}{}\n", target < -0.8 ? 0 : target < 0.8 ? 1 : 2, features);
+  }
+  return text;
+}
+
+TEST_F(FitAndPredict, SoftmaxStandardErrorsAreThoseOfMnlogit) {
+  // statsmodels' MNLogit by Newton's method to 1e-14; its contrasts with class 0, as differences from the mean of the
+  // classes.
+  const std::vector<std::vector<double>> wanted{{3.497678510483, 1.789456438219, 1.985436815387},
+                                                {4.177717730433, 2.140450969365, 2.384284285687},
+                                                {2.500275272898, 1.278015365083, 1.368382861338},
+                                                {1.636600794491, 0.843667435734, 0.919674822385}};
+  const std::vector<double> intercept{1.646662223902, 0.851796993451, 0.888423037929};
+  const std::string file = folder_.write("three", three_classes());
+  const auto found = json({"fit", file, "--l2", "0"}), little = json({"fit", file, "--l2", "1e-9"});
+  EXPECT_EQ(found["standard_errors_of"], "estimate");
+  EXPECT_EQ(little["standard_errors_of"], "posterior");
+  EXPECT_NEAR(found["coefficients"][0][0], -7.597245845712, 1e-7);
+  EXPECT_NEAR(found["intercept"][2], 0.807589314614, 1e-7);
+  for (std::size_t k = 0; k < 3; ++k) {
+    for (std::size_t j = 0; j < 4; ++j) EXPECT_NEAR(found["standard_errors"][j][k], wanted[j][k], 1e-6 * wanted[j][k]);
+    for (std::size_t j = 0; j < 4; ++j) EXPECT_NEAR(little["standard_errors"][j][k], wanted[j][k], 1e-5 * wanted[j][k]);
+    EXPECT_NEAR(found["intercept_standard_error"][k], intercept[k], 1e-6);
+  }
+}
+
+// ---- features that say nothing of their own ----
+
+TEST_F(FitAndPredict, DependentFeaturesAreNamedAndLeftOutWithoutAPenalty) {
+  Random random(7);
+  for (const double unit : {1.0, 1e12, 1e-12}) {
+    std::string text = "a,b,same,sum,one,y\n";
+    for (int i = 0; i < 40; ++i) {
+      const double a = random.uniform(-1, 1), b = random.uniform(-1, 1) + 100;
+      text += fmt::format("{},{},{},{},7,{}\n", a, b, unit * a, a * 1e-3 + 2 * b, a + b + random.uniform(-1, 1));
+    }
+    const std::string file = folder_.write("d.csv", text);
+    const auto found = json({"fit", file, "--l2", "0", "--save", path("m.json")});
+    EXPECT_EQ(found["names"], (std::vector<std::string>{"a", "b"})) << unit;
+    EXPECT_THAT(found["notes"], Contains("same is left out: it is a in another unit"));
+    EXPECT_THAT(found["notes"], Contains("sum is left out: it is a linear combination of a, b"));
+    EXPECT_THAT(found["notes"], Contains("one is left out: it is constant"));
+    EXPECT_TRUE(found.contains("standard_errors"));
+    EXPECT_LE(found["iterations"], 3);
+    EXPECT_EQ(json({"predict", path("m.json"), file})["scores"], found["train"]) << "and predict knows";
+  }
+  EXPECT_THAT(misuse({"fit", folder_.write("wide", "1.5 1:1 2:2 3:1\n2 1:2 2:1 3:5\n3 1:1 2:1 3:4\n"), "--l2", "0"}),
+              HasSubstr("3 samples cannot tell 3 coefficients"));
+}
+
+TEST_F(FitAndPredict, TheFitDoesNotDependOnUnitsWithoutAPenalty) {
+  Random random(8);
+  std::string plain, scaled;
+  for (int i = 0; i < 60; ++i) {
+    const double a = random.uniform(-1, 1), b = random.uniform(-1, 1);
+    const int y = a - b + 2 * random.uniform(-1, 1) > 0 ? 1 : 0;
+    plain += fmt::format("{} 1:{:.9f} 2:{:.9f}\n", y, a, b);
+    scaled += fmt::format("{} 1:{:.9f}e12 2:{:.9f}e-12\n", y, a, b);
+  }
+  const auto one = json({"fit", folder_.write("plain", plain), "--l2", "0"}),
+             two = json({"fit", folder_.write("scaled", scaled), "--l2", "0"});
+  EXPECT_NEAR(two["coefficients"][0].get<double>() * 1e12, one["coefficients"][0], 1e-8);
+  EXPECT_NEAR(two["coefficients"][1].get<double>() * 1e-12, one["coefficients"][1], 1e-8);
+  EXPECT_NEAR(two["standard_errors"][1].get<double>() * 1e-12, one["standard_errors"][1], 1e-8);
+}
+
+TEST_F(FitAndPredict, FeaturesOfVeryDifferentSizesAreSaidToBeSo) {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += fmt::format("{} 1:{} 2:{}e4\n", 0.1 * (i % 5), i % 7, i % 3);
+  const std::string file = folder_.write("sizes", text);
+  EXPECT_THAT(json({"fit", file})["notes"], ElementsAre(HasSubstr("the penalty treats them alike")));
+  EXPECT_THAT(json({"fit", file, "--standardise"})["notes"], IsEmpty());
+  EXPECT_THAT(json({"fit", file, "--l2", "0"})["notes"], IsEmpty());
+}
+
+TEST_F(FitAndPredict, ASmallPenaltyDoesNotMakeUnitsOrCopiesSlow) {
+  Random random(9);
+  std::string text = "a,b,copy,one,y\n";
+  for (int i = 0; i < 60; ++i) {
+    const double a = random.uniform(-1, 1), b = random.uniform(-1, 1);
+    const double z = 2 * a - b + random.uniform(-2, 2);
+    text += fmt::format("{},{}e5,{},1000,{}\n", a, b, 1.8 * a + 32, z < -0.5 ? "c" : z < 0.5 ? "b" : "a");
+  }
+  for (const char* l2 : {"1e-6", "1e-2"}) {
+    const auto found = json({"fit", folder_.write("s.csv", text), "--l2", l2});
+    EXPECT_LT(found["iterations"], 60) << l2;
+    EXPECT_LT(found["gradient"], 1e-6) << l2;
+    EXPECT_EQ(found["coefficients"][3][0], 0) << "of the constant";
+  }
+}
+
+TEST_F(FitAndPredict, SeparableClassesAreCalledSo) {
+  const std::string file = folder_.write("apart", "0 1:1\n0 1:2\n1 1:3\n1 1:4\n");
+  EXPECT_THAT(misuse({"fit", file, "--l2", "0"}), HasSubstr("linearly separable"));
+  EXPECT_THAT(json({"fit", file})["notes"][0], HasSubstr("the classes are linearly separable"));
+  // Three classes of which one is apart from the others, which are not apart from each other.
+  std::string one_apart;
+  for (int i = 0; i < 12; ++i)
+    one_apart += fmt::format("{} 1:{} 2:{}\n", i % 3, i % 3 == 0 ? 9 + i : (i * 5) % 7, (i * 7) % 5);
+  EXPECT_THAT(misuse({"fit", folder_.write("one", one_apart), "--l2", "0"}),
+              HasSubstr("(the class 0 is linearly separable from the others)"));
+  // A feature that only samples of one class have.
+  std::string rare;
+  for (int i = 0; i < 60; ++i) rare += fmt::format("{} 1:{}{}\n", i % 2, (i * 7) % 5, i % 20 == 3 ? " 2:1" : "");
+  EXPECT_THAT(misuse({"fit", folder_.write("rare", rare), "--l2", "0"}),
+              HasSubstr("(for instance, feature 2 has another value than 0 in samples with the label 1 only)"));
+  EXPECT_THAT(json({"fit", folder_.write("not", "0 1:1\n1 1:2\n0 1:3\n1 1:4\n")})["notes"], IsEmpty());
+}
+
+// ---- what is guessed ----
+
+TEST_F(FitAndPredict, WholeNumbersAreClassesOnlyWhereTheyLookLikeThem) {
+  const auto guess = [&](const std::vector<int>& labels) {
+    std::string text;
+    for (std::size_t i = 0; i < 3 * labels.size(); ++i)
+      text += fmt::format("{} 1:{} 2:{}\n", labels[i % labels.size()], (i * 7) % 11, (i * 5) % 13);
+    const auto found = json({"fit", folder_.write("labels", text)});
+    const std::string loss = found["loss"];
+    EXPECT_EQ(found["notes"].size(), labels.size() > 2 ? 1U : 0U);
+    if (labels.size() > 2) {
+      EXPECT_THAT(found["notes"][0], HasSubstr(loss == "ridge" ? "--loss softmax" : "--loss ridge"));
+    }
+    return loss;
+  };
+  EXPECT_EQ(guess({2, 4}), "logistic");
+  EXPECT_EQ(guess({0, 1, 2}), "softmax");
+  EXPECT_EQ(guess({-1, 0, 1}), "softmax");
+  EXPECT_EQ(guess({3, 4, 5, 6, 7, 8}), "ridge") << "marks of wines";
+  EXPECT_EQ(guess({4, 6, 8}), "ridge") << "cylinders";
+  EXPECT_EQ(guess({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}), "ridge");
+}
+
+TEST_F(FitAndPredict, WhatWasGuessedIsSaid) {
+  const std::string file = folder_.write("g.csv", "1,5;rot;2,5\n2,5;blau;1\n0,5;rot;2\n3,5;blau;1\n4;rot;3\n");
+  const Ended ended = run_command({"fit", file});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  for (const char* note :
+       {"Note: g.csv: numbers have a comma before their decimals.", "Note: g.csv: semicolons separate the fields.",
+        "Note: g.csv: there is no header: the first line was taken for a sample.",
+        "\"2\" is a category: \"rot\" compared with the reference \"blau\"."})
+    EXPECT_THAT(ended.out, HasSubstr(note));
+  EXPECT_EQ(json({"fit", file, "--header", "no", "--separator", ";", "--decimal", "comma"})["notes"].size(), 1U);
+  EXPECT_THAT(json({"fit", folder_.write("i.csv", "id,a,y\n1,5,2.5\n2,1,1.5\n3,2,1.7\n4,7,1.1\n5,1,2\n6,9,1.6\n")})["notes"],
+              Contains("i.csv: \"id\" counts the samples and may be an identifier, which says nothing about others"));
+  EXPECT_THAT(misuse({"fit", folder_.write("d.csv", "day,a,y\n2024-01-01,1,2.5\n2024-01-02,2,1.5\n")}),
+              HasSubstr("looks like a date or a time, which a linear model cannot use as it is"));
+  EXPECT_THAT(misuse({"fit", folder_.write("y.csv", "a,y\n1,2\n2,\n")}),
+              HasSubstr("\"y\" is missing; fill in the target, or leave such samples out (--missing drop)\n"));
+  EXPECT_THAT(misuse({"fit", folder_.write("n.csv", "a,y\n1,2\n,3\n")}),
+              HasSubstr("onestep: " + path("n.csv") +
+                        ":3: field 1: the value of \"a\" is missing; fill it in, leave such samples "
+                        "out (--missing drop), or replace such values (--missing impute)"));
+}
+
+// ---- the command line ----
+
+TEST_F(FitAndPredict, WordsThatAreNearlyRightAreSuggested) {
+  EXPECT_EQ(misuse({"fti", "a"}), "onestep: there is no verb fti; did you mean fit?; see onestep --help\n");
+  EXPECT_THAT(misuse({"infl", "a"}), HasSubstr("did you mean influence?"));
+  EXPECT_THAT(misuse({"xyz", "a"}), Not(HasSubstr("did you mean")));
+  EXPECT_THAT(misuse({"fit", "a", "--standarize"}), HasSubstr("did you mean --standardize?"));
+  EXPECT_THAT(misuse({"help", "fitt"}), HasSubstr("did you mean fit?"));
+  EXPECT_EQ(run_command({"help", "fit"}).out, run_command({"fit", "--help"}).out);
+  EXPECT_EQ(run_command({"help"}).out, run_command({"--help"}).out);
+}
+
+TEST_F(FitAndPredict, OneIterationIsNotSeveral) {
+  const Ended ended = run_command({"fit", folder_.write("q", "1.5 1:1\n2.5 1:2\n3.5 1:4\n1 1:3\n")});
+  EXPECT_THAT(ended.out, ::testing::AnyOf(HasSubstr("in 1 iteration,"), HasSubstr("in 2 iterations,")));
+  EXPECT_THAT(ended.out, Not(HasSubstr("1 iterations")));
+}
+
+}  // namespace
+}  // namespace onestep::test
