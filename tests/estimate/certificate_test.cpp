@@ -110,7 +110,7 @@ Case random_case(Random& random) {
   return c;
 }
 
-int cases() { return std::getenv("ONESTEP_LONG") != nullptr ? 10000 : 1000; }
+int cases() { return std::getenv("ONESTEP_LONG") != nullptr ? 10000 : 400; }
 
 // The truth: dense implicit differentiation where the iteration has come to rest.
 struct Truth {
