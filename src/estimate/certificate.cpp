@@ -445,7 +445,8 @@ class Certifier {
       const bool measured = s_.method->superlinear && c_.rounding > 0 && way.noise_is_measured();
       // Rounding of x does not matter where the error is larger by far.
       const bool shows = difference_to_better <= 1e-6 * c_.value;
-      const bool is_exact = s_.method->superlinear || way.best().step <= way.noise();
+      // Steps that did not become shorter may be rounding, or slow components that the steps towards x⁺ left.
+      const bool is_exact = s_.method->superlinear || (way.best().step <= way.noise() && way.noise_is_measured());
       if (is_exact ? !measured && shows : !are_given) {
         const double rate = rate_of_change(seen.back());
         of_rounding = 2 * rate * system_->inverse() * way.noise() / std::sqrt(static_cast<double>(n_));
