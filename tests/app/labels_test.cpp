@@ -70,14 +70,14 @@ struct Noisy {
 TEST(LabelNoise, ShareIsFoundWhereProbabilitiesAreRight) {
   const Noisy noisy(5, {0.15, 0.15}, 20);
   for (const double guess : {0.4, 0.01}) {
-    const LabelNoise found = estimate_noise(noisy.p, noisy.labels, even_noise(2, guess), 200);
-    EXPECT_NEAR(found.share, 0.15, 0.015);
+    const LabelNoise found = estimate_noise(noisy.p, noisy.labels, even_noise(2, guess), 40);
+    EXPECT_NEAR(found.share, 0.15, 0.02);
   }
 }
 
 TEST(LabelNoise, OfOneClassAloneIsFound) {
   const Noisy noisy(6, {0.35, 0}, 20);
-  const LabelNoise found = estimate_noise(noisy.p, noisy.labels, even_noise(2, 0.1), 200);
+  const LabelNoise found = estimate_noise(noisy.p, noisy.labels, even_noise(2, 0.1), 40);
   EXPECT_NEAR(found.of(0, 1), 0.35, 0.03);
   EXPECT_LT(found.of(1, 0), 0.02);
 }
@@ -92,8 +92,8 @@ TEST(LabelNoise, IsNotSeenInClassesThatOverlapWhereAModelIsTooSure) {
     }
     return p;
   }();
-  EXPECT_GT(estimate_noise(sure, right.labels, even_noise(2, 0.1), 200).share, 0.1);
-  const CalibratedNoise found = estimate_noise_and_power(sure, right.labels, even_noise(2, 0.1), 200);
+  EXPECT_GT(estimate_noise(sure, right.labels, even_noise(2, 0.1), 40).share, 0.1);
+  const CalibratedNoise found = estimate_noise_and_power(sure, right.labels, even_noise(2, 0.1), 40);
   EXPECT_NEAR(found.power, 1.0 / 3, 0.05);
   EXPECT_LT(found.noise.share, 0.02);
 }
