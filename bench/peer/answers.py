@@ -1,6 +1,6 @@
 """What the jobs answer, beside peers that are asked the same: mislabelled samples beside cleanlab, the effect of removing a
-sample beside training again without it by scikit-learn, penalties beside LogisticRegressionCV. Quality first, then time: the CPU seconds of our command, reading
-and printing included, beside those of the peer's calls, imports excluded."""
+sample beside training again without it by scikit-learn, penalties beside LogisticRegressionCV. Quality first, then time: the
+CPU seconds of our command, reading and printing included, beside those of the peer's calls, imports excluded."""
 import json
 import os
 import resource
@@ -18,7 +18,7 @@ SPLITS = 5
 # Labels that are wrong: a share of all; "class": two fifths of every other class, as the next one.
 NOISE = [0.2, 0.05, "class"]
 CLEAN = ["wine", "digits", "breast_cancer", "iris", "heart_scale", "german.numer_scale"]
-MADE = {  # as scikit-learn makes them; no choice of ours was made by these
+MADE = {  # by scikit-learn; no constant of ours was chosen by these
     "made 21": dict(n_samples=600, n_features=12, n_informative=5, class_sep=0.8, random_state=21),
     "made 22": dict(n_samples=900, n_features=20, n_informative=8, n_classes=4, n_clusters_per_class=1, class_sep=1.2,
                     random_state=22),
