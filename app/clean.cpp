@@ -46,7 +46,6 @@ class Clean {
     if (options.flip > 0 && std::ranges::count(flipped_, true) == 0)
       throw Misuse(fmt::format("--flip {} of {} samples is none", options.flip, job.train.count()));
     require_samples_to_judge();
-    model_.get_ready(job.train, options.l2());
   }
 
   int run() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 #include "jobs/folds.h"
@@ -36,6 +37,20 @@ ClassIndices classes_of_all(const JobData& job, const Samples& samples) {
   return labels;
 }
 
+// a + to - from
+Array moved(const Array& a, const Array& from, const Array& to) {
+  std::vector<double> entries(a.values().begin(), a.values().end());
+  for (std::size_t u = 0; u < entries.size(); ++u) entries[u] += to.values()[u] - from.values()[u];
+  return {a.shape(), std::move(entries)};
+}
+
+Array mean(const std::vector<Array>& all) {
+  std::vector<double> entries(all[0].values().size());
+  for (const Array& a : all)
+    for (std::size_t u = 0; u < entries.size(); ++u) entries[u] += a.values()[u] / static_cast<double>(all.size());
+  return {all[0].shape(), std::move(entries)};
+}
+
 // Means of pairs, and the standard error of their difference.
 class PairedMean {
  public:
@@ -54,16 +69,17 @@ class PairedMean {
   double count_ = 0, before_ = 0, after_ = 0, squares_ = 0;
 };
 
-// What probabilities of the right classes say about a label of which a share is wrong.
+// What probabilities of the right classes say about a label, which may be wrong where there is noise.
 struct Verdict {
   double right, loss;
 };
 
-Verdict verdict(std::span<const double> p, std::size_t label, double wrong) {
+Verdict verdict(std::span<const double> p, std::size_t label, const LabelNoise* noise) {
   const auto best = static_cast<std::size_t>(std::ranges::max_element(p) - p.begin());
-  const double other = wrong / static_cast<double>(p.size() - 1);
+  double probability = noise == nullptr ? p[label] : 0;
+  for (std::size_t k = 0; noise != nullptr && k < p.size(); ++k) probability += p[k] * noise->of(k, label);
   constexpr double least = 1e-12;
-  return {best == label ? 1.0 : 0.0, -std::log(std::max(least, (1 - wrong) * p[label] + other * (1 - p[label])))};
+  return {best == label ? 1.0 : 0.0, -std::log(std::max(least, probability))};
 }
 
 }  // namespace
@@ -79,8 +95,7 @@ Cleaner::Cleaner(const JobData& job, const Model& model, const Samples* trusted,
       labels_(classes_of_all(job, all_)),
       fold_(deal_out(std::span(labels_).first(train_), folds, seed)),
       judged_(labels_.size()),
-      fits_of_all_(model, all_, classes_, l2),
-      starts_(folds, model.start()) {
+      fits_of_all_(model, all_, classes_, l2) {
   const std::vector<std::size_t> of_trusted = deal_out(std::span(labels_).subspan(train_), folds, seed);
   fold_.insert(fold_.end(), of_trusted.begin(), of_trusted.end());
   for (std::size_t i = 0; i < train_; ++i) judged_[i] = fold_[i] != no_fold;
@@ -88,7 +103,10 @@ Cleaner::Cleaner(const JobData& job, const Model& model, const Samples* trusted,
   fits_planned_ = within + 2 + static_cast<int>(folds) * (within + 2);
 }
 
-Judgement Cleaner::judge() { return judge_within(Mask(labels_.size(), true)); }
+Judgement Cleaner::judge() {
+  solutions_.clear();
+  return judge_within(Mask(labels_.size(), true), model_.start(), solutions_);
+}
 
 Array Cleaner::fit_without(const std::vector<bool>& left_out) {
   Mask used(labels_.size(), true);
@@ -96,7 +114,9 @@ Array Cleaner::fit_without(const std::vector<bool>& left_out) {
   ClassProbabilities targets = labels_as_they_are(used);
   keep_every_class(targets, Mask(labels_.size(), true), no_fold);
   count_fit();
-  return fits_of_all_.fit(targets, starts_[0]);
+  const bool leaves_out = std::ranges::find(left_out, true) != left_out.end();
+  if (solutions_.empty()) return fits_of_all_.fit(targets, model_.start());
+  return fits_of_all_.fit(targets, mean(leaves_out ? solutions_.back() : solutions_.front()));
 }
 
 void Cleaner::count_fit() {
@@ -104,9 +124,9 @@ void Cleaner::count_fit() {
   progress_.show([&] { return fmt::format("clean: fit {} of about {}", fits_, fits_planned_); });
 }
 
-Array Cleaner::fit_roughly(const ClassProbabilities& targets, const Array& start) {
+Array Cleaner::fit_closely(const ClassProbabilities& targets, const Array& start) {
   count_fit();
-  return fits_of_all_.fit_roughly(targets, start);
+  return fits_of_all_.fit_closely(targets, start);
 }
 
 ClassProbabilities Cleaner::labels_as_they_are(const Mask& used) const {
@@ -157,54 +177,62 @@ void Cleaner::write_probabilities(const Array& x, std::size_t sample, std::span<
   for (double& entry : to) entry /= sum;
 }
 
-// Of the members, by fits to the others' targets.
+// Of the members, by fits to the others' targets: the next stage of the solutions. What a stage changes in one fold it
+// nearly changes in all, which is where the other folds start.
 ClassProbabilities Cleaner::cross_fit(const std::vector<std::size_t>& members, const Mask& used,
-                                      const ClassProbabilities& targets) {
+                                      const ClassProbabilities& targets, const Array& start, Solutions& solutions) {
+  const std::vector<Array> last = solutions.empty() ? std::vector<Array>(folds, start) : solutions.back();
+  std::vector<Array>& found = solutions.emplace_back(last);
   ClassProbabilities p{classes_, std::vector<double>(members.size() * classes_)};
+  std::optional<std::size_t> first;
   for (std::size_t f = 0; f < folds; ++f) {
+    if (first) found[f] = moved(last[f], last[*first], found[*first]);
     const auto held_out = [&](std::size_t i) { return i < train_ && fold_[i] == f; };
     if (std::ranges::none_of(members, held_out)) continue;
     ClassProbabilities rest = targets;
     for (std::size_t i = 0; i < train_; ++i)
       if (held_out(i)) std::ranges::fill(rest.row(i), 0.0);
     keep_every_class(rest, used, f);
-    starts_[f] = fit_roughly(rest, starts_[f]);
+    count_fit();
+    found[f] = fits_of_all_.fit_roughly(rest, found[f]);
+    if (!first) first = f;
     for (std::size_t m = 0; m < members.size(); ++m)
-      if (held_out(members[m])) write_probabilities(starts_[f], members[m], p.row(m));
+      if (held_out(members[m])) write_probabilities(found[f], members[m], p.row(m));
   }
   return p;
 }
 
-Judgement Cleaner::judge_within(const Mask& used) {
+Judgement Cleaner::judge_within(const Mask& used, const Array& start, Solutions& solutions) {
   std::vector<std::size_t> members;
   ClassIndices labels;
   for (std::size_t i = 0; i < train_; ++i)
     if (used[i] && judged_[i]) members.push_back(i), labels.push_back(labels_[i]);
+  const auto fit_to = [&](const ClassProbabilities& targets) { return cross_fit(members, used, targets, start, solutions); };
   ClassProbabilities targets = labels_as_they_are(used);
-  ClassProbabilities p = cross_fit(members, used, targets);
-  double noise = noise_share(p, labels, confident_share(p, labels), 0);
+  ClassProbabilities p = fit_to(targets);
+  LabelNoise noise = confident_noise(p, labels);
   p = without_noise(p, noise);
   for (int round = 0; round < rounds; ++round) {
     const ClassProbabilities probable = posterior(p, labels, noise);
     for (std::size_t m = 0; m < members.size(); ++m) std::ranges::copy(probable.row(m), targets.row(members[m]).begin());
-    p = cross_fit(members, used, targets);
-    noise = noise_share(p, labels, noise, 3);
+    p = fit_to(targets);
+    noise = estimate_noise(p, labels, noise, 3);
   }
   const std::vector<bool> left_out = unlikely(members, p);
   Mask rest = used;
   for (std::size_t i = 0; i < train_; ++i) rest[i] = used[i] && !left_out[i];
-  p = cross_fit(members, used, labels_as_they_are(rest));
-  const auto share = static_cast<double>(std::ranges::count(left_out, true)) / static_cast<double>(labels.size());
-  noise = noise_share(p, labels, share, 5);
+  p = fit_to(labels_as_they_are(rest));
+  const CalibratedNoise calibrated = estimate_noise_and_power(p, labels, noise, 5);
 
-  const std::vector<double> right = probably_right(p, labels, noise);
+  const std::vector<double> right = probably_right(softened(p, calibrated.power), labels, calibrated.noise);
   const std::vector<bool> wrong = most_probably_wrong(right);
   Judgement result{.quality = std::vector<double>(train_, 1.0),
                    .right = std::vector<double>(train_, 1.0),
                    .other = std::vector<std::size_t>(train_),
                    .suspects = std::vector<bool>(train_),
                    .judged = judged_,
-                   .noise = noise};
+                   .noise = calibrated.noise.share,
+                   .label_noise = calibrated.noise};
   result.judged.resize(train_);
   for (std::size_t m = 0; m < members.size(); ++m) {
     const std::size_t i = members[m], other = best_other(p, m, labels[m]);
@@ -217,6 +245,7 @@ Judgement Cleaner::judge_within(const Mask& used) {
 }
 
 Comparison Cleaner::compare() {
+  if (solutions_.empty()) judge();
   const std::size_t begin = train_ < labels_.size() ? train_ : 0, end = train_ < labels_.size() ? labels_.size() : train_;
   Comparison c{.samples = 0, .accuracy = {}, .loss = {}, .trusted = begin > 0};
   PairedMean accuracy, loss;
@@ -226,21 +255,23 @@ Comparison Cleaner::compare() {
     Mask used(labels_.size());
     for (std::size_t i = 0; i < used.size(); ++i) used[i] = !held_out(i);
     if (std::ranges::count(used, false) == 0) continue;
-    const Judgement judgement = judge_within(used);
-    const Array before = fit_roughly(labels_as_they_are(used), starts_[f]);
+    // Rough fits remember where they started: no start may know the labels that are held out.
+    const Array before = fit_closely(labels_as_they_are(used), c.trusted ? model_.start() : solutions_[0][f]);
+    Solutions nested;
+    const Judgement judgement = judge_within(used, before, nested);
     Mask rest = used;
     for (std::size_t i = 0; i < train_; ++i) rest[i] = used[i] && !judgement.suspects[i];
     ClassProbabilities targets = labels_as_they_are(rest);
     keep_every_class(targets, used, no_fold);
-    const Array after = fit_roughly(targets, before);
-    const double wrong = c.trusted ? 0 : judgement.noise;
+    const Array after = fit_closely(targets, mean(nested.back()));
+    const LabelNoise* noise = c.trusted ? nullptr : &judgement.label_noise;
     for (std::size_t i = begin; i < end; ++i) {
       if (!held_out(i)) continue;
       ++c.samples;
       write_probabilities(before, i, p);
-      const Verdict b = verdict(p, labels_[i], 0);
+      const Verdict b = verdict(p, labels_[i], nullptr);
       write_probabilities(after, i, p);
-      const Verdict a = verdict(p, labels_[i], wrong);
+      const Verdict a = verdict(p, labels_[i], noise);
       accuracy.add(b.right, a.right), loss.add(b.loss, a.loss);
     }
     c.accuracy = accuracy.result(), c.loss = loss.result();

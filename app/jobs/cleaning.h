@@ -20,6 +20,7 @@ struct Judgement {
   std::vector<bool> suspects;
   std::vector<bool> judged;  ///< not the only one of its class
   double noise = 0;          ///< the share of labels that are estimated to be wrong
+  LabelNoise label_noise;    ///< the same by class
 };
 
 /// A mean over samples, before and after the suspects are left out.
@@ -55,8 +56,8 @@ struct Comparison {
 };
 
 /// The procedure, with every fit as a cross-fit over the same folds: a plain fit; three rounds with labels replaced by their
-/// posterior, given a share of wrong labels that starts at confident learning's; a fit without the samples whose label is
-/// not the most probable one, at most half of each class. Samples with trusted labels join every fit.
+/// posterior, given how often each class is mislabelled, which starts at confident learning's guess; a fit without the
+/// samples whose label is not the most probable one, at most half of each class. Samples with trusted labels join every fit.
 class Cleaner {
  public:
   /// `trusted` may be null. The model is ready to solve, and outlives this.
@@ -66,20 +67,22 @@ class Cleaner {
   /// Does the whole procedure again for each of five outer folds, or for as many as it takes until the answer is clear:
   /// folds of the trusted samples where there are some, else of the training samples, whose labels may be wrong.
   Comparison compare();
-  /// The model of all training samples (and the trusted ones) but some, to full accuracy.
+  /// The model of all training samples (and the trusted ones) but some.
   Array fit_without(const std::vector<bool>& left_out);
   int fits() const { return fits_; }
 
  private:
   using Mask = std::vector<bool>;
-  Judgement judge_within(const Mask& used);
-  ClassProbabilities cross_fit(const std::vector<std::size_t>& members, const Mask& used, const ClassProbabilities& targets);
+  using Solutions = std::vector<std::vector<Array>>;  // of each stage, without each fold
+  Judgement judge_within(const Mask& used, const Array& start, Solutions& solutions);
+  ClassProbabilities cross_fit(const std::vector<std::size_t>& members, const Mask& used, const ClassProbabilities& targets,
+                               const Array& start, Solutions& solutions);
   ClassProbabilities labels_as_they_are(const Mask& used) const;
   void write_probabilities(const Array& x, std::size_t sample, std::span<double> to) const;
   std::vector<bool> unlikely(const std::vector<std::size_t>& members, const ClassProbabilities& p) const;
   void keep_every_class(ClassProbabilities& targets, const Mask& used, std::size_t fold) const;
   void count_fit();
-  Array fit_roughly(const ClassProbabilities& targets, const Array& start);
+  Array fit_closely(const ClassProbabilities& targets, const Array& start);
 
   const JobData& job_;
   const Model& model_;
@@ -91,7 +94,7 @@ class Cleaner {
   std::vector<std::size_t> fold_;  // of each of all; no_fold: never held out
   Mask judged_;
   SoftFits fits_of_all_;
-  std::vector<Array> starts_;  // of each fold: where the last fit without it ended
+  Solutions solutions_;  // of judge()
   int fits_ = 0, fits_planned_ = 0;
 };
 

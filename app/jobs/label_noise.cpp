@@ -1,6 +1,7 @@
 #include "jobs/label_noise.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace onestep::app::jobs {
@@ -13,62 +14,147 @@ std::size_t best_other(const ClassProbabilities& p, std::size_t sample, std::siz
   return best;
 }
 
-double confident_share(const ClassProbabilities& p, const ClassIndices& labels) {
-  std::vector<double> usual(p.classes), size(p.classes);
-  for (std::size_t i = 0; i < labels.size(); ++i) usual[labels[i]] += p.row(i)[labels[i]], size[labels[i]] += 1;
-  std::size_t confident = 0;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    const std::span<const double> row = p.row(i);
-    for (std::size_t k = 0; k < p.classes; ++k)
-      if (k != labels[i] && size[k] > 0 && row[k] * size[k] >= usual[k] && row[k] > row[labels[i]]) {
-        ++confident;
-        break;
-      }
-  }
-  return labels.empty() ? 0 : static_cast<double>(confident) / static_cast<double>(labels.size());
-}
+namespace {
 
-ClassProbabilities without_noise(const ClassProbabilities& p, double e) {
-  const double K = static_cast<double>(p.classes), other = e / (K - 1);
-  constexpr double least = 1e-6;  // a class is never impossible
-  ClassProbabilities result = p;
-  for (std::size_t i = 0; i < p.count(); ++i) {
-    double sum = 0;
-    // p = (1 - e) q + e / (K - 1) (1 - q), up to a factor that the sum takes out.
-    for (double& entry : result.row(i)) sum += entry = std::max(entry - other, least);
-    for (double& entry : result.row(i)) entry /= sum;
+// Counts of samples by class and label, which need not be whole, as probabilities that a prior draws to even noise.
+LabelNoise noise_of_counts(const std::vector<double>& counts, std::size_t classes) {
+  constexpr double prior = 20;  // samples of each class
+  double all = 0, wrong = 0;
+  for (std::size_t k = 0; k < classes; ++k)
+    for (std::size_t j = 0; j < classes; ++j) {
+      all += counts[k * classes + j];
+      if (j != k) wrong += counts[k * classes + j];
+    }
+  LabelNoise result = even_noise(classes, all > 0 ? wrong / all : 0);
+  for (std::size_t k = 0; k < classes; ++k) {
+    const std::span<double> row = std::span(result.given).subspan(k * classes, classes);
+    double size = 0;
+    for (std::size_t j = 0; j < classes; ++j) size += counts[k * classes + j];
+    for (std::size_t j = 0; j < classes; ++j) row[j] = (counts[k * classes + j] + prior * row[j]) / (size + prior);
   }
   return result;
 }
 
-ClassProbabilities posterior(const ClassProbabilities& p, const ClassIndices& labels, double e) {
-  const double other = e / (static_cast<double>(p.classes) - 1);
+}  // namespace
+
+LabelNoise even_noise(std::size_t classes, double share) {
+  constexpr double least = 1e-4, most = 0.9;
+  const double wrong = std::clamp(share, least, most), other = wrong / (static_cast<double>(classes) - 1);
+  LabelNoise result{classes, std::vector<double>(classes * classes, other), wrong};
+  for (std::size_t k = 0; k < classes; ++k) result.given[k * classes + k] = 1 - wrong;
+  return result;
+}
+
+LabelNoise confident_noise(const ClassProbabilities& p, const ClassIndices& labels) {
+  const std::size_t K = p.classes;
+  std::vector<double> usual(K), size(K), counts(K * K);
+  for (std::size_t i = 0; i < labels.size(); ++i) usual[labels[i]] += p.row(i)[labels[i]], size[labels[i]] += 1;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::span<const double> row = p.row(i);
+    std::size_t best = labels[i];
+    for (std::size_t k = 0; k < K; ++k)
+      if (size[k] > 0 && row[k] * size[k] >= usual[k] && row[k] > row[best]) best = k;
+    counts[best * K + labels[i]] += 1;
+  }
+  return noise_of_counts(counts, K);
+}
+
+ClassProbabilities without_noise(const ClassProbabilities& p, const LabelNoise& noise) {
+  const std::size_t K = p.classes;
+  constexpr int steps = 20;  // of Richardson and Lucy's algorithm, which keeps signs and sums
+  ClassProbabilities result = p;
+  std::vector<double> ratio(K);
+  for (std::size_t i = 0; i < p.count(); ++i) {
+    const std::span<double> q = result.row(i);
+    for (int step = 0; step < steps; ++step) {
+      for (std::size_t j = 0; j < K; ++j) {
+        double mixed = 0;
+        for (std::size_t k = 0; k < K; ++k) mixed += q[k] * noise.of(k, j);
+        ratio[j] = mixed > 0 ? p.row(i)[j] / mixed : 0;
+      }
+      for (std::size_t k = 0; k < K; ++k) {
+        double factor = 0;
+        for (std::size_t j = 0; j < K; ++j) factor += noise.of(k, j) * ratio[j];
+        q[k] *= factor;
+      }
+    }
+  }
+  return result;
+}
+
+ClassProbabilities posterior(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& noise) {
   ClassProbabilities result = p;
   for (std::size_t i = 0; i < p.count(); ++i) {
     double sum = 0;
     const std::span<double> row = result.row(i);
-    for (std::size_t k = 0; k < p.classes; ++k) sum += row[k] *= k == labels[i] ? 1 - e : other;
+    for (std::size_t k = 0; k < p.classes; ++k) sum += row[k] *= noise.of(k, labels[i]);
     // Where all vanish, to rounding, nothing speaks against the label.
     for (std::size_t k = 0; k < p.classes; ++k) row[k] = sum > 0 ? row[k] / sum : (k == labels[i] ? 1.0 : 0.0);
   }
   return result;
 }
 
-std::vector<double> probably_right(const ClassProbabilities& p, const ClassIndices& labels, double e) {
-  const ClassProbabilities all = posterior(p, labels, e);
+std::vector<double> probably_right(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& noise) {
+  const ClassProbabilities all = posterior(p, labels, noise);
   std::vector<double> right(labels.size());
   for (std::size_t i = 0; i < labels.size(); ++i) right[i] = all.row(i)[labels[i]];
   return right;
 }
 
-double noise_share(const ClassProbabilities& p, const ClassIndices& labels, double guess, int steps) {
-  constexpr double least = 1e-4, most = 0.9;
-  double e = std::clamp(guess, least, most);
-  for (int step = 0; step < steps && !labels.empty(); ++step) {
-    const std::vector<double> right = probably_right(p, labels, e);
-    e = std::clamp(1 - std::reduce(right.begin(), right.end()) / static_cast<double>(right.size()), least, most);
+namespace {
+
+constexpr double least_probability = 1e-12;  // a class is never impossible
+
+std::vector<double> counts_by_class_and_label(const ClassProbabilities& posterior, const ClassIndices& labels) {
+  const std::size_t K = posterior.classes;
+  std::vector<double> counts(K * K);
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    for (std::size_t k = 0; k < K; ++k) counts[k * K + labels[i]] += posterior.row(i)[k];
+  return counts;
+}
+
+// Newton's step for the power whose probabilities q are likeliest, given the posterior r of the classes.
+double next_power(double power, const ClassProbabilities& p, const ClassProbabilities& q, const ClassProbabilities& r) {
+  constexpr double least = 0.1, most = 1;
+  double slope = 0, curvature = 0;
+  for (std::size_t i = 0; i < p.count(); ++i) {
+    double mean = 0, square = 0;
+    for (std::size_t k = 0; k < p.classes; ++k) {
+      const double z = std::log(std::max(p.row(i)[k], least_probability));
+      mean += q.row(i)[k] * z, square += q.row(i)[k] * z * z, slope += r.row(i)[k] * z;
+    }
+    slope -= mean, curvature += square - mean * mean;
   }
-  return e;
+  return curvature > 0 ? std::clamp(power + slope / curvature, least, most) : power;
+}
+
+}  // namespace
+
+LabelNoise estimate_noise(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& guess, int steps) {
+  LabelNoise noise = guess;
+  for (int step = 0; step < steps && !labels.empty(); ++step)
+    noise = noise_of_counts(counts_by_class_and_label(posterior(p, labels, noise), labels), p.classes);
+  return noise;
+}
+
+ClassProbabilities softened(const ClassProbabilities& p, double power) {
+  ClassProbabilities result = p;
+  for (std::size_t i = 0; i < p.count(); ++i) {
+    double sum = 0;
+    for (double& entry : result.row(i)) sum += entry = std::pow(std::max(entry, least_probability), power);
+    for (double& entry : result.row(i)) entry /= sum;
+  }
+  return result;
+}
+
+CalibratedNoise estimate_noise_and_power(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& guess,
+                                         int steps) {
+  CalibratedNoise result{guess, 1};
+  for (int step = 0; step < steps && !labels.empty(); ++step) {
+    const ClassProbabilities q = softened(p, result.power), r = posterior(q, labels, result.noise);
+    result = {noise_of_counts(counts_by_class_and_label(r, labels), p.classes), next_power(result.power, p, q, r)};
+  }
+  return result;
 }
 
 std::vector<bool> most_probably_wrong(std::span<const double> right) {

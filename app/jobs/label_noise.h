@@ -1,5 +1,5 @@
-// Which labels are wrong, judged by the probabilities that fits without the sample give to the classes. Labels are taken as
-// right with probability 1 - e and else as any of the other classes, all alike.
+// Which labels are wrong, judged by the probabilities that fits without the sample give to the classes. Each class has its
+// own probabilities of being given each label, whatever the features.
 #pragma once
 
 #include <cstddef>
@@ -23,21 +23,46 @@ using ClassIndices = std::vector<std::size_t>;
 /// The most probable class of those that are not the sample's label.
 std::size_t best_other(const ClassProbabilities& p, std::size_t sample, std::size_t label);
 
-/// The share of samples for which another class is as probable as it is on average for samples with that label, and more
-/// probable than their own: the first guess of confident learning (Northcutt, Jiang, Chuang 2021) at e. It does not need
-/// calibrated probabilities.
-double confident_share(const ClassProbabilities& p, const ClassIndices& labels);
+/// How often samples of each class are given each label.
+struct LabelNoise {
+  std::size_t classes = 0;
+  std::vector<double> given;  ///< P(label | class), a row for each class
+  double share = 0;           ///< of all labels, those that are wrong
 
-/// Fits to labels of which a share e is wrong give probabilities that are mixed with noise; this takes it out again.
-ClassProbabilities without_noise(const ClassProbabilities& p, double e);
+  double of(std::size_t of_class, std::size_t label) const { return given[of_class * classes + label]; }
+};
+
+/// A share of wrong labels in each class, all other labels alike.
+LabelNoise even_noise(std::size_t classes, double share);
+
+/// The first guess, by confident learning (Northcutt, Jiang, Chuang 2021): a sample counts for the most probable of the
+/// classes that are as probable as they are on average for samples with that label, and more probable than its own; else for
+/// its own. It does not need calibrated probabilities.
+LabelNoise confident_noise(const ClassProbabilities& p, const ClassIndices& labels);
+
+/// Fits to noisy labels give probabilities that are mixed with noise; this takes it out again, as well as is possible with
+/// no probability below 0.
+ClassProbabilities without_noise(const ClassProbabilities& p, const LabelNoise& noise);
 
 /// P(class | features, label): rows sum to 1.
-ClassProbabilities posterior(const ClassProbabilities& p, const ClassIndices& labels, double e);
+ClassProbabilities posterior(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& noise);
 /// The entries of the posterior at the labels: how probable it is that each label is right.
-std::vector<double> probably_right(const ClassProbabilities& p, const ClassIndices& labels, double e);
+std::vector<double> probably_right(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& noise);
 
-/// The most likely e: some steps of expectation maximisation from a guess.
-double noise_share(const ClassProbabilities& p, const ClassIndices& labels, double guess, int steps);
+/// The most probable noise: some steps of expectation maximisation from a guess. As if 20 more samples of each class had
+/// noise that is the same for all classes, so that classes with few samples take the noise of all.
+LabelNoise estimate_noise(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& guess, int steps);
+
+/// Probabilities to a power of at most 1, rows summing to 1 again: less sure of themselves.
+ClassProbabilities softened(const ClassProbabilities& p, double power);
+/// The noise together with the power that makes the probabilities those of right labels. A fit without samples that speak
+/// against it is too sure of itself, and what it is too sure of would be taken for noise where classes overlap.
+struct CalibratedNoise {
+  LabelNoise noise;
+  double power = 1;
+};
+CalibratedNoise estimate_noise_and_power(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& guess,
+                                         int steps);
 
 /// The set of samples with the least probability to be right whose expected F1 score, against the labels that are wrong, is
 /// largest. Empty where less than half a wrong label is expected.

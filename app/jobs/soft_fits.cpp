@@ -149,22 +149,36 @@ double SoftFits::evaluate_at(const Parts& parameters, std::vector<double>& x, st
   return value;
 }
 
+Array SoftFits::fit(const ClassProbabilities& targets, const Array& start) { return fit_to(1e-4, targets, start); }
+
+Array SoftFits::fit_closely(const ClassProbabilities& targets, const Array& start) { return fit_to(0.1, targets, start); }
+
 Array SoftFits::fit_roughly(const ClassProbabilities& targets, const Array& start) {
+  return fit_to(std::max(0.1, 0.01 * static_cast<double>(start.values().size())), targets, start);
+}
+
+Array SoftFits::fit_to(double close, const ClassProbabilities& targets, const Array& start) {
   const Parts parameters = parameters_of(targets);
   if (plan_ == nullptr) return exact(parameters, start);
-  const std::optional<Array> found = descend(parameters, start);
+  const std::optional<Array> found = descend(parameters, start, close);
   if (stop_signal() != 0) throw FitFailed(Status::cancelled, "stopped");
   Array x = found ? *found : exact(parameters, start);
-  // The first solution is near to all others.
-  if (rough_fits_++ == 0) approximate_hessian(x);
+  if (!has_fitted_) {
+    // The first solution is near to all others. Half of it curves more, so that first steps are rarely too long: on the
+    // digits that is 8 halvings instead of 787.
+    std::vector<double> half(x.values().begin(), x.values().end());
+    for (double& entry : half) entry /= 2;
+    approximate_hessian(Array(x.shape(), std::move(half)));
+    has_fitted_ = true;
+  }
   return x;
 }
 
 // L-BFGS; nothing where it stalls.
-std::optional<Array> SoftFits::descend(const Parts& parameters, const Array& start) {
+std::optional<Array> SoftFits::descend(const Parts& parameters, const Array& start, double close) {
   constexpr int most_iterations = 200, most_halvings = 30;
   constexpr std::size_t memory = 10;
-  constexpr double close = 0.1, enough_decrease = 1e-4;
+  constexpr double enough_decrease = 1e-4;
   std::vector<double> x(start.values().begin(), start.values().end()), g(x.size()), next(x.size()), next_g(x.size());
   std::deque<Pair> pairs;
   double value = evaluate_at(parameters, x, g);

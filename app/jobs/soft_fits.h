@@ -27,10 +27,11 @@ class SoftFits {
   SoftFits& operator=(const SoftFits&) = delete;
 
   /// The coefficients for targets: a row of weights of the classes for each sample, all 0 for a sample that is left out.
-  /// Throws FitFailed.
-  Array fit(const ClassProbabilities& targets, const Array& start) { return exact(parameters_of(targets), start); }
-  /// Good enough to judge by: the sum of all losses is within about a tenth of the least, while a standard error of one
-  /// coefficient changes it by a half.
+  /// The sum of all losses is within about 1e-4 of the least, which no mean of losses shows. All throw FitFailed.
+  Array fit(const ClassProbabilities& targets, const Array& start);
+  /// Good enough to compare by: within about a tenth, while a standard error of one coefficient changes the sum by a half.
+  Array fit_closely(const ClassProbabilities& targets, const Array& start);
+  /// Good enough to judge samples by: within about a hundredth for each coefficient. Some of the start remains.
   Array fit_roughly(const ClassProbabilities& targets, const Array& start);
 
  private:
@@ -38,7 +39,8 @@ class SoftFits {
   Array exact(const Parts& parameters, const Array& start);
   void approximate_hessian(const Array& x);
   bool is_at_rounding(const Parts& parameters, const Array& x);
-  std::optional<Array> descend(const Parts& parameters, const Array& start);
+  Array fit_to(double close, const ClassProbabilities& targets, const Array& start);
+  std::optional<Array> descend(const Parts& parameters, const Array& start, double close);
   double evaluate_at(const Parts& parameters, std::vector<double>& x, std::vector<double>& gradient);
 
   std::size_t classes_;
@@ -50,7 +52,7 @@ class SoftFits {
   std::unique_ptr<Plan> plan_;
   std::unique_ptr<Workspace> workspace_;
   std::function<void(std::vector<double>& r)> inverse_;
-  int rough_fits_ = 0;
+  bool has_fitted_ = false;
 };
 
 }  // namespace onestep::app::jobs
