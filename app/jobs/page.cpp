@@ -22,9 +22,7 @@ std::string page_of(const JobOptions& options, const Report& report, const page:
   std::string text = page::head(report.title);
   text += fmt::format("<body>\n<main>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"answer\">{}</p>\n",
                       escaped(report.title), escaped(report.asked), prose(report.sentence));
-  if (report.document.contains("notes"))
-    for (const Json& note : report.document["notes"])
-      text += fmt::format("<p class=\"soft\">Note: {}.</p>\n", escaped(note.get<std::string>()));
+  for (const std::string& note : report.ending.notes) text += fmt::format("<p class=\"soft\">Note: {}.</p>\n", prose(note));
   if (!pictures.missing.empty())
     text += fmt::format("<p class=\"box\"><span class=\"state\">Figures are missing:</span> {}; then run it again.</p>\n",
                         escaped(pictures.missing));
@@ -42,7 +40,7 @@ std::string page_of(const JobOptions& options, const Report& report, const page:
                                               escaped(options.command), options.seed));
   Json facts = {{"onestep", ONESTEP_VERSION}, {"date", page::date()}};
   facts.update(page::machine());
-  return text + "</main>\n" + page::foot(facts, report.verb + ".json") + "</body>\n</html>\n";
+  return text + "</main>\n" + page::foot(facts, options.verb + ".json") + "</body>\n</html>\n";
 }
 
 }  // namespace onestep::app::jobs
