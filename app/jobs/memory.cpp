@@ -25,16 +25,17 @@ Need need_of_fit(Loss loss) {
 Need need_of_influence() { return {.matrices = 3.95, .vectors = 125, .per_class = 35, .hessians = 12}; }
 
 Need need_of_clean(Loss loss) {
-  if (loss == Loss::softmax) return {.matrices = 1, .vectors = 5, .per_class = 50, .hessians = 2};
-  return {.matrices = 1, .vectors = 100, .hessians = 2};
+  return {.matrices = 2, .vectors = loss == Loss::softmax ? 55.0 : 86.0, .per_class = 15.5, .hessians = 2};
 }
 
 // Each fold is a copy of the samples, with the workspace of its solver; nested ones are copies again.
 Need need_of_tune(Loss loss, double folds, bool nested) {
-  const double parts = std::max(1.0, folds), copies = nested && folds > 1 ? folds * folds : 0;
-  const Need need{.matrices = 1 + 1.17 * parts + copies, .vectors = 42 + 10 * parts, .hessians = 20 * parts};
-  if (loss != Loss::softmax) return need;
-  return {.matrices = need.matrices, .vectors = 10 * parts, .per_class = 12 * parts};
+  const double parts = std::max(1.0, folds), nested_copies = nested ? folds * std::max(0.0, folds - 1) : 0;
+  const bool by_products = loss == Loss::softmax;
+  return {.matrices = 1 + folds + nested_copies,
+          .vectors = (by_products ? 40.0 : 64.0) * parts,
+          .per_class = 24 * parts,
+          .hessians = by_products ? 0 : 20 * parts};
 }
 
 Sizes sizes_of(const JobData& job) {
@@ -45,7 +46,7 @@ Sizes sizes_of(const JobData& job) {
 }
 
 double bytes_of(const Need& need, const Sizes& sizes) {
-  constexpr double program = 10e6, number = sizeof(double);
+  constexpr double program = 12e6, number = sizeof(double);
   const double unknowns = (sizes.features + 1) * std::max(1.0, sizes.classes);
   return program + number * (need.matrices * sizes.samples * (sizes.features + 1) + need.vectors * sizes.samples +
                              need.per_class * sizes.samples * sizes.classes + need.hessians * unknowns * unknowns);

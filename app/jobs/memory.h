@@ -1,4 +1,4 @@
-// How much memory a job will need, before it takes it. docs/jobs.md compares this with what jobs took.
+// How much memory a job will need, before it takes it.
 #pragma once
 
 #include <cstdint>
