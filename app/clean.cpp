@@ -99,7 +99,7 @@ class Clean {
     Report r{.title = fmt::format("Suspicious labels in {}", job_.name),
              .asked = fmt::format(
                  "{}; {} loss, l2 = {}; {}{}", description_text(job_), name_of(job_.loss), shown(options_.l2()),
-                 job_.valid ? fmt::format("{} samples with trusted labels", job_.valid->count()) : "no trusted labels",
+                 job_.valid ? fmt::format("{} with trusted labels", counted(job_.valid->count(), "sample")) : "no trusted labels",
                  options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip) : "")};
     r.ending = ending_of(Status::converged, job_);
     r.document = description(job_);

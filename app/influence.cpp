@@ -134,7 +134,7 @@ class Influence {
 
   Report opening() const {
     const std::string judged_by = folds_ > 0 ? fmt::format("judged by {} folds, each by a fit to the others", folds_)
-                                             : fmt::format("judged by {} validation samples", job_.valid->count());
+                                             : fmt::format("judged by {}", counted(job_.valid->count(), "validation sample"));
     Report r{.title = fmt::format("What each sample of {} does to the loss of unseen samples", job_.name),
              .asked = fmt::format("{}; {} loss, l2 = {}; {}", description_text(job_), name_of(job_.loss),
                                   shown(options_.l2()), judged_by)};
@@ -151,7 +151,8 @@ class Influence {
 
   std::string sentence() const {
     const std::size_t N = order_.size(), harm = count_beyond(2, -1), help = count_beyond(2, 1);
-    std::string text = fmt::format("The mean loss of {} unseen samples is {}. ", effects_.judging(), shown(effects_.loss()));
+    std::string text = fmt::format("The mean loss of {} is {}. ", counted(static_cast<std::int64_t>(effects_.judging()), "unseen sample"),
+                                   shown(effects_.loss()));
     if (!effects_.has_leverage())
       return text + fmt::format("{} of {} samples do harm; standard errors are not computed for more than {} coefficients.",
                                 std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) < 0; }), N,
@@ -271,8 +272,9 @@ class Influence {
                             {"derivative", json_of(by_derivative)},
                             {"samples", samples}};
     r.accuracy.push_back(
-        fmt::format("Trained again without each of the {} samples with the largest effect: {}; minus the derivative: {}.{}",
-                    retrained_.size(), text_of(by_removal), text_of(by_derivative),
+        fmt::format("Trained again without {} with the largest effect: {}; minus the derivative: {}.{}",
+                    retrained_.size() == 1 ? "the sample" : fmt::format("each of the {} samples", retrained_.size()),
+                    text_of(by_removal), text_of(by_derivative),
                     not_retrained_ == 0 ? "" : fmt::format(" {} more could not be trained again.", not_retrained_)));
   }
 

@@ -1,5 +1,6 @@
 #include "json_document.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "onestep/error.h"
 
@@ -31,12 +33,15 @@ Failure failure_of(std::exception_ptr problem) {
   } catch (const Misuse& wrong) { refuse(wrong.what()); } catch (const std::bad_alloc&) {
     failure.message = "not enough memory";
   } catch (const WriteError& wrong) { failure.message = wrong.what(); } catch (const NotConvergedError& wrong) {
-    failure.message = wrong.what();
-  } catch (const NoDerivativeError& wrong) { failure.message = wrong.what(); } catch (const Error& wrong) {
-    refuse(wrong.what());
-  } catch (const std::exception& wrong) { failure.message = wrong.what(); }
+    failure.message = fmt::format("a solve did not converge: {}", to_string(wrong.status));
+  } catch (const NoDerivativeError& wrong) {
+    failure.message = fmt::format("there is no derivative: {}", wrong.reason);
+  } catch (const Error& wrong) { refuse(wrong.what()); } catch (const std::exception& wrong) { failure.message = wrong.what(); }
   std::string& text = failure.message;
   if (text.starts_with('[') && text.find("] ") != text.npos) text.erase(0, text.find("] ") + 2);
+  // Of verbs without an option for it.
+  constexpr std::string_view of_the_library = "; raise memory_limit if the machine has it";
+  if (const std::size_t at = text.find(of_the_library); at != text.npos) text.erase(at, of_the_library.size());
   std::ranges::replace(text, '\n', ' ');
   return failure;
 }

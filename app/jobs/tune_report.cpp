@@ -63,7 +63,7 @@ class TuneReport {
                .asked = fmt::format("{}; {} loss; {}{} by {}", description_text(job_), name_of(job_.loss), options_.hyper,
                                     hyper_.is_penalty() ? "" : fmt::format(" beside l2 = {}", shown(options_.l2())),
                                     by_folds() ? fmt::format("{} folds", folds_.size())
-                                               : fmt::format("{} validation samples", folds_[0].valid.count()))};
+                                               : counted(folds_[0].valid.count(), "validation sample"))};
     Json& document = report_.document;
     document = description(job_);
     document.update({{"hyper", options_.hyper}, {"folds", by_folds() ? folds_.size() : 0}});
