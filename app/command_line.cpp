@@ -130,7 +130,7 @@ std::vector<std::string> option_names(const CLI::App& verb) {
 
 // What is wrong with the words that belong to no option.
 std::string unexpected(const CLI::App& parser, const std::vector<std::string>& words) {
-  const std::string verb = parser.get_name();
+  const std::string& verb = parser.get_name();
   const auto option = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with('-'); });
   if (option != words.end()) {
     const std::string name = option->substr(0, option->find('='));

@@ -30,15 +30,7 @@ struct InfluenceOptions : JobOptions {
   std::string csv;
 };
 
-// Throws Misuse where the fit is not unique.
 Model ready(const InfluenceOptions& options, const JobData& job) {
-  if (options.l2() == 0)
-    if (const std::vector<std::string> names = dependent_features(job); !names.empty())
-      throw Misuse(fmt::format(
-          "--l2 0: {} {} constant or depend{} linearly on other columns, so that the fit is not unique: leave {} "
-          "out (--drop) or give --l2 above 0",
-          listed_names(names), names.size() == 1 ? "is" : "are", names.size() == 1 ? "s" : "",
-          names.size() == 1 ? "it" : "them"));
   Model model(job);
   model.get_ready(job.train, options.l2());
   return model;

@@ -22,7 +22,7 @@ constexpr double rounding = 16 * std::numeric_limits<double>::epsilon();
 
 using Column = std::vector<double>;
 
-double dot(const Column& a, const Column& b) {
+double sum_of_products(const Column& a, const Column& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
   return sum;
@@ -48,7 +48,7 @@ std::vector<Column> unit_columns(const JobData& job, const std::vector<LeftOut>&
     double again = 0;  // what rounding left of the mean
     for (const double e : column) again += e / static_cast<double>(N);
     for (double& e : column) e -= again;
-    const double length = std::sqrt(dot(column, column));
+    const double length = std::sqrt(sum_of_products(column, column));
     for (double& e : column) e /= length;
     columns[j] = std::move(column);
   }
@@ -63,7 +63,7 @@ class Kept {
   // Keeps a column unless it is a combination of those kept; then returns which it is made of.
   std::optional<std::vector<std::size_t>> keep(std::size_t j, const std::vector<double>& products) {
     Column row = solve_lower(products);
-    double square = 1 - dot(row, row);
+    double square = 1 - sum_of_products(row, row);
     if (square < doubtful_below) {
       Column made_of;
       square = residual(j, row, made_of);
@@ -104,8 +104,8 @@ class Kept {
         const Column& column = columns_[places_[k]];
         for (std::size_t i = 0; i < rest.size(); ++i) rest[i] -= step[k] * column[i];
       }
-      if (pass == refinements) return dot(rest, rest);
-      for (std::size_t k = 0; k < places_.size(); ++k) step[k] = dot(columns_[places_[k]], rest);
+      if (pass == refinements) return sum_of_products(rest, rest);
+      for (std::size_t k = 0; k < places_.size(); ++k) step[k] = sum_of_products(columns_[places_[k]], rest);
       step = solve_lower(std::move(step));
     }
   }
@@ -212,7 +212,7 @@ void leave_out(JobData& job, const std::vector<LeftOut>& features) {
   for (std::size_t k = 0; k < features.size(); ++k) {
     out[features[k].place] = true;
     const std::string& name = job.features[features[k].place];
-    job.left_out.push_back({name, features[k].why});
+    job.left_out.emplace_back(name, features[k].why);
     if (k < most_said) job.notes.push_back(fmt::format("{} is left out: it {}", name, features[k].why));
   }
   if (features.size() > most_said)

@@ -182,35 +182,4 @@ Array Effects::fit_all() {
   return fit({}, std::vector<double>(effects_.size(), 1.0), parts_[0].x).x();
 }
 
-std::vector<std::string> dependent_features(const JobData& job) {
-  const auto N = static_cast<std::size_t>(job.train.count()), n = static_cast<std::size_t>(job.n());
-  std::vector<std::vector<double>> basis;
-  std::vector<std::string> names;
-  constexpr double negligible = 1e-10;
-  // The intercept first, so that a constant feature is the one that depends on it. Twice, for the rounding of the first.
-  for (std::size_t c = 0; c <= n; ++c) {
-    const std::size_t column = c == 0 ? n : c - 1;
-    std::vector<double> v(N);
-    for (std::size_t i = 0; i < N; ++i) v[i] = job.train.A.values()[i * (n + 1) + column];
-    const double largest = std::ranges::max(v, {}, [](double e) { return std::fabs(e); });
-    const double scale = std::fabs(largest) > 0 ? std::fabs(largest) : 1;
-    for (double& e : v) e /= scale;
-    const auto length = [&] { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); };
-    const double before = length();
-    for (int pass = 0; pass < 2; ++pass)
-      for (const std::vector<double>& b : basis) {
-        const double along = std::inner_product(v.begin(), v.end(), b.begin(), 0.0);
-        for (std::size_t i = 0; i < N; ++i) v[i] -= along * b[i];
-      }
-    const double left = length();
-    if (!(left > negligible * before)) {
-      names.push_back(job.features[column]);
-      continue;
-    }
-    for (double& e : v) e /= left;
-    basis.push_back(std::move(v));
-  }
-  return names;
-}
-
 }  // namespace onestep::app::jobs

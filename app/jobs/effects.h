@@ -83,7 +83,4 @@ class Effects {
   Certificate certificate_;
 };
 
-/// Names of features that are linear combinations of those before them and the intercept, to rounding.
-std::vector<std::string> dependent_features(const JobData& job);
-
 }  // namespace onestep::app::jobs

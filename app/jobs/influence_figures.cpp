@@ -54,13 +54,6 @@ Json json_of(const Agreement& a) {
           {"largest_error", number_or_null(a.largest_error)}};
 }
 
-std::string listed_names(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 5;
-  if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + std::ptrdiff_t{most}, ", "),
-                     names.size() - most);
-}
-
 page::Figure ranking_figure(const std::vector<double>& removals, const std::vector<double>& certainties) {
   page::Series harmful{.label = "harmful", .method = "one_step"}, helpful{.label = "helpful", .method = "bound"},
       certain{.label = "effect", .method = "one_step", .mark = "points"};

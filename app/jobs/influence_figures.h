@@ -26,9 +26,6 @@ Json json_of(const Agreement& agreement);
 /// Null where there is none.
 Json number_or_null(double value);
 
-/// Names for a message: the first few of them.
-std::string listed_names(const std::vector<std::string>& names);
-
 /// Effects from the most harmful to the most helpful, and the same in standard errors.
 page::Figure ranking_figure(const std::vector<double>& removals, const std::vector<double>& certainties);
 page::Figure verification_figure(const std::vector<Retrained>& all);

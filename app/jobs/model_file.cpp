@@ -19,7 +19,7 @@ constexpr int format_version = 1;
 
 Json list_of(const Array& a) { return std::vector<double>(a.values().begin(), a.values().end()); }
 
-Json json_of(const ColumnEncoding& column) {
+Json json_of_column(const ColumnEncoding& column) {
   Json json = {{"name", column.name}};
   if (column.levels.empty()) {
     json["mean"] = column.fill;
@@ -175,7 +175,7 @@ std::string text_of(const SavedModel& model) {
   }
   json["input"] = {{"header", job.has_names},        {"target", job.target_name}, {"target_column", job.target_column},
                    {"first_index", job.first_index}, {"missing", model.missing},  {"columns", Json::array()}};
-  for (const ColumnEncoding& column : job.encoding) json["input"]["columns"].push_back(json_of(column));
+  for (const ColumnEncoding& column : job.encoding) json["input"]["columns"].push_back(json_of_column(column));
   json["features"] = job.features;
   if (!job.kept.empty()) json["places"] = job.kept;
   const std::int64_t K = job.loss == Loss::softmax ? model.x.shape()[1] : 0;

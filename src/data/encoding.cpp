@@ -115,7 +115,8 @@ std::vector<std::string> notes_on_filled(const std::vector<std::vector<double>>&
     std::string how = category
                           ? fmt::format("{} stands for it", quoted(column.levels[static_cast<std::size_t>(column.fill)]))
                           : fmt::format("the mean {:.6g} stands for it", column.fill);
-    if (column.indicator) how = category ? "a feature says so" : how + ", and a feature says so";
+    if (column.indicator && category) how = "a feature says so";
+    if (column.indicator && !category) how += ", and a feature says so";
     notes.push_back(fmt::format("{} of {} samples lack {}: {}", lacking, columns[j].size(), quoted(column.name), how));
   }
   return notes;

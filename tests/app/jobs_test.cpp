@@ -470,7 +470,14 @@ TEST_F(Jobs, ATerminatedTuneGoesOnFromItsCheckpoint) {
   const std::string file = folder_.write("cloud", cloud(12, 300, 12)), checkpoint = (folder_.path() / "c").string();
   const std::vector<std::string> arguments{"tune", file, "--hyper", "l2-per-feature", "--checkpoint", checkpoint, "--json"};
   const RunningCommand running(arguments);
-  for (int i = 0; i < 3000 && !std::filesystem::exists(checkpoint); ++i) usleep(10000);
+  // The file is there at once, and grows with the first step that ends.
+  std::uintmax_t first = 0;
+  for (int i = 0; i < 6000; ++i) {
+    usleep(10000);
+    const std::uintmax_t size = std::filesystem::exists(checkpoint) ? std::filesystem::file_size(checkpoint) : 0;
+    if (first == 0) first = size;
+    if (size > first) break;
+  }
   kill(running.pid(), SIGTERM);
   const Ended stopped = running.wait();
   // It may have been faster than the signal.

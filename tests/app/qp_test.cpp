@@ -212,10 +212,9 @@ void expect_misuse(const Ended& ended, const std::string& line) {
 TEST_F(Qp, BadInputIsOneLineThatSaysWhere) {
   const std::string file = (folder_.path() / "file.qps").string();
   expect_misuse(run("ROWS\n N c\nCOLUMNS\n x c 1.2.3\nENDATA\n", {"--json"}),
-                "onestep: [read_qps] " + file + ":4: field 3: \"1.2.3\" is not a number");
-  expect_misuse(run(""), "onestep: [read_qps] " + file + ": ends without ENDATA; is the file whole?");
-  expect_misuse(run_command({"qp", "no/such/file"}),
-                "onestep: [read_qps] no/such/file: cannot be opened: No such file or directory");
+                "onestep: " + file + ":4: field 3: \"1.2.3\" is not a number");
+  expect_misuse(run(""), "onestep: " + file + ": ends without ENDATA; is the file whole?");
+  expect_misuse(run_command({"qp", "no/such/file"}), "onestep: no/such/file: cannot be opened: No such file or directory");
 }
 
 TEST(Command, MisuseIsOneLineWithAWayOut) {
