@@ -17,7 +17,7 @@ Need need_of_loading(const JobOptions& options) {
 }
 
 Need need_of_fit(Loss loss) {
-  if (loss == Loss::softmax) return {.matrices = 2, .vectors = 5, .per_class = 12.5};
+  if (loss == Loss::softmax) return {.matrices = 2, .vectors = 5, .per_class = 11.5};
   return {.matrices = 2, .vectors = 28, .hessians = 4};
 }
 
@@ -46,7 +46,7 @@ Sizes sizes_of(const JobData& job) {
 }
 
 double bytes_of(const Need& need, const Sizes& sizes) {
-  constexpr double program = 12e6, number = sizeof(double);
+  constexpr double program = 16e6, number = sizeof(double);
   const double unknowns = (sizes.features + 1) * std::max(1.0, sizes.classes);
   return program + number * (need.matrices * sizes.samples * (sizes.features + 1) + need.vectors * sizes.samples +
                              need.per_class * sizes.samples * sizes.classes + need.hessians * unknowns * unknowns);
