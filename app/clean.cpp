@@ -96,11 +96,12 @@ class Clean {
   // ---- what is said ----
 
   Report opening() const {
-    Report r{.title = fmt::format("Suspicious labels in {}", job_.name),
-             .asked = fmt::format(
-                 "{}; {} loss, l2 = {}; {}{}", description_text(job_), name_of(job_.loss), shown(options_.l2()),
-                 job_.valid ? fmt::format("{} with trusted labels", counted(job_.valid->count(), "sample")) : "no trusted labels",
-                 options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip) : "")};
+    Report r{
+        .title = fmt::format("Suspicious labels in {}", job_.name),
+        .asked = fmt::format(
+            "{}; {} loss, l2 = {}; {}{}", description_text(job_), name_of(job_.loss), shown(options_.l2()),
+            job_.valid ? fmt::format("{} with trusted labels", counted(job_.valid->count(), "sample")) : "no trusted labels",
+            options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip) : "")};
     r.ending = ending_of(Status::converged, job_);
     r.document = description(job_);
     r.document.update(
@@ -376,8 +377,8 @@ void add_clean(CommandLine& line) {
                   check_folder_of("--csv", options->csv);
                   Progress progress(*options);
                   JobData job = load(*options, false, progress);
-                  job.memory_needed = std::max(
-                      job.memory_needed, require_memory(*options, job.name, need_of_clean(job.loss), sizes_of(job)));
+                  job.memory_needed = std::max(job.memory_needed,
+                                               require_memory(*options, job.name, need_of_clean(job.loss), sizes_of(job)));
                   return Clean(*options, job, progress).run();
                 },
             .out_help = "write clean.json, samples.csv and a page into this folder, which\nis made if needed"});

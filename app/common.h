@@ -60,7 +60,7 @@ struct CommonOptions {
   bool quiet = false;  ///< no progress
   std::string out;     ///< the folder files are written to; none when empty
   std::uint64_t seed = 0;
-  int threads = 0;      ///< 0: as the library chooses
+  int threads = 0;  ///< 0: as the library chooses
   std::string verb;
   std::string command;  ///< the line that was typed
   std::shared_ptr<PhaseClock> clock = std::make_shared<PhaseClock>();

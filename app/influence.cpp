@@ -125,8 +125,9 @@ class Influence {
   // ---- what is said ----
 
   Report opening() const {
-    const std::string judged_by = folds_ > 0 ? fmt::format("judged by {} folds, each by a fit to the others", folds_)
-                                             : fmt::format("judged by {}", counted(job_.valid->count(), "validation sample"));
+    const std::string judged_by = folds_ > 0
+                                      ? fmt::format("judged by {} folds, each by a fit to the others", folds_)
+                                      : fmt::format("judged by {}", counted(job_.valid->count(), "validation sample"));
     Report r{.title = fmt::format("What each sample of {} does to the loss of unseen samples", job_.name),
              .asked = fmt::format("{}; {} loss, l2 = {}; {}", description_text(job_), name_of(job_.loss),
                                   shown(options_.l2()), judged_by)};
@@ -143,8 +144,9 @@ class Influence {
 
   std::string sentence() const {
     const std::size_t N = order_.size(), harm = count_beyond(2, -1), help = count_beyond(2, 1);
-    std::string text = fmt::format("The mean loss of {} is {}. ", counted(static_cast<std::int64_t>(effects_.judging()), "unseen sample"),
-                                   shown(effects_.loss()));
+    std::string text =
+        fmt::format("The mean loss of {} is {}. ", counted(static_cast<std::int64_t>(effects_.judging()), "unseen sample"),
+                    shown(effects_.loss()));
     if (!effects_.has_leverage())
       return text + fmt::format("{} of {} samples do harm; standard errors are not computed for more than {} coefficients.",
                                 std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) < 0; }), N,
@@ -356,8 +358,8 @@ void add_influence(CommandLine& line) {
                   Progress progress(*options);
                   if (options->split_asked) options->split = *options->split_asked;
                   JobData job = load(*options, options->split_asked.has_value(), progress);
-                  job.memory_needed = std::max(
-                      job.memory_needed, require_memory(*options, job.name, need_of_influence(), sizes_of(job)));
+                  job.memory_needed =
+                      std::max(job.memory_needed, require_memory(*options, job.name, need_of_influence(), sizes_of(job)));
                   return Influence(*options, job, progress).run();
                 },
             .out_help = "write influence.json, influence.csv and a page into this folder,\nwhich is made if needed"});

@@ -17,10 +17,10 @@ namespace onestep::app {
 Json document_of(const CommonOptions& options, const Ending& ending, const Json& own) {
   Json times = Json::object();
   for (const auto& [phase, seconds] : options.clock->times()) times[phase] = seconds;
-  Json document = {{"verb", options.verb},      {"version", ONESTEP_VERSION}, {"command", options.command},
-                   {"seed", options.seed},      {"status", ending.status},    {"usable", ending.usable},
-                   {"message", ending.message}, {"times", times},             {"memory", peak_memory()},
-                   {"notes", ending.notes}};
+  Json document = {
+      {"verb", options.verb},    {"version", ONESTEP_VERSION}, {"command", options.command}, {"seed", options.seed},
+      {"status", ending.status}, {"usable", ending.usable},    {"message", ending.message},  {"times", times},
+      {"memory", peak_memory()}, {"notes", ending.notes}};
   for (const auto& [key, value] : own.items()) document[key] = value;
   return document;
 }
@@ -36,7 +36,9 @@ Failure failure_of(std::exception_ptr problem) {
     failure.message = fmt::format("a solve did not converge: {}", to_string(wrong.status));
   } catch (const NoDerivativeError& wrong) {
     failure.message = fmt::format("there is no derivative: {}", wrong.reason);
-  } catch (const Error& wrong) { refuse(wrong.what()); } catch (const std::exception& wrong) { failure.message = wrong.what(); }
+  } catch (const Error& wrong) { refuse(wrong.what()); } catch (const std::exception& wrong) {
+    failure.message = wrong.what();
+  }
   std::string& text = failure.message;
   if (text.starts_with('[') && text.find("] ") != text.npos) text.erase(0, text.find("] ") + 2);
   // Of verbs without an option for it.

@@ -12,10 +12,10 @@ namespace onestep::app {
 
 /// How a verb ended, as its document says it.
 struct Ending {
-  std::string status;                    ///< one word: converged, done, infeasible, refused, …
-  bool usable = true;                    ///< whether the answer can be used; the exit status is 0 only then
-  std::string message = {};              ///< why not, with the way out; or what to know about an answer that can be used
-  std::vector<std::string> notes = {};   ///< what was guessed or left out
+  std::string status;                   ///< one word: converged, done, infeasible, refused, …
+  bool usable = true;                   ///< whether the answer can be used; the exit status is 0 only then
+  std::string message = {};             ///< why not, with the way out; or what to know about an answer that can be used
+  std::vector<std::string> notes = {};  ///< what was guessed or left out
 };
 
 /// The members that all documents begin with, and behind them those of the verb.

@@ -112,7 +112,9 @@ Ending ending_of(const paper::Results& results) {
   const auto has = [&](std::string_view status) {
     return std::ranges::any_of(results.items, [&](const paper::Item& item) { return item.status == status; });
   };
-  return {.status = has("failed") ? "failed" : has("cancelled") ? "cancelled" : "done",
+  return {.status = has("failed")      ? "failed"
+                    : has("cancelled") ? "cancelled"
+                                       : "done",
           .usable = !has("failed") && stop_signal() == 0,
           .message = fmt::format("{}", fmt::join(missing, "; "))};
 }

@@ -347,8 +347,7 @@ void add_tune(CommandLine& line) {
                   JobData job = load(*options, has_validation && options->folds <= 0, progress);
                   settle_validation(*options, job);
                   const Need need = need_of_tune(job.loss, options->folds, options->hyper == "l2-per-feature");
-                  job.memory_needed =
-                      std::max(job.memory_needed, require_memory(*options, job.name, need, sizes_of(job)));
+                  job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, need, sizes_of(job)));
                   return Tune(*options, job, progress).run();
                 },
             .out_help = "write tune.json and a page into this folder, which is made if\nneeded"});

@@ -53,7 +53,13 @@ double bytes_of(const Need& need, const Sizes& sizes) {
 }
 
 double require_memory(const JobOptions& options, const std::string& file, const Need& need, const Sizes& sizes) {
-  const double bytes = std::max(bytes_of(need, sizes), static_cast<double>(peak_memory()));
+  // Lists of all samples in the document, and the text that it becomes.
+  constexpr double document = 15;
+  const bool has_document =
+      (options.json || !options.out.empty()) && (options.verb == "influence" || options.verb == "clean");
+  Need whole = need;
+  if (has_document) whole.vectors += document;
+  const double bytes = std::max(bytes_of(whole, sizes), static_cast<double>(peak_memory()));
   if (bytes <= options.memory * 0x1p30) return bytes;
   // Two digits, rounded up, so that what is advised suffices.
   const double gibibytes = bytes / 0x1p30, unit = std::pow(10, std::floor(std::log10(gibibytes)) - 1);

@@ -33,7 +33,8 @@ std::string page_of(const JobOptions& options, const Report& report, const page:
   std::string text = page::head(report.title);
   text += fmt::format("<body>\n<main>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"answer\">{}</p>\n",
                       escaped(report.title), escaped(report.asked), tied(report.sentence));
-  for (const std::string& note : report.ending.notes) text += fmt::format("<p class=\"soft\">Note: {}.</p>\n", escaped(note));
+  for (const std::string& note : report.ending.notes)
+    text += fmt::format("<p class=\"soft\">Note: {}.</p>\n", escaped(note));
   if (!pictures.missing.empty())
     text += fmt::format("<p class=\"box\"><span class=\"state\">Figures are missing:</span> {}; then run it again.</p>\n",
                         escaped(pictures.missing));

@@ -95,7 +95,8 @@ Ending ending_of(Status status, const JobData& job) {
 std::string why_fit_failed(Status status) {
   switch (status) {
     case Status::cancelled: return "Stopped by a signal before it had converged.";
-    case Status::iteration_limit: return "A fit did not converge in the iterations allowed; a larger --l2 or --standardise may help.";
+    case Status::iteration_limit:
+      return "A fit did not converge in the iterations allowed; a larger --l2 or --standardise may help.";
     case Status::singular:
       return "A fit failed, as its Hessian is singular: features may be constant, depend on each other or differ much in "
              "size; a larger --l2 or --standardise may help.";

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "jobs/model.h"
-#include "json_document.h"
 #include "jobs/samples.h"
+#include "json_document.h"
 #include "page/figure.h"
 
 namespace onestep::app::jobs {

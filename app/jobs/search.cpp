@@ -132,9 +132,8 @@ std::string message_of(const Outcome& o) {
 
 std::string ended_text(const JobOptions& options, const Outcome& o) {
   if (is_usable(o)) {
-    const std::string spent =
-        fmt::format("{}, {}{}", counted(o.iterations, "iteration"), seconds_text(o.seconds),
-                    o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "");
+    const std::string spent = fmt::format("{}, {}{}", counted(o.iterations, "iteration"), seconds_text(o.seconds),
+                                          o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "");
     switch (o.status) {
       case Status::converged: return fmt::format("Converged in {}", spent);
       case Status::iteration_limit: return fmt::format("Ended after {} (--iterations allows more)", spent);
@@ -144,9 +143,10 @@ std::string ended_text(const JobOptions& options, const Outcome& o) {
     }
   }
   if (o.status != Status::cancelled) return message_of(o);
-  const std::string so_far = o.history.empty() ? "before the first iteration"
-                                               : fmt::format("after {}, validation loss {}", counted(o.iterations, "iteration"),
-                                                             shown(o.history.back().value));
+  const std::string so_far =
+      o.history.empty()
+          ? "before the first iteration"
+          : fmt::format("after {}, validation loss {}", counted(o.iterations, "iteration"), shown(o.history.back().value));
   if (!options.checkpoint.empty() && std::filesystem::exists(options.checkpoint))
     return fmt::format("Stopped {}; the same command goes on from {}.", so_far, options.checkpoint);
   return fmt::format("Stopped {}; there is nothing to go on from{}.", so_far,
@@ -220,13 +220,12 @@ page::Figure path_figure(const Outcome& o, const std::string& judged_by) {
     criticals.x.push_back(i.number), criticals.y.push_back(std::max(i.critical, rounding));
   }
   loss.series = {losses}, critical.series = {criticals};
-  return {
-      "path",
-      "The search",
-      fmt::format(
-          "{}, each along a hypergradient; {} of the inner problem. The loss went from {} to {}.",
-          counted(o.iterations, "iteration"), counted(o.evaluations, "solve"), shown(o.history.front().value), shown(o.value)),
-      {loss, critical}};
+  return {"path",
+          "The search",
+          fmt::format("{}, each along a hypergradient; {} of the inner problem. The loss went from {} to {}.",
+                      counted(o.iterations, "iteration"), counted(o.evaluations, "solve"), shown(o.history.front().value),
+                      shown(o.value)),
+          {loss, critical}};
 }
 
 }  // namespace onestep::app::jobs

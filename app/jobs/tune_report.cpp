@@ -187,8 +187,7 @@ class TuneReport {
     const std::string on = by_folds() ? fmt::format("all samples of {}", job_.name) : "the training samples";
     Json fitted = {{"trained_on", on}, {"status", to_string(f_.fit_status)}};
     if (!f_.x) {
-      report_.sentence +=
-          fmt::format(" Then the fit on {} failed. {}", on, why_fit_failed(f_.fit_status));
+      report_.sentence += fmt::format(" Then the fit on {} failed. {}", on, why_fit_failed(f_.fit_status));
       report_.document["model"] = fitted;
       return;
     }

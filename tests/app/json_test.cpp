@@ -169,7 +169,8 @@ TEST_F(JsonDocuments, OfFailuresSayHowAndWhy) {
   for (const char* verb : {"fit", "tune", "influence", "clean"}) {
     expect_failure({verb, none}, 2, "refused", "none");
     expect_failure({verb, good, "--l2", "-1"}, 2, "refused", "--l2");
-    expect_failure({verb, good, "--memory", "0.001"}, 2, "refused", "above the 0.001 GiB that are allowed; give --memory 0.");
+    expect_failure({verb, good, "--memory", "0.001"}, 2, "refused",
+                   "above the 0.001 GiB that are allowed; give --memory 0.");
   }
   expect_failure({"predict", none, good}, 2, "refused", "none");
   expect_failure({"qp", none}, 2, "refused", "none");
