@@ -54,11 +54,9 @@ double bytes_of(const Need& need, const Sizes& sizes) {
 
 double require_memory(const JobOptions& options, const std::string& file, const Need& need, const Sizes& sizes) {
   // Lists of all samples in the document, and the text that it becomes.
-  constexpr double document = 15;
-  const bool has_document =
-      (options.json || !options.out.empty()) && (options.verb == "influence" || options.verb == "clean");
   Need whole = need;
-  if (has_document) whole.vectors += document;
+  if (options.json || !options.out.empty())
+    whole.vectors += options.verb == "influence" ? 28 : options.verb == "clean" ? 15 : 0;
   const double bytes = std::max(bytes_of(whole, sizes), static_cast<double>(peak_memory()));
   if (bytes <= options.memory * 0x1p30) return bytes;
   // Two digits, rounded up, so that what is advised suffices.
