@@ -8,7 +8,7 @@
 namespace onestep::app::jobs {
 
 /// What is held at once where a job needs most. The counts were fitted to the peaks of runs on made samples, from thin
-/// (150,000 by 10) to wide (5,000 by 300), each a little above what was measured.
+/// (150,000 by 10) to wide (5,000 by 300); on other shapes they are an estimate.
 struct Need {
   double matrices = 0;   ///< of all samples: N by n + 1
   double vectors = 0;    ///< numbers for each sample
