@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include "jobs/clean_figures.h"
 #include "jobs/cleaning.h"
 #include "jobs/flip.h"
+#include "jobs/memory.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
 #include "jobs/sample_files.h"
@@ -49,19 +49,17 @@ class Clean {
   }
 
   int run() {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
-    progress_.begin("clean: first fit");
+    progress_.enter("judge");
     Cleaner cleaner(job_, model_, job_.valid ? &*job_.valid : nullptr, options_.l2(), options_.seed, progress_);
     try {
       judgement_ = cleaner.judge();
-      judge_seconds_ = seconds();
+      progress_.enter("compare");
       comparison_ = cleaner.compare();
       if (job_.test) {
+        progress_.enter("test");
         before_ = cleaner.fit_without(std::vector<bool>(judgement_.suspects.size()));
         without_suspects_ = cleaner.fit_without(judgement_.suspects);
       }
-      seconds_ = seconds();
       fits_ = cleaner.fits();
     } catch (const FitFailed& failed) { return report_failure(failed); }
     order_.resize(judgement_.quality.size());
@@ -71,7 +69,7 @@ class Clean {
     removes_ = suspects_ > 0 && comparison_.helps();
     const Report all = report();
     write_tables();
-    return show(options_, all, Status::converged, progress_);
+    return show(options_, all, progress_);
   }
 
  private:
@@ -86,12 +84,9 @@ class Clean {
 
   int report_failure(const FitFailed& failed) {
     Report r = opening();
-    r.sentence = stop_signal() != 0 ? "Stopped; there is nothing to report yet."
-                                    : fmt::format("A fit failed ({}); a larger --l2 or --standardise may help. {}",
-                                                  to_string(failed.status), failed.what());
-    r.document["status"] = to_string(failed.status);
-    r.document["message"] = r.sentence;
-    return show(options_, r, failed.status, progress_);
+    r.ending = ending_of(failed.status, job_);
+    r.sentence = stop_signal() != 0 ? "Stopped; there is nothing to report yet." : why_fit_failed(failed.status);
+    return show(options_, r, progress_);
   }
 
   // Whether labels were flipped, so that it is known which are wrong.
@@ -100,14 +95,14 @@ class Clean {
   // ---- what is said ----
 
   Report opening() const {
-    Report r{.verb = "clean",
-             .title = fmt::format("Suspicious labels in {}", job_.name),
-             .asked = fmt::format(
-                 "{}; {} loss, l2 = {}; {}{}", description_text(job_), name_of(job_.loss), shown(options_.l2()),
-                 job_.valid ? fmt::format("{} samples with trusted labels", job_.valid->count()) : "no trusted labels",
-                 options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip) : "")};
-    r.document = {{"verb", "clean"}};
-    r.document.update(description(job_));
+    Report r{
+        .title = fmt::format("Suspicious labels in {}", job_.name),
+        .asked = fmt::format(
+            "{}; {} loss, l2 = {}; {}{}", description_text(job_), name_of(job_.loss), shown(options_.l2()),
+            job_.valid ? fmt::format("{} with trusted labels", counted(job_.valid->count(), "sample")) : "no trusted labels",
+            options_.flip > 0 ? fmt::format("; {:.0f}% of the labels were flipped first", 100 * options_.flip) : "")};
+    r.ending = ending_of(Status::converged, job_);
+    r.document = description(job_);
     r.document.update(
         {{"l2", options_.l2()}, {"flip", options_.flip}, {"trusted_samples", job_.valid ? job_.valid->count() : 0}});
     return r;
@@ -128,9 +123,13 @@ class Clean {
         c.loss.standard_error, c.accuracy.after, c.accuracy.before, c.accuracy.standard_error);
   }
 
+  bool is_undecided() const {
+    return suspects_ == 0 && !comparison_.trusted && comparison_.accuracy.before <= share_of_largest_class();
+  }
+
   std::string sentence() const {
     const Comparison& c = comparison_;
-    if (suspects_ == 0 && !c.trusted && c.accuracy.before <= share_of_largest_class())
+    if (is_undecided())
       return fmt::format(
           "Nothing can be said about the labels: on held-out samples the model is right for a share of {:.4f}, no more than "
           "the most frequent label has. --standardise, or another --l2, may help.",
@@ -150,14 +149,16 @@ class Clean {
   Report report() const {
     Report r = opening();
     r.sentence = sentence();
+    if (is_undecided()) r.ending.status = "undecided", r.ending.usable = false;
     report_scores(r);
     if (is_rehearsal()) report_found(r);
     report_suspects(r);
     report_samples(r);
+    const double judging = options_.clock->seconds_of("judge"), comparing = options_.clock->seconds_of("compare");
     r.accuracy.push_back(
         fmt::format("Every label was judged by fits that did not see the sample; about {:.1f}% of the labels seem to be "
                     "wrong. {} fits took {}, {} of it to find the suspects, the rest to compare.",
-                    100 * judgement_.noise, fits_, seconds_text(seconds_), seconds_text(judge_seconds_)));
+                    100 * judgement_.noise, fits_, seconds_text(judging + comparing), seconds_text(judging)));
     r.accuracy.emplace_back(
         "Classes that overlap look the same as wrong labels: a suspect is worth a look, not proven wrong. Suspects are "
         "removed only where held-out samples gain more than a standard error, in loss or in accuracy, and lose in neither.");
@@ -273,7 +274,6 @@ class Clean {
 
   void report_samples(Report& r) const {
     r.document["noise"] = judgement_.noise;
-    r.document["seconds"] = {{"all", seconds_}, {"judge", judge_seconds_}};
     r.document["fits"] = fits_;
     r.document["sample"] = job_.train.rows;
     r.document["quality"] = judgement_.quality;
@@ -338,7 +338,6 @@ class Clean {
   std::vector<std::size_t> order_;  // places of the samples, the most suspicious first
   std::size_t suspects_ = 0;
   bool removes_ = false;  // whether the suspects are left out
-  double seconds_ = 0, judge_seconds_ = 0;
   int fits_ = 0;
 };
 
@@ -377,6 +376,8 @@ void add_clean(CommandLine& line) {
                   check_folder_of("--csv", options->csv);
                   Progress progress(*options);
                   JobData job = load(*options, false, progress);
+                  job.memory_needed = std::max(job.memory_needed,
+                                               require_memory(*options, job.name, need_of_clean(job.loss), sizes_of(job)));
                   return Clean(*options, job, progress).run();
                 },
             .out_help = "write clean.json, samples.csv and a page into this folder, which\nis made if needed"});

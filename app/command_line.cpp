@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "json_document.h"
 #include "onestep/threads.h"
 
 namespace onestep::app {
@@ -145,6 +146,7 @@ void CommandLine::add(Verb verb) {
   parser->group("Verbs");
   parser->footer("Example: " + verb.example);
   CommonOptions& common = verb.common;
+  common.verb = verb.name;
   parser->add_flag("--json", common.json, "print one JSON document on standard output, nothing else");
   parser->add_option("--out", common.out, verb.out_help)->type_name("DIR")->take_last();
   parser->add_option("--seed", common.seed, verb.seed_help)->type_name("N")->check(not_seed);
@@ -156,9 +158,14 @@ void CommandLine::add(Verb verb) {
   parser->final_callback([this, &common, work = std::move(verb.work)] {
     impl_->work = [this, &common, work] {
       common.command = impl_->typed;
-      if (common.threads > 0) set_threads(common.threads);
-      make_folder(common);  // before the work, not after it
-      return work();
+      try {
+        if (common.threads > 0) set_threads(common.threads);
+        make_folder(common);  // before the work, not after it
+        return work();
+      } catch (...) {
+        print_failure(common, failure_of(std::current_exception()));
+        throw;
+      }
     };
   });
 }
@@ -171,6 +178,26 @@ std::vector<std::string> CommandLine::names_of_verbs() const {
 }
 
 int CommandLine::run(int argc, char** argv) {
+  impl_->typed = typed({argv, static_cast<std::size_t>(argc)});
+  try {
+    parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return impl_->line.exit(wanted);
+  } catch (const Misuse&) {
+    // What was read of the options until then is not known here.
+    CommonOptions asked;
+    const std::span<char*> words(argv, static_cast<std::size_t>(argc));
+    asked.json = std::ranges::any_of(words, [](std::string_view word) { return word == "--json"; });
+    asked.command = impl_->typed;
+    const std::vector<std::string> verbs = names_of_verbs();
+    if (argc > 1 && std::ranges::find(verbs, argv[1]) != verbs.end()) asked.verb = argv[1];
+    print_failure(asked, failure_of(std::current_exception()));
+    throw;
+  }
+  return impl_->work();
+}
+
+void CommandLine::parse(int argc, char** argv) {
   CLI::App& line = impl_->line;
   // `help fit` is `fit --help`, and `help` is `--help`.
   std::vector<char*> as_option;
@@ -187,12 +214,9 @@ int CommandLine::run(int argc, char** argv) {
     argc = static_cast<int>(as_option.size());
     argv = as_option.data();
   }
-  impl_->typed = typed({argv, static_cast<std::size_t>(argc)});
   try {
     line.parse(argc, argv);
-  } catch (const CLI::Success& wanted) {  // --help, --version
-    return line.exit(wanted);
-  } catch (const CLI::ParseError& wrong) {
+  } catch (const CLI::Success&) { throw; } catch (const CLI::ParseError& wrong) {
     const auto verbs = line.get_subcommands();
     if (!verbs.empty()) {
       const std::string verb = verbs.front()->get_name();
@@ -203,7 +227,6 @@ int CommandLine::run(int argc, char** argv) {
     if (argc == 1) throw Misuse("a verb is missing, such as qp; see onestep --help");
     throw Misuse(fmt::format("there is no verb {}{}; see onestep --help", argv[1], did_you_mean(argv[1], names_of_verbs())));
   }
-  return impl_->work();
 }
 
 }  // namespace onestep::app

@@ -55,6 +55,7 @@ class CommandLine {
   int run(int argc, char** argv);
 
  private:
+  void parse(int argc, char** argv);
   std::vector<std::string> names_of_verbs() const;
 
   struct Impl;

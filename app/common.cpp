@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -12,6 +13,46 @@
 #include <nlohmann/json.hpp>
 
 namespace onestep::app {
+
+double& PhaseClock::total_of(const std::string& phase) {
+  const auto at = std::ranges::find(totals_, phase, &Times::value_type::first);
+  return at != totals_.end() ? at->second : totals_.emplace_back(phase, 0.0).second;
+}
+
+void PhaseClock::leave() {
+  const auto now = Clock::now();
+  if (!phase_.empty()) total_of(phase_) += std::chrono::duration<double>(now - entered_).count();
+  entered_ = now;
+  phase_.clear();
+}
+
+void PhaseClock::enter(const std::string& phase) {
+  leave();
+  phase_ = phase;
+  total_of(phase);  // takes its place in the order
+}
+
+void PhaseClock::count(const std::string& phase, double seconds) { total_of(phase) += seconds; }
+
+double PhaseClock::seconds_of(const std::string& phase) const {
+  for (const auto& [name, seconds] : times())
+    if (name == phase) return seconds;
+  return 0;
+}
+
+PhaseClock::Times PhaseClock::times() const {
+  const auto since = [now = Clock::now()](Clock::time_point then) {
+    return std::chrono::duration<double>(now - then).count();
+  };
+  Times all = totals_;
+  double whole = since(begin_);
+  for (auto& [name, seconds] : all) {
+    if (name == phase_) seconds += since(entered_);
+    if (name == earlier_runs) whole += seconds;
+  }
+  all.emplace_back("all", whole);
+  return all;
+}
 
 void make_folder(const CommonOptions& options) {
   if (options.out.empty()) return;
@@ -77,7 +118,7 @@ void catch_signals() {
 
 int stop_signal() { return caught_signal; }
 
-Progress::Progress(const CommonOptions& options) {
+Progress::Progress(const CommonOptions& options) : verb_(options.verb), phases_(options.clock) {
   if (!options.quiet && isatty(STDERR_FILENO) != 0) writer_ = std::thread([this] { write(); });
 }
 
@@ -107,6 +148,13 @@ void Progress::begin(std::string what) {
   if (!writer_.joinable()) return;
   const std::scoped_lock lock(mutex_);
   text_ = std::move(what);
+}
+
+void Progress::enter(const std::string& phase) {
+  phases_->enter(phase);
+  std::string words = phase;
+  std::ranges::replace(words, '_', ' ');
+  begin(fmt::format("{}: {}", verb_, words));
 }
 
 void Progress::clear() {

@@ -5,12 +5,15 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace onestep::app {
 
@@ -23,14 +26,44 @@ class Misuse : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// How long the phases of the work take, one after another.
+class PhaseClock {
+ public:
+  using Times = std::vector<std::pair<std::string, double>>;
+
+  /// A phase begins, and the one before ends. One that begins again goes on.
+  void enter(const std::string& phase);
+  /// Counts seconds that were measured elsewhere: of phases that take turns, or of an earlier run.
+  void count(const std::string& phase, double seconds);
+  /// The phase ends without another beginning: what follows is counted otherwise.
+  void leave();
+
+  double seconds_of(const std::string& phase) const;
+  /// In seconds, in the order in which they began; "all" is the whole time since the command began, and what was counted of
+  /// earlier runs.
+  Times times() const;
+
+  static constexpr const char* earlier_runs = "earlier_runs";
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& total_of(const std::string& phase);
+
+  Clock::time_point begin_ = Clock::now(), entered_ = begin_;
+  std::string phase_;
+  Times totals_;
+};
+
 /// Options every verb has.
 struct CommonOptions {
   bool json = false;   ///< one JSON document on standard output, nothing else there
   bool quiet = false;  ///< no progress
   std::string out;     ///< the folder files are written to; none when empty
   std::uint64_t seed = 0;
-  int threads = 0;      ///< 0: as the library chooses
+  int threads = 0;  ///< 0: as the library chooses
+  std::string verb;
   std::string command;  ///< the line that was typed
+  std::shared_ptr<PhaseClock> clock = std::make_shared<PhaseClock>();
 };
 
 using Json = nlohmann::ordered_json;
@@ -75,6 +108,8 @@ class Progress {
   void show(const std::function<std::string()>& text);
   /// The same for what begins now and may take long; shown in any case.
   void begin(std::string what);
+  /// A phase of the work begins, which is shown and whose time is counted. For the thread that does the work.
+  void enter(const std::string& phase);
   /// Takes the line away: the work is done, and something else will be written.
   void clear();
 
@@ -82,6 +117,8 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   void write();
 
+  std::string verb_;
+  std::shared_ptr<PhaseClock> phases_;
   Clock::time_point begin_ = Clock::now(), next_ = begin_;
   std::mutex mutex_;
   std::condition_variable ended_;

@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "jobs/coefficients.h"
 #include "jobs/cross_validation.h"
 #include "jobs/dependence.h"
+#include "jobs/memory.h"
 #include "jobs/model.h"
 #include "jobs/model_file.h"
 #include "jobs/report.h"
@@ -29,9 +28,6 @@ namespace onestep::app {
 namespace {
 
 using namespace jobs;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct FitOptions : JobOptions {
   std::string save;
@@ -42,27 +38,29 @@ class Fit {
  public:
   Fit(const FitOptions& options, Progress& progress)
       : options_(options), progress_(progress), job_(load(options, false, progress)), model_(job_) {
+    job_.memory_needed =
+        std::max(job_.memory_needed, require_memory(options, job_.name, need_of_fit(job_.loss), sizes_of(job_)));
     note_sizes();
     const auto n = static_cast<std::size_t>(job_.n());
     std::vector<double> penalty(n, options.l2());
     if (!job_.scaling && model_.unknowns() < most_scaled) scale_inside(penalty);
     penalty_ = Array(Shape{job_.n()}, std::move(penalty));
-    seconds_["reading"] = seconds_since(begin_);
   }
 
   int run() {
     solve();
     if (is_solution(status_)) {
       find_standard_errors();
+      progress_.enter("scores");
       scores_.push_back({"training", scores_of(job_, linear_prediction(job_.train.A, x_), job_.train.y)});
       refuse_separable();
       judge_by_folds();
+      progress_.enter("scores");
       if (job_.test) scores_.push_back({"test", scores_of(job_, linear_prediction(job_.test->A, x_), job_.test->y)});
       note_separable();
       save();
     }
-    seconds_["all"] = seconds_since(begin_);
-    return show(options_, report(), status_, progress_);
+    return show(options_, report(), progress_);
   }
 
  private:
@@ -79,8 +77,7 @@ class Fit {
   }
 
   void solve() {
-    progress_.begin("fit: first iteration");
-    const auto begin = Clock::now();
+    progress_.enter("fit");
     try {
       model_.get_ready(job_.train, options_.l2());
     } catch (const Misuse& wrong) { throw Misuse(wrong.what() + what_separates(job_)); }
@@ -103,7 +100,6 @@ class Fit {
     for (const double g : at[1].values()) gradient_ = std::max(gradient_, std::fabs(g));
     status_ = s.status();
     statistics_ = s.statistics();
-    seconds_["fit"] = seconds_since(begin);
     if (!is_solution(status_)) message_ = why_not();
   }
 
@@ -145,10 +141,8 @@ class Fit {
   }
 
   void find_standard_errors() {
-    progress_.begin("fit: standard errors");
-    const auto begin = Clock::now();
+    progress_.enter("standard_errors");
     errors_ = standard_errors(model_, job_, penalty_, x_);
-    seconds_["standard_errors"] = seconds_since(begin);
   }
 
   // Without a penalty rounding may end a flight to infinity: probabilities have become 1, and the coefficients that make
@@ -188,9 +182,8 @@ class Fit {
   void judge_by_folds() {
     const std::size_t count = folds();
     if (count == 0) return;
-    const auto begin = Clock::now();
+    progress_.enter("cross_validation");
     const CrossValidation found = cross_validate(model_, job_, penalty_, count, options_.seed, x_, progress_);
-    seconds_["cross_validation"] = seconds_since(begin);
     folds_ = count;
     no_folds_ = found.failure;
     if (no_folds_.empty())
@@ -249,15 +242,10 @@ class Fit {
   std::int64_t classes() const { return model_.loss() == Loss::softmax ? model_.shape()[1] : 0; }
 
   Json document() const {
-    Json json = {{"verb", "fit"}};
-    json.update(description(job_));
+    Json json = description(job_);
     json.update({{"l2", options_.l2()},
-                 {"status", to_string(status_)},
-                 {"message", message_},
                  {"iterations", statistics_.iterations},
                  {"hessian_products", statistics_.products},
-                 {"seconds", seconds_.at("fit")},
-                 {"times", seconds_},
                  {"objective", objective_},
                  {"gradient", gradient_}});
     for (const NamedScores& s : scores_) {
@@ -289,7 +277,7 @@ class Fit {
   std::string sentence() const {
     std::string text =
         fmt::format("{} in {}, {}: objective {:.10g}", status_words(), counted(statistics_.iterations, "iteration"),
-                    seconds_text(seconds_.at("fit")), objective_);
+                    seconds_text(options_.clock->seconds_of("fit")), objective_);
     const bool quantity = job_.loss == Loss::ridge;
     for (const NamedScores& s : scores_)
       text +=
@@ -325,8 +313,7 @@ class Fit {
 
   Report report() const {
     const LinearModel m = coefficients();
-    Report r{.verb = "fit",
-             .title = fmt::format("A {} model of {}", name_of(job_.loss), job_.name),
+    Report r{.title = fmt::format("A {} model of {}", name_of(job_.loss), job_.name),
              .asked = fmt::format("{}; {} loss, l2 = {}", description_text(job_), name_of(job_.loss), shown(options_.l2())),
              .sentence = sentence()};
     if (!scores_.empty()) r.tables.push_back(score_table(job_, scores_));
@@ -339,14 +326,14 @@ class Fit {
       r.figures.push_back(coefficient_figure(job_, m, errors_));
     if (!scores_.empty() && job_.loss != Loss::ridge) r.figures.push_back(calibration_figure(job_, best_scores()));
     r.accuracy = accuracy();
+    r.ending = ending_of(status_, job_);
+    r.ending.message = message_;
     r.document = document();
     return r;
   }
 
   const FitOptions& options_;
   Progress& progress_;
-  Clock::time_point begin_ = Clock::now();
-  std::map<std::string, double> seconds_;
   JobData job_;
   Model model_;
   Array penalty_, x_;

@@ -11,6 +11,7 @@
 
 #include "jobs/effects.h"
 #include "jobs/influence_figures.h"
+#include "jobs/memory.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
 #include "jobs/sample_files.h"
@@ -50,23 +51,24 @@ class Influence {
 
   int run() {
     try {
-      effects_.compute();
+      compute();
       rank();
-      if (job_.test) test_ = effects_.fit_all();
+      if (job_.test) {
+        progress_.enter("test");
+        test_ = effects_.fit_all();
+      }
     } catch (const FitFailed& failed) {
       Report r = opening();
-      r.document["status"] = to_string(failed.status);
-      r.sentence = stop_signal() != 0 ? "Stopped; there is nothing to report yet."
-                                      : fmt::format("A fit failed ({}); a larger --l2 or --standardise may help. {}",
-                                                    to_string(failed.status), failed.what());
-      r.document["message"] = r.sentence;
-      return show(options_, r, failed.status, progress_);
+      r.ending = ending_of(failed.status, job_);
+      r.sentence = stop_signal() != 0 ? "Stopped; there is nothing to report yet." : why_fit_failed(failed.status);
+      return show(options_, r, progress_);
     }
     verify();
+    progress_.enter("report");
     const Report all = report();
     if (!options_.csv.empty()) write_whole_file(options_.csv, table_of_samples());
     if (!options_.out.empty()) write_file(options_, "influence.csv", table_of_samples());
-    return show(options_, all, Status::converged, progress_);
+    return show(options_, all, progress_);
   }
 
  private:
@@ -77,6 +79,16 @@ class Influence {
     if (folds < 2 || folds > N)
       throw Misuse(fmt::format("--folds {}: at least 2, and at most as many as the {} samples", folds, N));
     return folds;
+  }
+
+  // Fits, derivatives and removals take turns over the folds.
+  void compute() {
+    progress_.begin("influence: first fit");
+    options_.clock->leave();
+    effects_.compute();
+    options_.clock->count("fit", effects_.fit_seconds());
+    options_.clock->count("influence", effects_.derivative_seconds());
+    options_.clock->count("removal", effects_.removal_seconds());
   }
 
   double removal(std::size_t i) const { return effects_.all()[i].removal.value_or(0); }
@@ -95,6 +107,7 @@ class Influence {
 
   // Those with the largest effect of either sign, each left out in turn.
   void verify() {
+    if (options_.verify > 0) progress_.enter("verify");
     std::vector<std::size_t> largest = order_;
     std::erase_if(largest, [&](std::size_t i) { return !effects_.all()[i].removal; });
     std::ranges::stable_sort(largest, std::greater{}, [&](std::size_t i) { return std::fabs(removal(i)); });
@@ -112,14 +125,14 @@ class Influence {
   // ---- what is said ----
 
   Report opening() const {
-    const std::string judged_by = folds_ > 0 ? fmt::format("judged by {} folds, each by a fit to the others", folds_)
-                                             : fmt::format("judged by {} validation samples", job_.valid->count());
-    Report r{.verb = "influence",
-             .title = fmt::format("What each sample of {} does to the loss of unseen samples", job_.name),
+    const std::string judged_by = folds_ > 0
+                                      ? fmt::format("judged by {} folds, each by a fit to the others", folds_)
+                                      : fmt::format("judged by {}", counted(job_.valid->count(), "validation sample"));
+    Report r{.title = fmt::format("What each sample of {} does to the loss of unseen samples", job_.name),
              .asked = fmt::format("{}; {} loss, l2 = {}; {}", description_text(job_), name_of(job_.loss),
                                   shown(options_.l2()), judged_by)};
-    r.document = {{"verb", "influence"}};
-    r.document.update(description(job_));
+    r.ending = ending_of(Status::converged, job_);
+    r.document = description(job_);
     r.document.update({{"l2", options_.l2()}, {"folds", folds_}});
     return r;
   }
@@ -131,7 +144,9 @@ class Influence {
 
   std::string sentence() const {
     const std::size_t N = order_.size(), harm = count_beyond(2, -1), help = count_beyond(2, 1);
-    std::string text = fmt::format("The mean loss of {} unseen samples is {}. ", effects_.judging(), shown(effects_.loss()));
+    std::string text =
+        fmt::format("The mean loss of {} is {}. ", counted(static_cast<std::int64_t>(effects_.judging()), "unseen sample"),
+                    shown(effects_.loss()));
     if (!effects_.has_leverage())
       return text + fmt::format("{} of {} samples do harm; standard errors are not computed for more than {} coefficients.",
                                 std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) < 0; }), N,
@@ -187,12 +202,7 @@ class Influence {
     r.sentence = sentence();
     if (!harmful.empty()) r.tables.push_back(table("harmful", "Most harmful", harmful));
     if (!helpful.empty()) r.tables.push_back(table("helpful", "Most helpful", helpful));
-    r.document.update({{"status", to_string(Status::converged)},
-                       {"judging", {{"samples", effects_.judging()}, {"loss", effects_.loss()}}},
-                       {"seconds",
-                        {{"fit", effects_.fit_seconds()},
-                         {"influence", effects_.derivative_seconds()},
-                         {"removal", effects_.removal_seconds()}}},
+    r.document.update({{"judging", {{"samples", effects_.judging()}, {"loss", effects_.loss()}}},
                        {"harmful", count},
                        {"beyond_two_standard_errors", {{"harm", count_beyond(2, -1)}, {"help", count_beyond(2, 1)}}},
                        {"most_harmful", listed(harmful)},
@@ -256,8 +266,9 @@ class Influence {
                             {"derivative", json_of(by_derivative)},
                             {"samples", samples}};
     r.accuracy.push_back(
-        fmt::format("Trained again without each of the {} samples with the largest effect: {}; minus the derivative: {}.{}",
-                    retrained_.size(), text_of(by_removal), text_of(by_derivative),
+        fmt::format("Trained again without {} with the largest effect: {}; minus the derivative: {}.{}",
+                    retrained_.size() == 1 ? "the sample" : fmt::format("each of the {} samples", retrained_.size()),
+                    text_of(by_removal), text_of(by_derivative),
                     not_retrained_ == 0 ? "" : fmt::format(" {} more could not be trained again.", not_retrained_)));
   }
 
@@ -346,7 +357,9 @@ void add_influence(CommandLine& line) {
                   check_folder_of("--csv", options->csv);
                   Progress progress(*options);
                   if (options->split_asked) options->split = *options->split_asked;
-                  const JobData job = load(*options, options->split_asked.has_value(), progress);
+                  JobData job = load(*options, options->split_asked.has_value(), progress);
+                  job.memory_needed =
+                      std::max(job.memory_needed, require_memory(*options, job.name, need_of_influence(), sizes_of(job)));
                   return Influence(*options, job, progress).run();
                 },
             .out_help = "write influence.json, influence.csv and a page into this folder,\nwhich is made if needed"});

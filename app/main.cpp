@@ -3,16 +3,14 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <new>
 #include <string>
 #include <string_view>
 
 #include "common.h"
-#include "onestep/array.h"
+#include "json_document.h"
 #include "onestep/threads.h"
 #include "verbs.h"
 
@@ -32,14 +30,6 @@ void start_with_fast_blas(char** argv) {
   ::execv("/proc/self/exe", argv);  // where that fails, slow kernels do
 }
 
-// One line, without the name of the function of the library that says it.
-int complain(std::string message, app::Exit status) {
-  if (message.starts_with('[') && message.find("] ") != message.npos) message.erase(0, message.find("] ") + 2);
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  fmt::print(stderr, "onestep: {}\n", message);
-  return status;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,9 +45,9 @@ int main(int argc, char** argv) {
     app::add_tune(line);
     app::add_clean(line);
     return line.run(argc, argv);
-  } catch (const app::Misuse& wrong) { return complain(wrong.what(), app::misused); } catch (const WriteError& problem) {
-    return complain(problem.what(), app::failed);
-  } catch (const Error& wrong) { return complain(wrong.what(), app::misused); } catch (const std::bad_alloc&) {
-    return complain("not enough memory", app::failed);
-  } catch (const std::exception& problem) { return complain(problem.what(), app::failed); }
+  } catch (...) {
+    const app::Failure failure = app::failure_of(std::current_exception());
+    fmt::print(stderr, "onestep: {}\n", failure.message);
+    return failure.exit;
+  }
 }

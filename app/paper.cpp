@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common.h"
+#include "json_document.h"
 #include "onestep/dataset.h"
 #include "page/folder.h"
 #include "page/machine.h"
@@ -79,7 +80,10 @@ paper::Results compute(const PaperOptions& options, const std::function<void(con
                            },
                            [] { return stop_signal() != 0; }};
   const paper::ItemOptions item_options{size.scale, options.seed, options.cpusmall, peers};
-  paper::run_items(kinds, item_options, watch, results, [&] { save(results); });
+  paper::run_items(kinds, item_options, watch, results, [&] {
+    options.clock->count(results.items.back().name, results.items.back().seconds);
+    save(results);
+  });
   return results;
 }
 
@@ -101,12 +105,33 @@ paper::Results read_results(const PaperOptions& options) {
   return results;
 }
 
+Ending ending_of(const paper::Results& results) {
+  std::vector<std::string> missing;
+  for (const paper::Item& item : results.items)
+    if (item.status != "done") missing.push_back(fmt::format("{}: {}: {}", item.name, item.status, item.reason));
+  const auto has = [&](std::string_view status) {
+    return std::ranges::any_of(results.items, [&](const paper::Item& item) { return item.status == status; });
+  };
+  return {.status = has("failed")      ? "failed"
+                    : has("cancelled") ? "cancelled"
+                                       : "done",
+          .usable = !has("failed") && stop_signal() == 0,
+          .message = fmt::format("{}", fmt::join(missing, "; "))};
+}
+
+// What is saved is what --json prints; the version is that of the program that computed it.
+std::string text_of(const PaperOptions& options, const paper::Results& results) {
+  return to_text(document_of(options, ending_of(results), paper::to_json(results)));
+}
+
 // Draws what is new, and writes everything: what is in the folder is complete after each item.
 void save(const PaperOptions& options, page::Folder& folder, const paper::Results& results) {
   if (!folder.wanted()) return;
+  options.clock->enter("drawing");
   for (const paper::Item& item : results.items)
     for (const paper::Figure& figure : item.figures) folder.draw(figure);
-  write_file(options, "results.json", to_text(paper::to_json(results)));
+  options.clock->leave();
+  write_file(options, "results.json", text_of(options, results));
   write_file(options, "index.html", paper::page_of(results, folder.pictures()));
 }
 
@@ -135,11 +160,10 @@ int show_paper(PaperOptions options) {
   else
     results = read_results(options);
   save(options, folder, results);
-  print(options.json ? to_text(paper::to_json(results)) : summary(folder, results));
+  print(options.json ? text_of(options, results) : summary(folder, results));
   const bool drawn = folder.complain();
   if (stop_signal() != 0) return 128 + stop_signal();
-  const bool all = std::ranges::none_of(results.items, [](const paper::Item& item) { return item.status == "failed"; });
-  return all && drawn ? done : failed;
+  return ending_of(results).usable && drawn ? done : failed;
 }
 
 }  // namespace

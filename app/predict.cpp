@@ -40,8 +40,9 @@ std::string field_of(const std::string& text) {
 class Prediction {
  public:
   Prediction(const PredictOptions& options, Progress& progress) : options_(options), model_(read_model(options.model)) {
-    progress.begin("reading");
+    progress.enter("reading");
     read();
+    progress.enter("prediction");
     prediction_ = linear_prediction(samples_.A, model_.x);
     if (is_class()) {
       probabilities_ = class_probabilities(job().loss, prediction_);
@@ -54,7 +55,7 @@ class Prediction {
     progress.clear();
     const std::string table = csv_text();
     if (!options_.csv.empty() && options_.csv != "-") write(options_.csv, table);
-    Json document = json();
+    const Json document = document_of(options_, {.status = "done", .notes = notes_}, json());
     if (!options_.out.empty()) {
       write_file(options_, "predictions.csv", table);
       write_file(options_, "predict.json", to_text(document));
@@ -180,13 +181,7 @@ class Prediction {
   }
 
   Json json() const {
-    Json json = {{"verb", "predict"},
-                 {"version", ONESTEP_VERSION},
-                 {"command", options_.command},
-                 {"status", "done"},
-                 {"message", ""},
-                 {"notes", notes_},
-                 {"file", short_name(options_.file)},
+    Json json = {{"file", short_name(options_.file)},
                  {"model", {{"file", options_.model}, {"version", model_.version}, {"command", model_.command}}},
                  {"loss", name_of(job().loss)},
                  {"samples", in_file_},

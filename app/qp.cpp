@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "json_document.h"
 #include "onestep/qps.h"
 #include "solve/interior_point.h"
 #include "solve/program_data.h"
@@ -134,21 +135,19 @@ Json to_json(const Gradient& g, const QpsFile& file, const QpOptions& options) {
   return result;
 }
 
-Json document_of(const Solved& solved, const QpOptions& options) {
+Json own_members(const Solved& solved, const QpOptions& options) {
   const detail::QpSolution& s = solved.solution;
   Json document = {
       {"name", solved.name(options)},
       {"n", solved.file.columns.size()},
       {"equalities", solved.file.equalities.size()},
       {"inequalities", solved.file.inequalities.size()},
-      {"status", to_string(s.status)},
       {"iterations", s.iterations},
       {"objective", solved.objective()},
       {"primal_residual", s.primal.relative},
       {"dual_residual", s.dual.relative},
       {"gap", s.gap.relative},
-      {"absolute", {{"primal_residual", s.primal.absolute}, {"dual_residual", s.dual.absolute}, {"gap", s.gap.absolute}}},
-      {"seconds", s.seconds}};
+      {"absolute", {{"primal_residual", s.primal.absolute}, {"dual_residual", s.dual.absolute}, {"gap", s.gap.absolute}}}};
   if (options.solution) {
     document["x"] = to_json(s.x);
     document["y"] = to_json(s.y);
@@ -234,6 +233,11 @@ std::string advice(Status status) {
     case Status::iteration_limit:
       return "The tolerance was not met in the iterations allowed; the best point is given. A larger --tol asks for less.";
     case Status::cancelled: return "Stopped by a signal; the last point is given.";
+    case Status::not_finite:
+      return "Numbers became infinite on the way: look for entries that are much larger than the others.";
+    case Status::singular:
+      return "A matrix could not be factored: look for constraints that repeat each other, and for entries that are much "
+             "larger than the others.";
     default: return explain(status);
   }
 }
@@ -264,7 +268,14 @@ std::string text_of(const Solved& solved, const QpOptions& options) {
   return text;
 }
 
+Ending ending_of(Status status) {
+  return {.status = to_string(status),
+          .usable = is_solution(status),
+          .message = status == Status::converged ? "" : advice(status)};
+}
+
 int solve_qp(const QpOptions& options) {
+  options.clock->enter("reading");
   QpsFile file = read_qps(options.file);
   const detail::ProgramData program(file.problem);
   const detail::QpData& data = program.data();
@@ -280,11 +291,16 @@ int solve_qp(const QpOptions& options) {
       });
       return stop_signal() != 0;
     };
+    progress.enter("solve");
     solved.solution = solved.solver.solve(data, settings);
-    if (!options.gradient_of.empty() && is_solution(solved.solution.status)) differentiate(solved, data, options);
+    if (!options.gradient_of.empty() && is_solution(solved.solution.status)) {
+      progress.enter("derivative");
+      differentiate(solved, data, options);
+    }
   }
 
-  const std::string document = to_text(document_of(solved, options));
+  const std::string document =
+      to_text(document_of(options, ending_of(solved.solution.status), own_members(solved, options)));
   print(options.json ? document : text_of(solved, options));
   if (!options.out.empty()) write_file(options, std::filesystem::path(options.file).stem().string() + ".json", document);
   if (stop_signal() != 0) return 128 + stop_signal();

@@ -11,6 +11,7 @@
 
 #include "jobs/hyper.h"
 #include "jobs/journal.h"
+#include "jobs/memory.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
 #include "jobs/samples.h"
@@ -91,6 +92,8 @@ class Tune {
 
   int run() {
     f_.resumed = journal_.resumed();
+    if (journal_.earlier_seconds() > 0) options_.clock->count(PhaseClock::earlier_runs, journal_.earlier_seconds());
+    progress_.enter("start");
     const bool single = kind_of(options_.hyper) == Hyper::Kind::l2_per_feature;
     const double start = !hyper_.is_penalty() ? 1.0 : options_.l2_asked ? *options_.l2_asked : probed();
     if (stop_signal() != 0) return end("the search for a start");
@@ -98,6 +101,7 @@ class Tune {
     search(start);
     if (!f_.found) return end(f_.search.status == Status::cancelled ? "the search" : "");
     if (options_.compare == "grid" && stop_signal() == 0) compare();
+    progress_.enter("refit");
     refit();
     return end("");
   }
@@ -159,6 +163,7 @@ class Tune {
     f_.solves_before += static_cast<int>(best[2]);
     first_model_ = model_;
     model_.get_ready(job_.train, best[0]);
+    progress_.enter("nested_searches");
     if (!can_be_nested(folds_)) {
       f_.spread.note = "there are too few samples to leave some of them unseen";
       return true;
@@ -183,7 +188,7 @@ class Tune {
 
   // The last search, whose state is kept in a file beside the journal.
   void search(double start) {
-    progress_.begin("tune: first hypergradient");
+    progress_.enter("search");
     BilevelOptions how = bilevel_options(options_, job_, progress_, "tune");
     how.identity = identity();
     if (!options_.checkpoint.empty()) how.checkpoint = options_.checkpoint + ".search";
@@ -219,6 +224,7 @@ class Tune {
 
   // A grid, or random points where there is more than one hyperparameter, with as many evaluations as were spent here.
   void compare() {
+    progress_.enter("compare");
     const int budget = std::max(2, f_.solves());
     const Parameter p = hyper_.parameter(1.0);
     Evaluator evaluate(inner_of(hyper_, folds_), Parts(p.start));
@@ -247,7 +253,6 @@ class Tune {
   // The models with what was found and with what it began with (or with one penalty for all features), on all training
   // samples; without folds the search has the first of them already.
   void refit() {
-    progress_.begin("tune: fit with the hyperparameters found");
     const Hyper& hyper = last_hyper();
     const Parts begun = f_.shared ? Parts(hyper.parameter(f_.shared->first).start) : Parts(start_.start);
     Prepared fit(hyper.solver(job_.train, stops_at_signals()), model_.start(), begun);
@@ -258,17 +263,14 @@ class Tune {
     }
     const Solution& s = fit.solve(model_.start(), f_.search.theta);
     f_.fit_status = s.status();
-    f_.fit_message = s.message();
     if (is_solution(f_.fit_status)) f_.x = s.x();
   }
 
-  // An answer whose last hypergradient is unknown may be any point on the way: it is shown, and the exit status says so.
   int end(const std::string& stopped_in) {
     f_.seconds = journal_.seconds();
     f_.stopped_in = stopped_in;
     if (!stopped_in.empty()) f_.search.status = Status::cancelled;
-    const Status status = f_.found && f_.search.status != Status::singular ? f_.fit_status : f_.search.status;
-    return show(options_, report_of(options_, job_, model_, hyper_, folds_, f_), status, progress_);
+    return show(options_, report_of(options_, job_, model_, hyper_, folds_, f_), progress_);
   }
 
   const TuneOptions& options_;
@@ -344,6 +346,8 @@ void add_tune(CommandLine& line) {
                   const bool has_validation = options->split_asked || (options->demo && options->loss == "softmax");
                   JobData job = load(*options, has_validation && options->folds <= 0, progress);
                   settle_validation(*options, job);
+                  const Need need = need_of_tune(job.loss, options->folds, options->hyper == "l2-per-feature");
+                  job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, need, sizes_of(job)));
                   return Tune(*options, job, progress).run();
                 },
             .out_help = "write tune.json and a page into this folder, which is made if\nneeded"});

@@ -26,6 +26,8 @@ class Journal {
 
   /// Whether the file had anything to go on from.
   bool resumed() const { return resumed_; }
+  /// Of earlier runs, up to their last finished step.
+  double earlier_seconds() const { return earlier_; }
   /// Since the work began, earlier runs included up to their last finished step.
   double seconds() const;
 

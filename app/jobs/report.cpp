@@ -18,8 +18,7 @@ namespace {
 
 std::string text_of(const Report& report) {
   std::string text = fmt::format("{}\n", report.asked);
-  if (report.document.contains("notes"))
-    for (const Json& note : report.document["notes"]) text += fmt::format("Note: {}.\n", note.get<std::string>());
+  for (const std::string& note : report.ending.notes) text += fmt::format("Note: {}.\n", note);
   text += report.sentence + "\n";
   for (const page::Table& table : report.tables) text += fmt::format("\n{}", page::text_of(table));
   if (!report.accuracy.empty()) text += "\n";
@@ -30,8 +29,12 @@ std::string text_of(const Report& report) {
 }  // namespace
 
 Json description(const JobData& job) {
-  Json result = {{"file", job.name},    {"loss", name_of(job.loss)},        {"samples", job.train.count()},
-                 {"features", job.n()}, {"standardised", job.standardised}, {"notes", job.notes}};
+  Json result = {{"file", job.name},
+                 {"loss", name_of(job.loss)},
+                 {"samples", job.train.count()},
+                 {"features", job.n()},
+                 {"standardised", job.standardised},
+                 {"memory_needed", static_cast<std::int64_t>(job.memory_needed)}};
   if (!job.target_name.empty()) result["target"] = job.target_name;
   if (!job.left_out.empty()) {
     result["left_out"] = Json::array();
@@ -43,7 +46,7 @@ Json description(const JobData& job) {
 }
 
 std::string description_text(const JobData& job) {
-  std::string text = fmt::format("{}: {} samples, {} features", job.name, job.train.count(), job.n());
+  std::string text = fmt::format("{}: {}, {}", job.name, counted(job.train.count(), "sample"), counted(job.n(), "feature"));
   if (job.loss == Loss::softmax) text += fmt::format(", {} classes", job.labels.size());
   if (!job.target_name.empty()) text += fmt::format(", target {}", job.target_name);
   return text;
@@ -53,13 +56,19 @@ Json label_json(const JobData& job, double y) {
   return job.label_names.empty() ? Json(job.label(y)) : Json(job.label_text(y));
 }
 
+// What the library advises names its own options, not those of the command.
 std::string text_of(const Certificate& certificate) {
+  if (certificate.basis == Certificate::Basis::refused) return fmt::format("no bound: {}", certificate.reason);
   std::ostringstream text;
   text << certificate;
   return text.str();
 }
 
-Json json_of(const Certificate& certificate) { return Json::parse(certificate.json()); }
+Json json_of(const Certificate& certificate) {
+  Json json = Json::parse(certificate.json());
+  json.erase("advice");
+  return json;
+}
 
 page::Picture picture_of(const JobData& job, const Samples& samples, std::size_t place) {
   const auto n = static_cast<std::size_t>(job.n());
@@ -79,20 +88,40 @@ page::Picture picture_of(const JobData& job, const Samples& samples, std::size_t
   return picture;
 }
 
-int show(const JobOptions& options, const Report& report, Status status, Progress& progress) {
-  Json document = report.document;
-  document["command"] = options.command;
-  document["seed"] = options.seed;
-  document["version"] = ONESTEP_VERSION;
+Ending ending_of(Status status, const JobData& job) {
+  return {.status = to_string(status), .usable = is_solution(status), .notes = job.notes};
+}
+
+std::string why_fit_failed(Status status) {
+  switch (status) {
+    case Status::cancelled: return "Stopped by a signal before it had converged.";
+    case Status::iteration_limit:
+      return "A fit did not converge in the iterations allowed; a larger --l2 or --standardise may help.";
+    case Status::singular:
+      return "A fit failed, as its Hessian is singular: features may be constant, depend on each other or differ much in "
+             "size; a larger --l2 or --standardise may help.";
+    case Status::not_finite:
+      return "A fit failed, as numbers became infinite: features may be too large; --standardise may help.";
+    default: return "A fit failed, as no step made progress; a larger --l2 or --standardise may help.";
+  }
+}
+
+int show(const JobOptions& options, const Report& report, Progress& progress) {
+  Ending ending = report.ending;
+  if (!ending.usable && ending.message.empty()) ending.message = report.sentence;
   page::Folder folder(options);
+  Json document;
   if (folder.wanted()) {
-    progress.begin(fmt::format("{}: drawing", report.verb));
+    progress.enter("drawing");
     for (const page::Figure& figure : report.figures) folder.draw(figure);
+    document = document_of(options, ending, report.document);
     document["figures"] = page::to_json(report.figures);
     document["machine"] = page::machine();
     document["date"] = page::date();
-    write_file(options, report.verb + ".json", to_text(document));
+    write_file(options, options.verb + ".json", to_text(document));
     write_file(options, "index.html", page_of(options, report, folder.pictures()));
+  } else {
+    document = document_of(options, ending, report.document);
   }
   progress.clear();
   std::string text = options.json ? to_text(document) : text_of(report);
@@ -100,7 +129,7 @@ int show(const JobOptions& options, const Report& report, Status status, Progres
   print(text);
   const bool drawn = folder.complain();
   if (stop_signal() != 0) return 128 + stop_signal();
-  return is_solution(status) && drawn ? done : failed;
+  return ending.usable && drawn ? done : failed;
 }
 
 }  // namespace onestep::app::jobs

@@ -37,13 +37,13 @@ DatasetOptions reading_options(const JobOptions& options) {
                                               : CsvOptions::refuse;
   how.categories = true;
   how.category = options.category;
-  how.memory_limit = static_cast<std::size_t>(options.memory * 0x1p30);
+  how.memory_limit = static_cast<std::size_t>(options.memory * 0x1p30 / 2);  // every job holds two copies at least
   return how;
 }
 
 std::string in_words_of_the_command(std::string message) {
   constexpr std::pair<std::string_view, std::string_view> words[] = {
-      {"raise memory_limit", "raise it: --memory GIB"},
+      {"raise memory_limit", "that is half of --memory, as there are two copies at a time; raise it: --memory GIB"},
       {"drop the column", "drop the column (--drop COLUMN)"},
       {"make it the target", "make it the target (--target COLUMN)"},
       {"name another target", "name another target (--target COLUMN)"},
@@ -133,7 +133,7 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
       {.name = "--memory",
        .to = &options.memory,
        .type = "GIB",
-       .help = "refuse files that need more (default 4)",
+       .help = "refuse work that needs more (default 4)",
        .takes = Takes::positive}};
   for (Option& row : csv_options(options)) rows.push_back(std::move(row));
   if (with_validation) {

@@ -12,6 +12,7 @@
 
 #include "jobs/demo.h"
 #include "jobs/dependence.h"
+#include "jobs/memory.h"
 
 namespace onestep::app::jobs {
 
@@ -310,7 +311,7 @@ std::string JobData::label_text(double y) const {
 JobData load(const JobOptions& options, bool with_validation, Progress& progress) {
   if (options.file.empty() && !options.demo) throw Misuse("name a FILE with samples, or try --demo");
   check_folder_of("--checkpoint", options.checkpoint);
-  progress.begin("reading");
+  progress.enter("reading");
   JobData job;
   Dataset train, valid, test;
   const auto read = [&](const std::string& file) {
@@ -356,6 +357,12 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (has_test) n = std::max(n, test.A.shape()[1]);
   if (job.features.empty())
     for (std::int64_t j = 0; j < n; ++j) job.features.push_back(std::to_string(train.first_index + j));
+  double samples = static_cast<double>(train.A.shape()[0]);
+  if (has_valid) samples += static_cast<double>(valid.A.shape()[0]);
+  if (has_test) samples += static_cast<double>(test.A.shape()[0]);
+  const double classes = job.loss == Loss::softmax ? static_cast<double>(job.labels.size()) : 0;
+  job.memory_needed =
+      require_memory(options, job.name, need_of_loading(options), {samples, static_cast<double>(n), classes});
   job.standardised = options.standardise;
   job.penalised = options.l2() > 0;
   if (options.standardise || !job.penalised) job.scaling = standardisation_with_ones(with_ones(train.A, n));

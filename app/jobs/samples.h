@@ -72,6 +72,7 @@ struct JobData {
   bool has_names = false;
   std::vector<ColumnEncoding> encoding = {};
   std::int64_t image_side = 0;  ///< of square images; 0: features are no pixels
+  double memory_needed = 0;     ///< the most bytes that the job is expected to need
   std::size_t in_file = 0;      ///< samples of the training file, those split off for validation included
 
   /// Which of the labels a sample's y stands for (the first for ridge, which has none), and the other way round.

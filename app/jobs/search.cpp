@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "bilevel/checkpoint.h"
+#include "jobs/report.h"
 
 namespace onestep::app::jobs {
 
@@ -115,14 +117,23 @@ std::string message_of(const Outcome& o) {
     return "The linear system of the last hypergradient was not solved: whether anything is left to gain is not known. A "
            "larger "
            "--l2 to start from conditions the fits better; so does --standardise.";
-  return o.message();
+  if (!is_usable(o)) return why_fit_failed(o.status);
+  switch (o.status) {
+    case Status::converged:
+      if (o.about.empty()) return "";
+      return fmt::format("The hypergradient may be wrong by {:.2g}, far more than it is: the search may have ended early.",
+                         o.bound);
+    case Status::iteration_limit: return "The search ended at the limit of --iterations; the best point so far is given.";
+    case Status::rounding_reached: return "The search ended where the fits are no more accurate; the best point is given.";
+    case Status::line_search_failed: return "The search ended where no step lowers the loss any further.";
+    default: return why_fit_failed(o.status);
+  }
 }
 
 std::string ended_text(const JobOptions& options, const Outcome& o) {
   if (is_usable(o)) {
-    const std::string spent =
-        fmt::format("{} iteration{}, {}{}", o.iterations, o.iterations == 1 ? "" : "s", seconds_text(o.seconds),
-                    o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "");
+    const std::string spent = fmt::format("{}, {}{}", counted(o.iterations, "iteration"), seconds_text(o.seconds),
+                                          o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "");
     switch (o.status) {
       case Status::converged: return fmt::format("Converged in {}", spent);
       case Status::iteration_limit: return fmt::format("Ended after {} (--iterations allows more)", spent);
@@ -131,10 +142,11 @@ std::string ended_text(const JobOptions& options, const Outcome& o) {
       default: return fmt::format("Ended after {} ({})", spent, to_string(o.status));
     }
   }
-  if (o.status != Status::cancelled) return fmt::format("{}: {}", to_string(o.status), message_of(o));
-  const std::string so_far = o.history.empty() ? "before the first iteration"
-                                               : fmt::format("after {} iterations, validation loss {}", o.iterations,
-                                                             shown(o.history.back().value));
+  if (o.status != Status::cancelled) return message_of(o);
+  const std::string so_far =
+      o.history.empty()
+          ? "before the first iteration"
+          : fmt::format("after {}, validation loss {}", counted(o.iterations, "iteration"), shown(o.history.back().value));
   if (!options.checkpoint.empty() && std::filesystem::exists(options.checkpoint))
     return fmt::format("Stopped {}; the same command goes on from {}.", so_far, options.checkpoint);
   return fmt::format("Stopped {}; there is nothing to go on from{}.", so_far,
@@ -201,19 +213,19 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
 page::Figure path_figure(const Outcome& o, const std::string& judged_by) {
   page::Panel loss{.title = judged_by, .x = {"iteration"}, .y = {""}},
       critical{.title = "How far from critical", .x = {"iteration"}, .y = {"criticality, as a share of the loss", true}};
+  constexpr double rounding = 1e-16;  // what is below means no more than 0
   page::Series losses{.label = "", .method = "one_step"}, criticals = losses;
   for (const OuterIteration& i : o.history) {
     losses.x.push_back(i.number), losses.y.push_back(i.value);
-    criticals.x.push_back(i.number), criticals.y.push_back(i.critical);
+    criticals.x.push_back(i.number), criticals.y.push_back(std::max(i.critical, rounding));
   }
   loss.series = {losses}, critical.series = {criticals};
-  return {
-      "path",
-      "The search",
-      fmt::format(
-          "Each of the {} iterations follows a hypergradient; {} solves of the inner problem. The loss went from {} to {}.",
-          o.iterations, o.evaluations, shown(o.history.front().value), shown(o.value)),
-      {loss, critical}};
+  return {"path",
+          "The search",
+          fmt::format("{}, each along a hypergradient; {} of the inner problem. The loss went from {} to {}.",
+                      counted(o.iterations, "iteration"), counted(o.evaluations, "solve"), shown(o.history.front().value),
+                      shown(o.value)),
+          {loss, critical}};
 }
 
 }  // namespace onestep::app::jobs

@@ -33,6 +33,7 @@ class TuneReport {
 
   Report made() {
     begin();
+    end();
     if (!f_.found) {
       report_.sentence = f_.stopped_in.empty() ? ended_text(options_, f_.search) : stopped_text();
       return std::move(report_);
@@ -58,20 +59,26 @@ class TuneReport {
   std::string judged_by() const { return hyper_.is_balanced() ? "balanced validation loss" : "validation loss"; }
 
   void begin() {
-    report_ = {.verb = "tune",
-               .title = fmt::format("Hyperparameters for {}", job_.name),
+    report_ = {.title = fmt::format("Hyperparameters for {}", job_.name),
                .asked = fmt::format("{}; {} loss; {}{} by {}", description_text(job_), name_of(job_.loss), options_.hyper,
                                     hyper_.is_penalty() ? "" : fmt::format(" beside l2 = {}", shown(options_.l2())),
                                     by_folds() ? fmt::format("{} folds", folds_.size())
-                                               : fmt::format("{} validation samples", folds_[0].valid.count()))};
+                                               : counted(folds_[0].valid.count(), "validation sample"))};
     Json& document = report_.document;
-    document = {{"verb", "tune"}};
-    document.update(description(job_));
+    document = description(job_);
     document.update({{"hyper", options_.hyper}, {"folds", by_folds() ? folds_.size() : 0}});
     if (!hyper_.is_penalty()) document["l2"] = options_.l2();
-    document["seconds"] = f_.seconds;
     document["resumed"] = f_.resumed;
     document["search"] = json_of(f_.search);
+  }
+
+  // Limits end a search like anything else: the best point there was can be used. An answer whose last hypergradient is
+  // unknown may be any point on the way.
+  void end() {
+    const bool fitted = !f_.found || is_solution(f_.fit_status);
+    report_.ending = ending_of(fitted ? f_.search.status : f_.fit_status, job_);
+    report_.ending.usable = f_.found && fitted && f_.search.status != Status::singular;
+    if (f_.found && fitted) report_.ending.message = message_of(f_.search);
   }
 
   std::string stopped_text() const {
@@ -93,8 +100,8 @@ class TuneReport {
       case Status::line_search_failed: how = "Ended, since no step lowers the loss any further, after"; break;
       default: how = fmt::format("Ended ({}) after", to_string(o.status));
     }
-    return fmt::format("{}{} {} iteration{}, {} solves and {} in all{}: ", choice_text(), how, o.iterations,
-                       o.iterations == 1 ? "" : "s", f_.solves(), seconds_text(f_.seconds),
+    return fmt::format("{}{} {}, {} and {} in all{}: ", choice_text(), how, counted(o.iterations, "iteration"),
+                       counted(f_.solves(), "solve"), seconds_text(f_.seconds),
                        f_.resumed ? fmt::format(", gone on from {}", options_.checkpoint) : "");
   }
 
@@ -180,8 +187,7 @@ class TuneReport {
     const std::string on = by_folds() ? fmt::format("all samples of {}", job_.name) : "the training samples";
     Json fitted = {{"trained_on", on}, {"status", to_string(f_.fit_status)}};
     if (!f_.x) {
-      report_.sentence +=
-          fmt::format(" The fit on {} with them failed: {}: {}", on, to_string(f_.fit_status), f_.fit_message);
+      report_.sentence += fmt::format(" Then the fit on {} failed. {}", on, why_fit_failed(f_.fit_status));
       report_.document["model"] = fitted;
       return;
     }

@@ -34,7 +34,6 @@ struct TuneFindings {
   std::optional<double> begun_loss;  ///< and where it began
   std::optional<Array> x, begun_x;   ///< coefficients: with what was found, and with what it began
   Status fit_status = Status::converged;
-  std::string fit_message;
   std::vector<Tried> compared;  ///< a grid or random points, by the first hyperparameter
   double best_compared = 0;
   std::vector<double> best_compared_at;

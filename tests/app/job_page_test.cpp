@@ -187,7 +187,7 @@ TEST(JobPictures, AreThePixelsAsTheyWereWhateverTheirScaleWas) {
 }
 
 TEST(JobPictures, StandOnThePageAsPng) {
-  jobs::Report report{.verb = "clean", .title = "T <b>", .asked = "A <b>", .sentence = "S <b>"};
+  jobs::Report report{.title = "T <b>", .asked = "A <b>", .sentence = "S <b>"};
   const std::vector<std::uint8_t> pixels{0, 10, 200, 255};
   report.galleries = {{"suspects", "Suspects", "", {{pixels, {"<i>", "boot"}, true}}}};
   jobs::JobOptions options;
