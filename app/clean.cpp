@@ -80,6 +80,10 @@ class Clean {
       throw Misuse(fmt::format(
           "{}: a label is judged by fits to other samples that have it, which takes two labels with two samples each",
           job_.name));
+    constexpr std::size_t least = 20;
+    if (job_.train.y.values().size() < least)
+      throw Misuse(fmt::format("{}: {} are too few to judge labels by; it takes {} at least", job_.name,
+                               counted(job_.train.y.values().size(), "sample"), least));
   }
 
   int report_failure(const FitFailed& failed) {

@@ -28,15 +28,15 @@ bool all_are_the_same(const std::vector<double>& values) {
 class TuneReport {
  public:
   TuneReport(const TuneOptions& options, const JobData& job, const Model& model, const Hyper& hyper,
-             const std::vector<Fold>& folds, const TuneFindings& findings)
-      : options_(options), job_(job), model_(model), hyper_(hyper), folds_(folds), f_(findings) {}
+             const std::vector<Fold>& folds, const TuneFindings& findings, Report& report)
+      : options_(options), job_(job), model_(model), hyper_(hyper), folds_(folds), f_(findings), report_(report) {}
 
-  Report made() {
+  void make() {
     begin();
     end();
     if (!f_.found) {
       report_.sentence = f_.stopped_in.empty() ? ended_text(options_, f_.search) : stopped_text();
-      return std::move(report_);
+      return;
     }
     report_.sentence = fmt::format("{}{} {} (from {}).", answer(), judged_by(), shown(f_.loss),
                                    f_.begun_loss ? shown(*f_.begun_loss) : "unknown");
@@ -51,7 +51,6 @@ class TuneReport {
     if (!f_.compared.empty()) add_comparison();
     add_accuracy();
     add_figures();
-    return std::move(report_);
   }
 
  private:
@@ -313,7 +312,7 @@ class TuneReport {
   const Hyper& hyper_;
   const std::vector<Fold>& folds_;
   const TuneFindings& f_;
-  Report report_;
+  Report& report_;
   page::Table scores_;
   Json at_start_ = Json::object();
 };
@@ -322,7 +321,9 @@ class TuneReport {
 
 Report report_of(const TuneOptions& options, const JobData& job, const Model& model, const Hyper& hyper,
                  const std::vector<Fold>& folds, const TuneFindings& findings) {
-  return TuneReport(options, job, model, hyper, folds, findings).made();
+  Report report;
+  TuneReport(options, job, model, hyper, folds, findings, report).make();
+  return report;
 }
 
 }  // namespace onestep::app::jobs

@@ -296,6 +296,9 @@ TEST_F(LabelJobs, CleanDoesNotJudgeTheOnlySampleOfAClass) {
   const Ended few = run_command({"clean", folder_.write("few.csv", "a,y\n1,x\n2,z\n"), "--header", "yes"});
   EXPECT_EQ(few.status, 2);
   EXPECT_THAT(few.err, HasSubstr("two labels with two samples each"));
+  const Ended tiny = run_command({"clean", folder_.write("tiny.csv", "a,y\n1,x\n2,z\n3,x\n4,z\n"), "--header", "yes"});
+  EXPECT_EQ(tiny.status, 2);
+  EXPECT_THAT(tiny.err, HasSubstr("4 samples are too few"));
 }
 
 TEST_F(LabelJobs, InfluenceSaysWhatCannotBeToldFromChance) {
