@@ -181,11 +181,13 @@ class Influence {
   Json listed(const std::vector<std::size_t>& places) const {
     Json all = Json::array();
     for (const std::size_t i : places)
-      all.push_back({{"sample", job_.train.rows[i]},
-                     {"label", label_json(job_, job_.train.y.values()[i])},
-                     {"removal", removal(i)},
-                     {"standard_error", effects_.all()[i].standard_error},
-                     {"influence", effects_.all()[i].derivative}});
+      all.push_back(
+          {{"sample", job_.train.rows[i]},
+           {"label", label_json(job_, job_.train.y.values()[i])},
+           {"removal", removal(i)},
+           {"standard_error",
+            number_or_null(effects_.all()[i].standard_error > 0 ? effects_.all()[i].standard_error : std::nan(""))},
+           {"influence", effects_.all()[i].derivative}});
     return all;
   }
 

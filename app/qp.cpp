@@ -301,8 +301,8 @@ int solve_qp(const QpOptions& options) {
 
   const std::string document =
       to_text(document_of(options, ending_of(solved.solution.status), own_members(solved, options)));
-  print(options.json ? document : text_of(solved, options));
   if (!options.out.empty()) write_file(options, std::filesystem::path(options.file).stem().string() + ".json", document);
+  print(options.json ? document : text_of(solved, options));
   if (stop_signal() != 0) return 128 + stop_signal();
   return is_solution(solved.solution.status) ? done : failed;
 }

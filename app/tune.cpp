@@ -111,6 +111,7 @@ class Tune {
     std::string text =
         fmt::format("tune {} {} folds {} seed {}", job_.identity(), options_.hyper, options_.folds, options_.seed);
     if (!hyper_.is_penalty() || options_.l2_asked) text += fmt::format(" l2 {}", options_.l2());
+    if (!options_.groups.empty()) text += fmt::format(" groups {}", fmt::join(hyper_.groups().of, ","));
     return text;
   }
 

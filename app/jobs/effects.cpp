@@ -69,6 +69,9 @@ void Effects::split(std::size_t folds, std::uint64_t seed) {
     judging_ += static_cast<std::size_t>(part.judges.count());
     parts_.push_back(std::move(part));
   }
+  if (judging_ == 0)
+    throw Misuse(
+        fmt::format("{}: every label has one sample only, so that none can be held out; give --valid FILE", job_.name));
 }
 
 const Solution& Effects::fit(const Part& part, std::vector<double> weights, const Array& start) {

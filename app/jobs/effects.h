@@ -31,6 +31,9 @@ class Effects {
   /// `tell` is called along the way with what is being done, and stops it when it says false.
   Effects(const JobData& job, const Model& model, double l2, std::size_t folds, std::uint64_t seed,
           std::function<bool(const std::string&)> tell);
+  Effects(const Effects&) = delete;
+  Effects& operator=(const Effects&) = delete;
+  ~Effects() = default;
 
   /// Throws FitFailed, and Misuse where a fit is not unique.
   void compute();

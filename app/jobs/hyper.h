@@ -57,6 +57,7 @@ class Hyper {
   /// What these samples are judged by, at given coefficients: their mean loss, with each class counted the same for weights
   /// of classes.
   double judged(const Samples& samples, const Array& x) const;
+  const Groups& groups() const { return groups_; }
   bool is_balanced() const { return kind_ == Kind::class_weight; }
 
  private:

@@ -43,13 +43,25 @@ void write_whole_file(const std::string& path, const std::string& text) {
 
 namespace {
 
-// The lines of a text file but those of some samples; nothing where lines are not samples one to one.
-std::string lines_without(const std::string& text, std::size_t samples, const std::vector<bool>& left_out) {
-  const auto is_empty = [](std::string_view line) { return data::trimmed(line).empty(); };
-  std::string_view line;
+// The lines of a text file but those of some samples; nothing where it is not certain that lines are samples one to one: a
+// quoted text may have ends of lines in it, and a first line too many has to have the names of the columns.
+std::string lines_without(const std::string& text, const JobData& job, const std::vector<bool>& left_out) {
+  const bool is_csv = !job.encoding.empty();
+  const auto is_empty = [&](std::string_view line) {
+    const std::string_view rest = data::trimmed(line);
+    return rest.empty() || (!is_csv && rest.starts_with('#'));
+  };
+  const std::size_t samples = job.in_file;
+  std::string_view line, first;
   std::size_t count = 0;
-  for (data::Lines lines(text); lines.next(line);) count += is_empty(line) ? 0 : 1;
-  if (count != samples && count != samples + 1) return "";
+  for (data::Lines lines(text); lines.next(line);) {
+    if (is_csv && std::ranges::count(line, '"') % 2 != 0) return "";
+    if (is_empty(line)) continue;
+    if (count++ == 0) first = line;
+  }
+  const auto is_there = [&](const ColumnEncoding& column) { return first.find(column.name) != std::string_view::npos; };
+  const bool has_names = is_csv && count == samples + 1 && std::ranges::all_of(job.encoding, is_there);
+  if (count != samples && !has_names) return "";
   std::size_t number = count == samples ? 1 : 0;  // of the next sample; 0 is the line of names
   std::string result;
   for (data::Lines lines(text); lines.next(line);) {
@@ -89,7 +101,7 @@ SampleFile file_without(const JobOptions& options, const JobData& job, const std
     const auto limit = static_cast<std::size_t>(options.memory * 0x1p30);
     const std::string text = data::read_text({"clean", options.file}, limit);
     if (!data::is_idx(text))
-      if (std::string kept = lines_without(text, job.in_file, left_out); !kept.empty()) return {std::move(kept), true};
+      if (std::string kept = lines_without(text, job, left_out); !kept.empty()) return {std::move(kept), true};
   }
   return {table_without(job, left_out), false};
 }

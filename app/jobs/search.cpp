@@ -134,6 +134,7 @@ std::string ended_text(const JobOptions& options, const Outcome& o) {
   if (is_usable(o)) {
     const std::string spent = fmt::format("{}, {}{}", counted(o.iterations, "iteration"), seconds_text(o.seconds),
                                           o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "");
+    if (!std::isfinite(o.norm)) return fmt::format("Ended after {} (the last hypergradient is not known)", spent);
     switch (o.status) {
       case Status::converged: return fmt::format("Converged in {}", spent);
       case Status::iteration_limit: return fmt::format("Ended after {} (--iterations allows more)", spent);

@@ -99,7 +99,7 @@ std::optional<std::vector<double>> standard_errors(const Model& model, const Job
     for (std::int64_t i = 0; i < n; ++i)
       errors[static_cast<std::size_t>(i * K + k)] =
           std::sqrt(variance * entry(i, i)) / (job.scaling ? job.scaling->scale(i) : 1.0);
-    errors[static_cast<std::size_t>(n * K + k)] = std::sqrt(variance * std::max(0.0, intercept));
+    errors[static_cast<std::size_t>(n * K + k)] = std::sqrt(variance * intercept);
   }
   if (!std::ranges::all_of(errors, [](double e) { return std::isfinite(e); })) return std::nullopt;
   return errors;

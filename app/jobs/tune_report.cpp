@@ -76,7 +76,7 @@ class TuneReport {
   void end() {
     const bool fitted = !f_.found || is_solution(f_.fit_status);
     report_.ending = ending_of(fitted ? f_.search.status : f_.fit_status, job_);
-    report_.ending.usable = f_.found && fitted && f_.search.status != Status::singular;
+    report_.ending.usable = f_.found && fitted && f_.search.status != Status::singular && std::isfinite(f_.search.norm);
     if (f_.found && fitted) report_.ending.message = message_of(f_.search);
   }
 
@@ -99,6 +99,7 @@ class TuneReport {
       case Status::line_search_failed: how = "Ended, since no step lowers the loss any further, after"; break;
       default: how = fmt::format("Ended ({}) after", to_string(o.status));
     }
+    if (!std::isfinite(o.norm)) how = "Ended, since the last hypergradient is not known, after";
     return fmt::format("{}{} {}, {} and {} in all{}: ", choice_text(), how, counted(o.iterations, "iteration"),
                        counted(f_.solves(), "solve"), seconds_text(f_.seconds),
                        f_.resumed ? fmt::format(", gone on from {}", options_.checkpoint) : "");
@@ -262,9 +263,12 @@ class TuneReport {
 
   void add_comparison() {
     const bool one = hyper_.names().size() == 1;
-    report_.document["compare"] = {
-        {"method", one ? "grid" : "random"}, {"evaluations", f_.compared.size()},   {"loss", f_.best_compared},
-        {"values", f_.best_compared_at},     {"ratio", f_.loss / f_.best_compared}, {"tried", pairs(f_.compared)}};
+    report_.document["compare"] = {{"method", one ? "grid" : "random"},
+                                   {"evaluations", f_.compared.size()},
+                                   {"loss", std::isfinite(f_.best_compared) ? Json(f_.best_compared) : Json()},
+                                   {"values", f_.best_compared_at},
+                                   {"ratio", std::isfinite(f_.best_compared) ? Json(f_.loss / f_.best_compared) : Json()},
+                                   {"tried", pairs(f_.compared)}};
     page::Table t{
         .id = "compare",
         .title = "Beside a search of equal budget",
@@ -272,7 +276,8 @@ class TuneReport {
         .columns = {"search", "solves", judged_by()}};
     t.rows.push_back({"hypergradient", std::to_string(f_.solves()), fmt::format("{:.8g}", f_.loss)});
     if (f_.shared) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", f_.shared->second)});
-    t.rows.push_back({one ? "grid" : "random", std::to_string(f_.compared.size()), fmt::format("{:.8g}", f_.best_compared)});
+    t.rows.push_back({one ? "grid" : "random", std::to_string(f_.compared.size()),
+                      std::isfinite(f_.best_compared) ? fmt::format("{:.8g}", f_.best_compared) : "no fit succeeded"});
     report_.tables.push_back(t);
   }
 

@@ -66,6 +66,11 @@ void bind_inputs(WorkspaceState& state, std::span<const Array> inputs, int first
   }
 }
 
+// Without branches a run ends with the highest level there is.
+int last_level(const Program& program, int last) {
+  return program.levels.branches == for_ever ? std::min(last, program.highest_level()) : last;
+}
+
 // Whether a run up to `last` computes the result, where that is wanted.
 bool is_computed(const Program& program, const Result& result, int last) {
   return result.level <= last && (result.level < program.levels.branches || result.level == last);
@@ -209,7 +214,7 @@ void Plan::run(Workspace& workspace, std::span<const Array> inputs, std::span<co
   check_inputs("run", program.inputs, inputs);
   if (outputs.size() != results.size())
     fail("run", "memory for {} results, the function has {}", outputs.size(), results.size());
-  if (branches == for_ever) last = std::min(last, program.highest_level());
+  last = last_level(program, last);
   const auto wanted = [&](std::size_t i) {
     return is_computed(program, results[i], last) && !(branches != for_ever && outputs[i].empty());
   };
@@ -242,14 +247,24 @@ void BoundPlan::bind(std::size_t input, const Array& array) {
 
 void BoundPlan::run(std::size_t begin, std::span<const std::span<double>> outputs, int changed, int last) {
   WorkspaceState& state = workspace_.state();
-  const Program& program = *state.program;
-  const auto results = std::span(program.results).subspan(begin, outputs.size());
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (results[i].direct)
-      state.address[results[i].buffer] = outputs[i].empty() ? own_memory(state, results[i]) : outputs[i].data();
+  // The memory is the caller's, and may be gone after this run, also where a foreign function throws.
+  struct Results {
+    WorkspaceState& state;
+    std::span<const Result> all;
+    void compute_in(std::span<const std::span<double>> memory) const {
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i].direct && !memory[i].empty()) state.address[all[i].buffer] = memory[i].data();
+    }
+    ~Results() {
+      for (const Result& result : all)
+        if (result.direct) state.address[result.buffer] = own_memory(state, result);
+    }
+  } const results{state, std::span(state.program->results).subspan(begin, outputs.size())};
+  results.compute_in(outputs);
+  last = last_level(*state.program, last);
   run_levels(state, std::min({changed, last, state.valid + 1}), last);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (!outputs[i].empty()) copy_result(state, results[i], outputs[i]);
+    if (!outputs[i].empty()) copy_result(state, results.all[i], outputs[i]);
 }
 
 double Plan::flops() const { return flops(-1); }

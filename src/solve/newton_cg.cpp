@@ -165,7 +165,7 @@ class NewtonCgPoint final : public Point {
 
   void precondition(bool, Vector r, double residual) override {
     if (residual == 0) return solve(r, r);
-    forget();
+    solved_ = false;
     std::ranges::copy(r, rhs_.begin());
     linear(rhs_, u_, residual);
     std::ranges::copy(u_, r.begin());

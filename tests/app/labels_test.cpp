@@ -323,10 +323,41 @@ TEST_F(LabelJobs, InfluenceLeavesOutWhatMakesTheFitNotUnique) {
   for (int i = 0; i < 30; ++i) text += fmt::format("{},3,{}\n", std::sin(i), std::cos(2.0 * i) + std::sin(i));
   const std::string file = folder_.write("constant.csv", text);
   const auto with = json({"influence", file, "--l2", "0"}), without = json({"influence", file, "--l2", "0", "--drop", "b"});
-  EXPECT_THAT(with["notes"].dump(), HasSubstr("b"));
+  EXPECT_THAT(with["notes"].dump(), HasSubstr("b is left out"));
   ASSERT_EQ(with["removal"].size(), 30U);
   EXPECT_EQ(with["removal"], without["removal"]);
-  EXPECT_THAT(run_command({"influence", file}).out, Not(HasSubstr("nan")));
+  const Ended penalised = run_command({"influence", file});
+  EXPECT_EQ(penalised.status, 0);
+  EXPECT_THAT(penalised.out, Not(HasSubstr("nan")));
+}
+
+TEST_F(LabelJobs, InfluenceNeedsSamplesThatJudge) {
+  const Ended none = run_command({"influence", folder_.write("two", "0 1:1\n1 1:2\n")});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("--valid FILE"));
+}
+
+// A comment is no sample, and a quoted line break no end of one.
+TEST_F(LabelJobs, CleanRemovesTheSamplesItNamesWhateverTheLines) {
+  std::string text, with_comment;
+  for (int i = 0; i < 120; ++i) {
+    const int label = (i % 2 == 0) == (i % 7 != 3) ? 1 : -1;
+    const std::string line = fmt::format("{} 1:{} 2:{}\n", label, (i % 2 == 0 ? 2 : -2) + 0.1 * std::sin(i), std::cos(i));
+    text += line;
+    with_comment += line;
+    if (i == 20) with_comment += "# half of them\n";
+  }
+  const std::string kept = (folder_.path() / "kept").string();
+  const auto kept_of = [&](const std::string& name, const std::string& contents) {
+    EXPECT_EQ(run_command({"clean", folder_.write(name, contents), "--cleaned", kept}).status, 0);
+    return contents_of(kept);
+  };
+  const std::string plain = kept_of("plain", text), commented = kept_of("commented", with_comment);
+  EXPECT_LT(plain.size(), text.size());
+  std::string without_comment = commented;
+  const auto at = without_comment.find("# half of them\n");
+  if (at != std::string::npos) without_comment.erase(at, std::string("# half of them\n").size());
+  EXPECT_EQ(without_comment, plain);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "backend/naive/interpret.h"
 #include "onestep/diff.h"
 #include "onestep/threads.h"
+#include "plan/bound_plan.h"
 #include "support/random.h"
 
 namespace onestep {
@@ -182,6 +183,22 @@ RC_GTEST_PROP(Plan, RandomGraphsAndTheirGradientsEqualTheNaiveInterpreter, (std:
     for (const double v : naive[i].values()) scale = std::max(scale, std::abs(v));
     for (std::size_t k = 0; k < planned[i].size(); ++k)
       RC_ASSERT(std::abs(planned[i][k] - naive[i].values()[k]) <= 1e-9 * scale);
+  }
+}
+
+// A result that depends on a low level only is there in every run, wherever it is wanted.
+TEST(BoundPlan, GivesWhatDoesNotChangeToEveryCaller) {
+  const Function f({{"data", {2}}, {"x", {2}}}, [](std::span<const Expr> in) { return std::vector<Expr>{2 * in[0]}; });
+  const Plan plan(f, {.levels = {0, 1}, .loop = 1});
+  detail::BoundPlan bound(plan);
+  const Array data{1.0, 3.0}, x{0.0, 0.0};
+  bound.bind(0, data);
+  bound.bind(1, x);
+  for (int run = 0; run < 3; ++run) {
+    std::vector<double> out(2, nan);
+    const std::span<double> span = out;
+    bound.run(0, {&span, 1}, run == 0 ? 0 : 1, 1);
+    EXPECT_THAT(out, ::testing::ElementsAre(2, 6)) << run;
   }
 }
 
