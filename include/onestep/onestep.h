@@ -10,8 +10,9 @@
 #include "onestep/dual_step.h"          // steps differentiated by running them
 #include "onestep/error.h"              // what is thrown
 #include "onestep/estimate.h"           // derivatives of what a solver converges to
-#include "onestep/expr.h"               // operations
+#include "onestep/expr.h"               // expressions and the operations of the table
 #include "onestep/function.h"           // tracing
+#include "onestep/operations.h"         // operations made of others
 #include "onestep/plan.h"               // running
 #include "onestep/qps.h"                // quadratic programs from files
 #include "onestep/quadratic_program.h"  // a convex quadratic program, as data

@@ -32,13 +32,13 @@ void require_gradients(const Function& f, const Arrays& point, const GradientChe
 constexpr double margin = 0.3;
 
 // Arguments for one entry, in the domain of the operation and away from kinks (which for every operation of the table lie
-// where an argument is 0 or two are equal).
+// where an argument is 0 or two are equal) and from the poles of tan.
 std::vector<double> smooth_point(Random& random, Op op, std::size_t count) {
   for (;;) {
     std::vector<double> a(3);
     bool good = true;
     for (std::size_t i = 0; i < count; ++i) {
-      a[i] = random.uniform(-2, 2);
+      a[i] = op == Op::tan ? random.uniform(-1, 1) : random.uniform(-2, 2);
       good = good && std::fabs(a[i]) > margin;
       for (std::size_t j = 0; j < i; ++j) good = good && std::fabs(a[i] - a[j]) > margin;
     }
