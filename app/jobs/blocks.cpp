@@ -15,7 +15,7 @@ SoftmaxBlocks::SoftmaxBlocks(const Array& A, const Array& x, double l2)
       classes_(static_cast<std::size_t>(x.shape()[1])),
       inverses_(classes_ * n_ * n_) {
   const std::int64_t n = x.shape()[0], count = A.shape()[0];
-  const Function weights_at = trace(
+  const Function weights_at = traced(
       [&](Expr at) {
         const Expr s = matmul(A, at);
         const Expr p = exp(s - reshape(log_sum_exp(s, 1), {count, 1}));
@@ -24,7 +24,7 @@ SoftmaxBlocks::SoftmaxBlocks(const Array& A, const Array& x, double l2)
       x.shape());
   const Array weights = evaluate(weights_at, {x})[0];
   // Without a penalty there may be nothing that holds a coefficient: a little does, relative to the mean of the diagonal.
-  const Plan plan(trace(
+  const Plan plan(traced(
       [&](Expr v, Expr share) {
         const Expr M = gram(A, v), little = share * sum(diagonal(M)) / static_cast<double>(n);
         return std::pair{solve(cholesky(M + (l2 + little) * eye(n)), eye(n)), little};

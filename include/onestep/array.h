@@ -102,7 +102,7 @@ class Array {
   Array(std::initializer_list<detail::Entry> entries);
   Array(std::vector<double> entries);
   /// A matrix, row by row. Throws MisuseError when the rows differ in length.
-  Array(std::initializer_list<std::initializer_list<detail::Entry>> rows);
+  Array(std::initializer_list<std::initializer_list<double>> rows);
   Array(const std::vector<std::vector<double>>& rows);
   /// Takes over `entries`, row by row. Throws MisuseError when their number is not that of the shape.
   Array(Shape shape, std::vector<double> entries);

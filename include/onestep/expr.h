@@ -154,10 +154,10 @@ class Expr {
 /// their own, so that nothing else is considered for them.
 ///
 ///     Expr r = 2.0 * x - 1, inside = (x > 0.0) * (x < 1.0), clipped = where(x < 0.0, 0.0, x);
-#define ONESTEP_OPERATOR(symbol, name)                                                                      \
-  inline Expr operator symbol(const Expr& a, const Expr& b) { return name(a, b); }                          \
-  template <detail::Number Value> Expr operator symbol(const Expr& a, Value b) { return name(a, Expr(b)); } \
-  template <detail::Number Value> Expr operator symbol(Value a, const Expr& b) { return name(Expr(a), b); }
+#define ONESTEP_OPERATOR(symbol, name)                                                                                   \
+  inline Expr operator symbol(const Expr& a, const Expr& b) { return name(a, b); }                                       \
+  template <std::same_as<Expr> E, detail::Number Value> Expr operator symbol(const E& a, Value b) { return name(a, b); } \
+  template <std::same_as<Expr> E, detail::Number Value> Expr operator symbol(Value a, const E& b) { return name(a, b); }
 ONESTEP_OPERATOR(+, add)
 ONESTEP_OPERATOR(-, sub)
 ONESTEP_OPERATOR(*, mul)

@@ -26,11 +26,11 @@ struct Input {
 /// A traced function: arguments, results, and the graph between them. Const and cheap to copy; share it across threads. One
 /// that was moved from has no arguments and no results; everything else throws MisuseError.
 ///
-///     Function f = trace([&](Expr x, Expr w) { return sum(w * square(x)); }, Input{"x", {3}}, Input{"w", {3}});
+///     Function f = traced([&](Expr x, Expr w) { return sum(w * square(x)); }, Input{"x", {3}}, Input{"w", {3}});
 class Function {
  public:
   using Body = std::function<std::vector<Expr>(std::span<const Expr>)>;
-  /// Calls `body` once with an expression for each input. `trace` below is the comfortable way.
+  /// Calls `body` once with an expression for each input. `traced` below is the comfortable way.
   Function(std::vector<Input> inputs, const Body& body);
 
   std::span<const Input> inputs() const& { return inputs_; }
@@ -71,7 +71,7 @@ class Function {
 
 /// Multiply-adds (and elementwise operations) to compute these from the inputs; nodes used twice count once.
 ///
-///     Function h = trace([](Expr x) {
+///     Function h = traced([](Expr x) {
 ///       std::cout << flops(hessian(sum(exp(x)), x)) << '\n';
 ///       return x;
 ///     }, Shape{13});
@@ -80,7 +80,7 @@ double flops(std::span<const Expr> results);
 
 /// Readable text of an expression, a line for each node.
 ///
-///     trace([](Expr x) {
+///     traced([](Expr x) {
 ///       std::cout << to_string(grad(sum(exp(x)), x));
 ///       return x;
 ///     }, Shape{13});
@@ -155,7 +155,9 @@ template <class F, class... Specs> Function traced(F&& f, const Specs&... specs)
 
 /// The name this had before trace(A) became the trace of a matrix.
 template <class F, class... Specs>
-requires(!std::is_convertible_v<F, Expr>) Function trace(F&& f, const Specs&... specs) {
+requires(!std::is_convertible_v<F, Expr>)
+    [[deprecated("a lambda is traced by traced(f, shapes...); trace(A) is the trace of a matrix")]] Function
+    trace(F&& f, const Specs&... specs) {
   return traced(std::forward<F>(f), specs...);
 }
 

@@ -13,9 +13,11 @@
 #include "onestep/expr.h"               // expressions and the operations of the table
 #include "onestep/function.h"           // tracing
 #include "onestep/operations.h"         // operations made of others
+#include "onestep/parts.h"              // arrays that belong together
 #include "onestep/plan.h"               // running
 #include "onestep/qps.h"                // quadratic programs from files
 #include "onestep/quadratic_program.h"  // a convex quadratic program, as data
 #include "onestep/solver.h"             // fixed points, gradient descent, Newton
 #include "onestep/status.h"             // how a solve ended
 #include "onestep/threads.h"            // how many threads
+#include "onestep/traced_program.h"     // a quadratic program whose data are expressions

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <initializer_list>
 #include <iosfwd>
 #include <limits>
 #include <memory>
@@ -15,39 +14,12 @@
 #include <vector>
 
 #include "onestep/function.h"
+#include "onestep/parts.h"
 #include "onestep/quadratic_program.h"
 #include "onestep/status.h"
+#include "onestep/traced_program.h"
 
 namespace onestep {
-
-/// Arrays that belong together: the parts of a state, or several parameters. One array converts to it and from it; braces
-/// list the parts.
-///
-///     Parts one = Array{1.0, 2.0}, two = {Array{1.0, 2.0}, Array(0.5)};
-///     Array first = two[0], only = one;
-class Parts {
- public:
-  Parts() = default;
-  Parts(const Array& only) : parts_{only} {}
-  Parts(double only) : parts_{Array(only)} {}
-  Parts(std::initializer_list<Array> parts) : parts_(parts) {}
-  Parts(std::vector<Array> parts) : parts_(std::move(parts)) {}
-
-  std::size_t size() const { return parts_.size(); }
-  /// Throws MisuseError where there is no part of that number.
-  const Array& operator[](std::size_t i) const& { return parts_[checked(i)]; }
-  Array operator[](std::size_t i) const&& { return parts_[checked(i)]; }
-  auto begin() const& { return parts_.begin(); }
-  auto end() const& { return parts_.end(); }
-  void begin() const&& = delete;  // they would be gone
-  void end() const&& = delete;
-  /// Throws MisuseError unless there is exactly one part.
-  operator Array() const;
-
- private:
-  std::size_t checked(std::size_t i) const;
-  std::vector<Array> parts_;
-};
 
 /// What an iteration tells the callback and the log.
 ///
@@ -280,7 +252,8 @@ struct GradientStep {
   static GradientStep backtracking(double first = 1) { return {Kind::backtracking, first, 0, 0}; }
 };
 
-/// How gradient descent remembers its last step. The state then has a second part: what it remembers.
+/// How gradient descent remembers its last step. The state then has a second part, what x was before; a start may leave it
+/// out.
 ///
 ///     Momentum m = Momentum::nesterov(0.9);
 struct Momentum {
@@ -377,16 +350,6 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
 template <class F> Solver newton_cg(F objective, const NewtonCgOptions& how = {}, const SolveOptions& options = {}) {
   return detail::make_newton_cg(detail::body_of(std::move(objective)), how, options);
 }
-
-/// A quadratic program whose data are traced functions of the parameters: the expressions beside QuadraticProgram, with the
-/// same meaning and the same defaults.
-///
-///     TracedProgram p{.Q = eye(3), .q = -1.0 * x, .lo = 0.0};
-struct TracedProgram {
-  Expr Q = {}, q = {}, A = {}, b = {}, G = {};
-  Expr l = -std::numeric_limits<double>::infinity(), u = std::numeric_limits<double>::infinity();
-  Expr lo = -std::numeric_limits<double>::infinity(), hi = std::numeric_limits<double>::infinity();
-};
 
 namespace detail {
 struct ProgramBody {

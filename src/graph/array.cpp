@@ -65,7 +65,7 @@ Array::Array(std::vector<double> entries) {
   const Shape shape{signed_size(entries.size())};
   *this = Array(shape, std::move(entries));
 }
-Array::Array(std::initializer_list<std::initializer_list<detail::Entry>> rows) : Array(matrix_of(rows)) {}
+Array::Array(std::initializer_list<std::initializer_list<double>> rows) : Array(matrix_of(rows)) {}
 Array::Array(const std::vector<std::vector<double>>& rows) : Array(matrix_of(rows)) {}
 Array::Array(Shape shape, std::vector<double> entries) : shape_(shape), row_stride_(shape.rank() == 2 ? shape[1] : 1) {
   if (signed_size(entries.size()) != shape.size())

@@ -137,6 +137,7 @@ class Method {
   bool superlinear = false;         ///< ∂F/∂x is zero at the solution, unless that is degenerate
   std::string not_unrolled;         ///< why its iterates cannot be differentiated one by one; empty: they can
   bool starts_itself = false;       ///< takes no start
+  bool remembers = false;           ///< as Recipe::remembers
   Lazy<Method> precise;             ///< the same with the solves inside its lambda made precisely; none: there are none
   std::string inside_left_out;      ///< what `precise` does not see of the solves inside; empty: nothing
   bool lacks_orders = false;        ///< a solve inside has not as many derivatives as that of the solution needs
@@ -171,6 +172,8 @@ struct Recipe {
   std::function<std::vector<Shape>(const std::vector<Shape>& state)> lambda_state;
   /// The shapes of the state, where a lambda that takes no part of it tells them by its results.
   std::function<std::vector<Shape>(std::span<const Expr> results)> state_of;
+  /// The state is x and what x was before, part by part: a start may be x alone.
+  bool remembers = false;
   SolveOptions options;
   std::optional<Parts> x0;
   Body start, equation;
@@ -194,6 +197,9 @@ struct Recipe {
   /// shapes do not fit or there is no start. `theta` has the shapes of the parameters.
   Ready ready(const Parts* given, std::span<const Shape> theta) const;
 
+  /// The start with what the state remembers, where only x was given to a lambda of so many parameters.
+  Parts completed(const Parts& start, std::size_t parameters) const;
+  bool leaves_out_memory(std::size_t parts, std::size_t parameters) const;
   Recipe changed() const;  ///< a copy with a cache of its own
   /// The start it was given, or zeros in the shape of the state where parameters of these shapes tell it. Throws MisuseError
   /// otherwise.
