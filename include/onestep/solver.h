@@ -102,6 +102,7 @@ struct Statistics {
   /// Times newton_root left a minimum of ‖G‖ that is not a root, or gradient_descent a start that is stationary but no
   /// minimum.
   int restarts = 0;
+  double step_flops = 0;  ///< multiply-adds of one step, linear systems inside that are solved by an iteration not counted
   double seconds = 0;
   std::vector<double> history = {};  ///< lengths of the steps, when asked for
 };
@@ -122,9 +123,11 @@ struct Constants {
 };
 
 class Estimator;
+class Solver;
 namespace detail {
 struct Recipe;
-Expr solve_node(const Recipe& recipe, std::span<const Expr> theta);
+struct SolverAccess;
+Expr solve_node(const Solver& solver, std::span<const Expr> theta);
 
 // A lambda of k expressions, k found by trying.
 struct Body {
@@ -228,17 +231,12 @@ class Solver {
   ///     Expr x = fit.from(zeros({13}))(w);
   template <class... Thetas> Expr operator()(const Thetas&... theta) const {
     const Expr all[] = {Expr(theta)...};
-    return detail::solve_node(recipe(), all);
-  }
-
-  // For the library.
-  explicit Solver(std::shared_ptr<const detail::Recipe> recipe) : recipe_(std::move(recipe)) {}
-  const detail::Recipe& recipe() const {
-    if (!recipe_) detail::fail_moved_from("Solver");
-    return *recipe_;
+    return detail::solve_node(*this, all);
   }
 
  private:
+  friend struct detail::SolverAccess;
+  explicit Solver(std::shared_ptr<const detail::Recipe> recipe) : recipe_(std::move(recipe)) {}
   Solver from_body(detail::Body start) const;
   Solver with_equation(detail::Body residual) const;
   std::shared_ptr<const detail::Recipe> recipe_;

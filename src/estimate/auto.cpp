@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "estimate/certify.h"
-#include "solve/linear.h"
-#include "solve/random.h"
+#include "linear/krylov.h"
+#include "linear/random.h"
 
 namespace onestep::detail {
 namespace {
@@ -17,12 +17,6 @@ constexpr double sought = 0.1;        // the estimated error that a solve aims a
 constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
 constexpr double share_of_b = 0.25;   // of ‖B‖ that a residual may meet, whatever u meets
 constexpr int most_products = 1000;
-
-double size_of(std::span<const Vector> parts) {
-  double sum = 0;
-  for (const Vector p : parts) sum += dot(p, p);
-  return std::sqrt(sum);
-}
 
 class AutoDifferentiator final : public Differentiator {
  public:
@@ -62,13 +56,13 @@ class AutoDifferentiator final : public Differentiator {
         s, product, map.costs.vjp_x, c, u_,
         [&] {
           apply_b(u_, out);
-          const double size = size_of(out);
+          const double size = norm(out);
           // B may enlarge the residual more than u, where it depends on a part of the state only.
           rest_ = memory_for(map.parameters);
           const std::vector<Vector> spans(rest_.begin(), rest_.end());
           apply_b(r_, spans);
           const double of_u = norm(u_) > 0 ? size / norm(u_) : 0;
-          return std::pair{size, std::max(size_of(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
+          return std::pair{size, std::max(norm(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
         },
         [&] { return norm_b(s) * norm(u_); });
     s.held = {{c.begin(), c.end()}, u_};
@@ -199,21 +193,21 @@ class AutoDifferentiator final : public Differentiator {
   void superlinear_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
     if (s.loop->here() != nullptr) {
       implicit_->vjp(s, c, out);
-      return judge_by_doubt(s, size_of(out));
+      return judge_by_doubt(s, norm(out));
     }
     one_step_->vjp(s, c, out);
     s.report.method = one_step_->name();
     z_.resize(c.size());
     s.last().vjp_x(c, z_);
     ++s.report.products;
-    const double left_out = norm(z_), size = size_of(out);
+    const double left_out = norm(z_), size = norm(out);
     double error = 0;
     if (left_out > 0) {
       rest_ = memory_for(s.method->step->parameters);
       const std::vector<Vector> spans(rest_.begin(), rest_.end());
       s.last().vjp_theta(z_, spans);
       ++s.report.products;
-      error = 2 * size_of(spans);
+      error = 2 * norm(spans);
     }
     if (!(left_out <= superlinear_rate * norm(c) && error <= tolerance_ * size)) {
       implicit_->vjp(s, c, out);

@@ -21,13 +21,12 @@
 #include "estimate/certify.h"
 #include "estimate/corners.h"
 #include "estimate/refine.h"
-#include "solve/random.h"
+#include "linear/random.h"
+#include "linear/vector.h"
 
 namespace onestep::detail {
 namespace {
 
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double difference_safety = 1.5;  // factor on the difference to the better derivative
 constexpr double remainder_safety = 4;     // factor on what is extrapolated
 constexpr double slowest = 0.9;            // largest ratio with which changes are extrapolated

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "estimate/state.h"
+#include "linear/krylov.h"
+#include "linear/random.h"
 #include "onestep/plan.h"
-#include "solve/linear.h"
-#include "solve/random.h"
 
 namespace onestep::detail {
 namespace {

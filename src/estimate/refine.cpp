@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "estimate/certify.h"
-#include "solve/random.h"
+#include "linear/random.h"
+#include "linear/vector.h"
 
 namespace onestep::detail {
 namespace {
 
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
 // A step of zero counts as this long, relative to x: x_k itself is rounded.
 constexpr double zero_step = 4 * epsilon;
 // Relative residual to which the linear systems are solved, and the most products for all of them.

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "estimate/certify.h"
-#include "solve/random.h"
+#include "linear/random.h"
+#include "linear/vector.h"
 
 namespace onestep::detail {
 namespace {
 
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
 constexpr double safety = 2.25;
 constexpr double displacement = 1e-5;  // relative to x
 

@@ -9,11 +9,6 @@
 
 namespace onestep::detail {
 
-void fill(Vector v, double value) { std::ranges::fill(v, value); }
-void add(Vector to, ConstVector what, double factor) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
-}
-
 void need_jvp(const Map& map, const char* estimator) {
   if (!map.no_jvp.empty() && !map.no_vjp.empty())
     throw MisuseError(fmt::format("[{}] jvp is missing: {}, and vjp is missing too", estimator, map.no_jvp));
@@ -167,6 +162,7 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
     return;
   }
   loop->solve(theta, options, run);
+  run.statistics.step_flops = method->step->costs.apply;
   solved = true;
   if (run.status != Status::not_finite) return;
   if (const std::string constant = method->step->not_finite_constant(); !constant.empty())

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "onestep/estimate.h"
-#include "solve/method.h"
+#include "solve/recipe.h"
 
 namespace onestep::detail {
 
@@ -130,9 +130,25 @@ Solution make_solution(std::shared_ptr<const Method> method, const SolveOptions&
 /// The solver's method and start for these parameters; of a solver with other steps for estimators that go over them, those.
 Recipe::Ready ready(const Recipe& recipe, const Parts* x0, std::span<const Shape> theta, const Estimator& estimator);
 
+/// A solver that has become a method for given shapes, and what its solutions are made with.
+struct Settled {
+  std::shared_ptr<const Method> method;
+  Parts start;  ///< the one given, else the solver's own
+  SolveOptions options;
+  Estimator estimator;
+  bool estimator_is_named;
+  Solution make() const;  ///< nothing is solved yet
+};
+Settled settle(const Solver& solver, const Parts* start, const Parts& theta, const Estimator& named);
+/// Throws MisuseError unless start and parameters have the shapes that the method was made for.
+void check_shapes(const SolutionState& state, const Parts& x0, const Parts& theta);
+
 /// The estimator and those of its options that decide the derivative: not how much work or memory it may take. Of a
 /// preconditioner it says only that there is one.
 std::string text_of(const Estimator& estimator);
+
+/// Implicit differentiation makes the matrix and factors it up to this size when it may choose.
+inline constexpr std::size_t dense_up_to = 200;
 
 /// Throws MisuseError unless the map has the derivative; names the estimators that do without it.
 void need_jvp(const Map& map, const char* estimator);
@@ -172,7 +188,13 @@ Parameters memory_for(const std::vector<Input>& parameters);
 double norm(const Parameters& p);
 void add_to(Parameters& to, const Parameters& what, double factor = 1);
 
-void fill(Vector v, double value);
-void add(Vector to, ConstVector what, double factor = 1);
+/// What a Solution is made of.
+struct SolutionAccess {
+  static Solution make(std::shared_ptr<SolutionState> state) { return Solution(std::move(state)); }
+  static SolutionState& state(const Solution& solution) { return solution.internals(); }
+  static bool is_shared(const Solution& solution) { return solution.is_shared(); }
+  static Prepared prepared(Parts x0, Solution made) { return {std::move(x0), std::move(made)}; }
+};
+inline SolutionState& state_of(const Solution& solution) { return SolutionAccess::state(solution); }
 
 }  // namespace onestep::detail

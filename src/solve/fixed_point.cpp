@@ -3,6 +3,8 @@
 
 #include "solve/foreign_map.h"
 #include "solve/loops.h"
+#include "solve/monitor.h"
+#include "solve/recipe.h"
 #include "solve/traced_map.h"
 
 namespace onestep::detail {
@@ -64,7 +66,7 @@ Solver make_fixed_point(const Body& step, const SolveOptions& options) {
         false);
     return method;
   };
-  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+  return solver_of(std::move(recipe));
 }
 
 }  // namespace onestep::detail
@@ -81,7 +83,7 @@ Solver fixed_point(ForeignStep step, const SolveOptions& options) {
     method->step = std::make_shared<detail::ForeignMap>("step", step, problem.state, problem.parameters);
     return method;
   };
-  return Solver(std::make_shared<const detail::Recipe>(std::move(recipe)));
+  return detail::solver_of(std::move(recipe));
 }
 
 }  // namespace onestep

@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linear/lanczos.h"
+#include "linear/random.h"
 #include "onestep/diff.h"
-#include "solve/lanczos.h"
 #include "solve/loops.h"
+#include "solve/monitor.h"
+#include "solve/recipe.h"
 #include "solve/traced_map.h"
+#include "solve/trial.h"
 
 namespace onestep::detail {
 namespace {
@@ -69,8 +73,10 @@ class Curvature {
     if (!(e.smallest < negative * std::max(e.largest, -e.smallest))) return false;
     const std::size_t n = method_.gradient->size();
     const double size = norm(ConstVector(run.start).first(n));
+    std::vector<double> away(n);
+    fill_random(away);
     for (std::size_t i = 0; i < run.start.size(); ++i)  // with momentum both parts of the state
-      run.start[i] += displacement * (size > 0 ? size : 1) * std::sin(static_cast<double>(i % n) + 1);
+      run.start[i] += displacement * (size > 0 ? size : 1) * away[i % n];
     return true;
   }
 
@@ -305,7 +311,7 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
     }
     return method;
   };
-  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+  return solver_of(std::move(recipe));
 }
 
 }  // namespace onestep::detail

@@ -9,12 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "linear/vector.h"
 #include "onestep/function.h"
 
 namespace onestep::detail {
-
-using Vector = std::span<double>;
-using ConstVector = std::span<const double>;
 
 /// How wrong a derivative can be, in the norm of what was returned: the sum of what the linear solve left, of x_k not being
 /// the solution, and of rounding. Infinite where it cannot be told, with the reason.
@@ -132,9 +130,6 @@ std::vector<Array> unflatten(ConstVector flat, std::span<const Shape> parts);
 /// Throws MisuseError, naming `who` and `what`, unless the arrays have these shapes.
 void check_shapes(const char* who, const char* what, std::span<const Array> given, std::span<const Shape> wanted);
 
-double norm(ConstVector v);
-double dot(ConstVector a, ConstVector b);
-bool all_finite(ConstVector v);
 /// The index of the first array with a NaN or an infinity, or -1.
 int first_not_finite(std::span<const Array> arrays);
 

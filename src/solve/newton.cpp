@@ -7,9 +7,11 @@
 #include <cmath>
 
 #include "onestep/diff.h"
-#include "solve/armijo.h"
-#include "solve/method.h"
+#include "solve/line_search.h"
+#include "solve/monitor.h"
+#include "solve/recipe.h"
 #include "solve/traced_map.h"
+#include "solve/trial.h"
 
 namespace onestep::detail {
 namespace {
@@ -355,7 +357,7 @@ Solver make(const char* name, int orders, NewtonKind (*kind_of)(const Body& lamb
     method->superlinear = true;
     return method;
   };
-  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+  return solver_of(std::move(recipe));
 }
 
 NewtonKind for_minimisers(const Body& objective) {

@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linear/krylov.h"
+#include "linear/random.h"
 #include "onestep/diff.h"
-#include "solve/armijo.h"
-#include "solve/linear.h"
-#include "solve/method.h"
-#include "solve/random.h"
+#include "solve/line_search.h"
+#include "solve/monitor.h"
+#include "solve/recipe.h"
 #include "solve/traced_map.h"
+#include "solve/trial.h"
 
 namespace onestep::detail {
 namespace {
@@ -497,7 +499,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
         "differentiates the last K as exact Newton steps, OneStep{} the last one, Implicit{} the solution";
     return method;
   };
-  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+  return solver_of(std::move(recipe));
 }
 
 }  // namespace onestep::detail

@@ -6,11 +6,11 @@
 
 #include "backend/cpu/blas.h"
 #include "backend/cpu/dense.h"
-#include "backend/cpu/pool.h"
 #include "backend/cpu/row_loop.h"
 #include "backend/cpu/tile_kernels.h"
 #include "graph/fail.h"
 #include "graph/rules.h"
+#include "parallel/pool.h"
 #include "plan/program.h"
 
 namespace onestep::cpu {
