@@ -4,6 +4,7 @@
 #include "onestep/array.h"              // numbers with a shape
 #include "onestep/bilevel.h"            // outer problems: minimise g(x(θ), θ)
 #include "onestep/check_gradients.h"    // is a derivative right?
+#include "onestep/context.h"            // where computations run
 #include "onestep/diff.h"               // jvp, vjp, grad, jacobian, hessian
 #include "onestep/dual.h"               // numbers with derivatives
 #include "onestep/dual_step.h"          // steps differentiated by running them

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "onestep/context.h"
 #include "onestep/function.h"
 #include "onestep/quadratic_program.h"
 #include "onestep/status.h"
@@ -220,6 +221,11 @@ class Solver {
   ///     ForeignStep G{.apply = [](auto x, auto theta, auto value) { value[0] = x[0] * x[0] - theta[0](0); }};
   ///     Solver with_root = slow.equation(G);
   Solver equation(ForeignStep residual) const;
+
+  /// The same solver in a context: its solves, and the derivatives of their solutions, use the threads of that.
+  ///
+  ///     Solver on_two = fit.on(Context({.threads = 2}));
+  Solver on(const Context& context) const;
 
   /// Inside a traced function: what the solver converges to, as a node. Its start must have been given with from(). A state
   /// of one part keeps its shape; several are one vector, one behind the other, as x, y, z and the bounds' multipliers of a

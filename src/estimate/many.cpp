@@ -30,7 +30,8 @@ struct ManySolutions::State {
 namespace {
 
 // Calls f(i) for all problems, each on one thread. What f throws for the first problem that throws is thrown here.
-template <class F> void for_each_problem(std::size_t count, const F& f) {
+template <class F> void for_each_problem(const Context& context, std::size_t count, const F& f) {
+  const parallel::UsePool use(detail::pool_of(context).get());
   const parallel::BlasSerial serial;
   std::vector<std::exception_ptr> thrown(count);
   parallel::parallel_for(count, [&](std::size_t i) {
@@ -204,7 +205,7 @@ std::vector<Many> ManySolutions::vjp(const std::vector<Many>& c) const {
   std::vector<SharedSum> sums;
   for (const Input& p : parameters) sums.emplace_back(count, static_cast<std::size_t>(p.shape.size()));
   const SharedSum& chunks = sums.empty() ? SharedSum(count, 0) : sums.front();
-  for_each_problem(chunks.chunks(), [&](std::size_t chunk) {
+  for_each_problem(s.settled.context, chunks.chunks(), [&](std::size_t chunk) {
     const std::size_t end = std::min(count, chunks.begin(chunk) + chunks.each());
     for (std::size_t i = chunks.begin(chunk); i < end; ++i) {
       Parts g;
@@ -227,7 +228,8 @@ std::vector<Many> ManySolutions::jvp(const std::vector<Many>& v) const {
   const std::size_t count = s.problems.size();
   check_count("jvp", v, count);
   std::vector<Parts> all(count);
-  for_each_problem(count, [&](std::size_t i) { naming_problem(i, [&] { all[i] = (*this)[i].jvp(of_problem(v, i)); }); });
+  for_each_problem(s.settled.context, count,
+                   [&](std::size_t i) { naming_problem(i, [&] { all[i] = (*this)[i].jvp(of_problem(v, i)); }); });
   const std::size_t parts = count == 0 ? 0 : all.front().size();
   std::vector<Many> result;
   for (std::size_t k = 0; k < parts; ++k) {
@@ -268,7 +270,7 @@ ManySolutions PreparedMany::solve(const std::vector<Many>& x0, const std::vector
   detail::check(state_->settled.options);
   // The caller kept the last solutions, which must not change; or one of them.
   if (state_.use_count() > 1) state_ = std::make_shared<ManySolutions::State>(state_->settled, count, state_->shared);
-  for_each_problem(count, [&](std::size_t i) {
+  for_each_problem(state_->settled.context, count, [&](std::size_t i) {
     Solution& s = state_->problems[i];
     if (detail::SolutionAccess::is_shared(s)) s = state_->settled.make();
     const Parts start = of_problem(x0, i), parameters = of_problem(theta, i);

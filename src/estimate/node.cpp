@@ -174,7 +174,8 @@ class SolveNode final : public SolveInside {
     entry->theta.clear();
     for (const auto& a : arguments) entry->theta.emplace_back(a.begin(), a.end());
     const Parts theta(arrays(arguments, shapes_));
-    if (!entry->prepared) entry->prepared = SolutionAccess::prepared(x0_, make_solution(method_, options_, estimator_));
+    if (!entry->prepared)
+      entry->prepared = SolutionAccess::prepared(x0_, Settled{method_, {}, options_, {}, estimator_}.make());
     // What fails is NaN, not an exception out of the plan.
     entry->solution = entry->prepared->solve(x0_, theta).even_if_unconverged();
     return lease;

@@ -123,6 +123,7 @@ void require_orders(const SolutionState& state, const char* what) {
 }
 
 template <class Work> void run_derivative(SolutionState& state, const char* what, const Work& work) {
+  const parallel::UsePool use = state.on_its_threads();
   require_solution(state, what);
   require_orders(state, what);
   require_contraction(state, what);
@@ -413,6 +414,7 @@ Certificate Solution::certificate(const Parts& c) const {
   std::vector<double> flat = flat_cotangent("certificate", s, c);
   const int exponent = detail::exponent_of(flat);
   if (exponent != 0) detail::multiply(flat, -exponent);
+  const parallel::UsePool use = s.on_its_threads();
   return scaled_back(detail::certify_vjp(s, flat), exponent);
 }
 Certificate Solution::certificate_jvp(const Parts& v) const {
@@ -420,6 +422,7 @@ Certificate Solution::certificate_jvp(const Parts& v) const {
   std::vector<Array> tangents = checked_tangents("certificate_jvp", s, v);
   const int exponent = detail::exponent_of(tangents);
   if (exponent != 0) tangents = detail::multiplied(tangents, -exponent);
+  const parallel::UsePool use = s.on_its_threads();
   return scaled_back(detail::certify_jvp(s, tangents), exponent);
 }
 

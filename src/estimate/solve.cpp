@@ -57,10 +57,22 @@ detail::Settled detail::settle(const Solver& solver, const Parts* start, const P
   const Recipe& recipe = recipe_of(solver);
   const Estimator estimator = resolved(named, recipe);
   Recipe::Ready made = ready(recipe, start, shapes_of(theta), estimator);
-  return {std::move(made.method), std::move(made.start), recipe.options, estimator, is_named(named, recipe)};
+  return {std::move(made.method), std::move(made.start), recipe.options, recipe.context, estimator, is_named(named, recipe)};
 }
 
-Solution detail::Settled::make() const { return make_solution(method, options, estimator, estimator_is_named); }
+Solution detail::Settled::make() const {
+  auto state = std::make_shared<SolutionState>();
+  state->method = method;
+  state->options = options;
+  state->context = context;
+  state->estimator = estimator;
+  state->estimator_is_named = estimator_is_named;
+  state->differentiator = std::visit([](const auto& kind) { return detail::make(kind); }, estimator.kind());
+  const parallel::UsePool use = state->on_its_threads();
+  state->loop = state->method->loop();
+  state->differentiator->prepare(*state);
+  return SolutionAccess::make(std::move(state));
+}
 
 void detail::check_shapes(const SolutionState& state, const Parts& x0, const Parts& theta) {
   const Map& step = *state.method->step;
@@ -79,19 +91,6 @@ detail::Recipe::Ready detail::ready(const Recipe& recipe, const Parts* x0, std::
                                     const Estimator& estimator) {
   const bool other = recipe.by_steps && goes_over_steps(estimator);  // which start by themselves
   return other ? recipe.by_steps->ready(nullptr, theta) : recipe.ready(x0, theta);
-}
-
-Solution detail::make_solution(std::shared_ptr<const Method> method, const SolveOptions& options, const Estimator& estimator,
-                               bool estimator_is_named) {
-  auto state = std::make_shared<SolutionState>();
-  state->method = std::move(method);
-  state->options = options;
-  state->estimator = estimator;
-  state->estimator_is_named = estimator_is_named;
-  state->differentiator = std::visit([](const auto& kind) { return make(kind); }, estimator.kind());
-  state->loop = state->method->loop();
-  state->differentiator->prepare(*state);
-  return SolutionAccess::make(std::move(state));
 }
 
 Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator) {
@@ -118,9 +117,8 @@ const Solution& Prepared::solve(const Parts& x0, const Parts& theta) & {
   detail::check(options_);
   detail::check_shapes(solution_.internals(), x0, theta);
   // The caller kept a copy of the last Solution, which must not change.
-  if (solution_.is_shared())
-    solution_ = detail::make_solution(solution_.internals().method, options_, solution_.internals().estimator,
-                                      solution_.internals().estimator_is_named);
+  if (const SolutionState& kept = solution_.internals(); solution_.is_shared())
+    solution_ = detail::Settled{kept.method, {}, options_, kept.context, kept.estimator, kept.estimator_is_named}.make();
   SolutionState& state = solution_.internals();
   state.options = options_;
   state.solve({x0.begin(), x0.end()}, {theta.begin(), theta.end()});

@@ -161,6 +161,7 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
     solved = true;
     return;
   }
+  const parallel::UsePool use = on_its_threads();
   loop->solve(theta, options, run);
   run.statistics.step_flops = method->step->costs.apply;
   solved = true;

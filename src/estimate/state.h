@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "onestep/estimate.h"
+#include "backend/context.h"
 #include "solve/recipe.h"
 
 namespace onestep::detail {
@@ -68,6 +69,7 @@ struct SolutionState {
   std::shared_ptr<const Method> method;
   std::unique_ptr<Loop> loop;
   SolveOptions options;
+  Context context;
   Estimator estimator = OneStep{};
   bool estimator_is_named = true;  ///< by the caller or the solver; not: by the method alone
   std::unique_ptr<Differentiator> differentiator;
@@ -96,6 +98,8 @@ struct SolutionState {
   std::span<const Shape> parts() const;
   std::size_t shown_size() const { return flat_size(parts()); }
   void solve(std::span<const Array> x0, std::span<const Array> its_theta);
+  /// To be held while anything is computed.
+  parallel::UsePool on_its_threads() const { return parallel::UsePool(pool_of(context).get()); }
 
   /// The step at x_{k-1}, as the last iteration left it, undamped.
   Point& last();
@@ -124,9 +128,6 @@ struct SolutionState {
   std::vector<Vector> part_spans_;
 };
 
-/// A solution to come: nothing is solved yet.
-Solution make_solution(std::shared_ptr<const Method> method, const SolveOptions& options, const Estimator& estimator,
-                       bool estimator_is_named = true);
 /// The solver's method and start for these parameters; of a solver with other steps for estimators that go over them, those.
 Recipe::Ready ready(const Recipe& recipe, const Parts* x0, std::span<const Shape> theta, const Estimator& estimator);
 
@@ -135,9 +136,10 @@ struct Settled {
   std::shared_ptr<const Method> method;
   Parts start;  ///< the one given, else the solver's own
   SolveOptions options;
+  Context context;
   Estimator estimator;
-  bool estimator_is_named;
-  Solution make() const;  ///< nothing is solved yet
+  bool estimator_is_named = true;  ///< by the caller or the solver; not: by the method alone
+  Solution make() const;           ///< nothing is solved yet
 };
 Settled settle(const Solver& solver, const Parts* start, const Parts& theta, const Estimator& named);
 /// Throws MisuseError unless start and parameters have the shapes that the method was made for.

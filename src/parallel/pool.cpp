@@ -28,8 +28,6 @@
 namespace onestep::parallel {
 namespace {
 
-constexpr int most_threads = 0xffff;
-
 /// Returns once `ready`, which `gate` going from one value to another makes true: spins for about as long as a sleep and a
 /// wake would cost, then sleeps.
 template <class Ready> void wait_until(const std::atomic<std::uint32_t>& gate, Ready ready) {
@@ -54,14 +52,25 @@ int default_threads() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most_threads);
 }
 
+thread_local Pool* current = nullptr;  // of this thread; null: that of the process
+thread_local bool is_inside = false;   // this thread runs a piece of a loop
+std::atomic<int> forks{0};             // between this process and the one the program began as
+
+}  // namespace
+
 /// A worker takes part in a loop only by entering while the gate is open, and the caller closes it when no index is left: it
 /// waits for the workers inside, never for one that the system has not woken yet.
 class Pool {
  public:
-  Pool() : wanted_(default_threads()) {}
+  explicit Pool(int wanted) : wanted_(wanted) {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
-  ~Pool() { resize(1); }
+  ~Pool() {
+    if (is_of_this_process())
+      resize(1);
+    else
+      (void)new std::vector<std::jthread>(std::move(workers_));  // a child of fork() cannot join its parent's threads
+  }
 
   int wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
@@ -73,13 +82,14 @@ class Pool {
 
   /// Brings the number of threads to what is wanted; if a loop is running, the next loop does it.
   void start() {
-    if (busy_.exchange(true, std::memory_order_acquire)) return;
+    if (!is_of_this_process() || busy_.exchange(true, std::memory_order_acquire)) return;
     resize(wanted());
     busy_.store(false, std::memory_order_release);
   }
 
   void run(size_t count, size_t most_workers, Piece piece, const void* context) {
-    if (count <= 1 || wanted() <= 1 || most_workers <= 1 || busy_.exchange(true, std::memory_order_acquire)) {
+    if (count <= 1 || wanted() <= 1 || most_workers <= 1 || is_inside || !is_of_this_process() ||
+        busy_.exchange(true, std::memory_order_acquire)) {
       for (size_t i = 0; i < count; ++i) piece(context, i, 0);
       return;
     }
@@ -101,8 +111,13 @@ class Pool {
   // gate_: the workers inside, whether more may enter, and above that the number of the loop, which may begin again.
   static constexpr std::uint32_t inside = 0xffff, open = 0x10000, one_loop = 0x20000;
 
+  /// A child of fork() has none of its parent's threads.
+  bool is_of_this_process() const { return forks_ == forks.load(std::memory_order_relaxed); }
+
   void take_pieces(size_t worker) {
+    is_inside = true;
     for (size_t i = 0; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) piece_(context_, i, worker);
+    is_inside = false;
   }
 
   void work(const std::stop_token& stop, size_t worker) {
@@ -134,6 +149,7 @@ class Pool {
   }
 
   std::atomic<int> wanted_;
+  const int forks_ = forks.load(std::memory_order_relaxed);
   alignas(64) std::atomic<bool> busy_{false};
   alignas(64) std::atomic<std::uint32_t> gate_{0};
   alignas(64) std::atomic<size_t> next_{0};
@@ -143,11 +159,13 @@ class Pool {
   std::vector<std::jthread> workers_;
 };
 
-/// The pool of this process. A child of fork() has none of its parent's threads, only their handles, which it cannot join:
-/// it gives up the parent's pool as it stands and begins one of its own.
+namespace {
+
+/// The pool of this process. A child of fork() has handles of its parent's threads, which it cannot join: it gives up the
+/// parent's pool as it stands and begins one of its own.
 class PoolOfProcess {
  public:
-  PoolOfProcess() : pool_(std::make_unique<Pool>()) {
+  PoolOfProcess() : pool_(std::make_unique<Pool>(default_threads())) {
 #ifdef ONESTEP_HAS_FORK
     pthread_atfork(nullptr, nullptr, [] { the().begin_in_child(); });
 #endif
@@ -160,9 +178,10 @@ class PoolOfProcess {
 
  private:
   void begin_in_child() {
+    forks.fetch_add(1, std::memory_order_relaxed);
     const int wanted = pool_->wanted();
     abandoned_ = pool_.release();
-    pool_ = std::make_unique<Pool>();
+    pool_ = std::make_unique<Pool>(default_threads());
     pool_->set_wanted(wanted);
   }
   std::unique_ptr<Pool> pool_;
@@ -170,14 +189,27 @@ class PoolOfProcess {
 };
 
 Pool& pool() { return PoolOfProcess::the().pool(); }
+Pool& pool_here() { return current != nullptr ? *current : pool(); }
 
 }  // namespace
 
 void run_pieces(size_t count, size_t most_workers, Piece piece, const void* context) noexcept {
-  pool().run(count, most_workers, piece, context);
+  pool_here().run(count, most_workers, piece, context);
 }
 
-void start_threads() { pool().start(); }
+void start_threads() { pool_here().start(); }
+
+std::shared_ptr<Pool> make_pool(int threads) {
+  (void)pool();  // which is told of fork()
+  return std::make_shared<Pool>(threads);
+}
+int threads_of(const Pool& pool) { return pool.wanted(); }
+int threads_here() { return pool_here().wanted(); }
+
+UsePool::UsePool(Pool* pool) noexcept : before_(current) {
+  if (pool != nullptr) current = pool;
+}
+UsePool::~UsePool() { current = before_; }
 
 }  // namespace onestep::parallel
 

@@ -1,8 +1,9 @@
-// One small pool of threads for the whole process. A loop is handed out index by index to whoever is free, so nothing that
+// Pools of threads: one for the process, and one for each context that has its own (onestep/context.h). A loop is handed out index by index to whoever is free, so nothing that
 // is computed may depend on who ran what: work is cut by its shape and never by the number of threads.
 #pragma once
 
 #include <limits>
+#include <memory>
 #include <type_traits>
 
 #include "onestep/threads.h"
@@ -34,6 +35,26 @@ template <class F> void parallel_for(size_t count, size_t most_workers, const F&
 }
 
 template <class F> void parallel_for(size_t count, const F& f) { parallel_for(count, any_worker, f); }
+
+/// Threads of its own. Loops of different pools run side by side.
+class Pool;
+inline constexpr int most_threads = 0xffff;
+std::shared_ptr<Pool> make_pool(int threads);
+int threads_of(const Pool& pool);
+
+/// While this lives, parallel_for on this thread uses that pool; null changes nothing.
+class UsePool {
+ public:
+  explicit UsePool(Pool* pool) noexcept;
+  ~UsePool();
+  UsePool(const UsePool&) = delete;
+  UsePool& operator=(const UsePool&) = delete;
+
+ private:
+  Pool* before_;
+};
+/// Of the pool that parallel_for on this thread uses.
+int threads_here();
 
 /// Starts the threads now, so that the first parallel_for after it neither allocates nor waits for them.
 void start_threads();

@@ -33,6 +33,7 @@ struct Recipe {
   /// The shapes of the state, where a lambda that takes no part of it tells them by its results.
   std::function<std::vector<Shape>(std::span<const Expr> results)> state_of;
   SolveOptions options;
+  Context context;
   std::optional<Parts> x0;
   Body start, equation;
   std::optional<ForeignStep> foreign_equation;

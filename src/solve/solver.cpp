@@ -42,6 +42,16 @@ Solver Solver::with(SolveOptions options) const {
   copy.options = std::move(options);
   return detail::solver_of(std::move(copy));
 }
+Solver Solver::on(const Context& context) const {
+  detail::Recipe copy = detail::recipe_of(*this);
+  if (copy.by_steps) {
+    detail::Recipe steps = *copy.by_steps;
+    steps.context = context;
+    copy.by_steps = std::make_shared<const detail::Recipe>(std::move(steps));
+  }
+  copy.context = context;
+  return detail::solver_of(std::move(copy));
+}
 Solver Solver::knowing(Constants constants) const {
   for (const auto& [name, value] :
        {std::pair{"rho", constants.rho}, {"L_A", constants.L_A}, {"L_J", constants.L_J}, {"norm_B", constants.norm_B}})
