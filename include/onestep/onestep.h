@@ -12,6 +12,7 @@
 #include "onestep/estimate.h"           // derivatives of what a solver converges to
 #include "onestep/expr.h"               // operations
 #include "onestep/function.h"           // tracing
+#include "onestep/own_loop.h"           // loops of your own around a step
 #include "onestep/plan.h"               // running
 #include "onestep/quadratic_program.h"  // a convex quadratic program, as data
 #include "onestep/solve_many.h"         // many problems at once

@@ -118,7 +118,7 @@ class Objective::Problem {
       return {std::numeric_limits<double>::infinity(), "g has no finite derivative there"};
     const Certificate certificate = solution().certificate(c);
     if (certificate.basis == Certificate::Basis::refused) return {certificate.bound, certificate.reason};
-    constexpr double safety = 4, epsilon = std::numeric_limits<double>::epsilon(), moved_by = 1e-6;
+    constexpr double safety = 4, moved_by = 1e-6;
     const Run& run = state_of(solution()).run;
     const std::size_t n = flat_size(parts_);
     // At the point nearer to the solution that the certificate found, or else along the last step.

@@ -191,7 +191,7 @@ class AutoDifferentiator final : public Differentiator {
 
   // What one step of a superlinear method leaves out is BᵀAᵀc to first order: (I - A)J = B.
   void superlinear_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
-    if (s.loop->here() != nullptr) {
+    if (s.loop->at_solution() != nullptr) {
       implicit_->vjp(s, c, out);
       return judge_by_doubt(s, norm(out));
     }
@@ -216,7 +216,7 @@ class AutoDifferentiator final : public Differentiator {
     if (rounding(s) > tolerance_) s.report.met_tolerance = false;
   }
   void superlinear_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
-    if (s.loop->here() != nullptr) {
+    if (s.loop->at_solution() != nullptr) {
       implicit_->jvp(s, v, out);
       return judge_by_doubt(s, norm(out));
     }
@@ -234,18 +234,18 @@ class AutoDifferentiator final : public Differentiator {
   void judge_by_doubt(SolutionState& s, double size) const {
     took_implicit(s);
     if (s.method->users_equation) return;  // which is where the derivative was taken
-    const std::optional<Doubt> doubt = s.loop->equation()->doubt();
-    if (!doubt) return;
-    const double error = doubt->left_out + doubt->rounding;  // the distance is the solver's tolerance
-    s.report.met_tolerance = doubt->reason.empty() && error <= tolerance_ * size;
+    const Doubt doubt = s.loop->at_solution()->equation().doubt();
+    const double error = doubt.left_out + doubt.rounding;  // the distance is the solver's tolerance
+    s.report.met_tolerance = doubt.reason.empty() && error <= tolerance_ * size;
   }
 
   // The relative error of a linear solve with the last step's matrix, measured once for each solve: no derivative is more
   // accurate than that.
   double rounding(SolutionState& s) {
     if (rounding_) return *rounding_;
-    const Map& step = *s.method->step;
-    if (!step.preconditions || !s.method->equation || s.method->users_equation || !s.method->equation->no_jvp.empty()) {
+    Inverse* const inverse = s.last().inverse();
+    if (inverse == nullptr || !inverse->is_factored() || !s.method->equation || s.method->users_equation ||
+        !s.method->equation->no_jvp.empty()) {
       rounding_ = 0;
       return 0;
     }
@@ -253,10 +253,10 @@ class AutoDifferentiator final : public Differentiator {
     std::vector<double> x(n), y(n);
     fill_random(x);
     y = x;
-    s.last().precondition(false, y, 0);  // large where the inverse is
+    inverse->solve(false, y, 0);  // large where the inverse is
     std::vector<double> image(n);
     s.equation().jvp_x(y, image);
-    s.last().precondition(false, image, 0);
+    inverse->solve(false, image, 0);
     s.report.products += 3;
     const double size = norm(y);
     for (std::size_t i = 0; i < n; ++i) image[i] -= y[i];

@@ -96,8 +96,9 @@ bool Refinement::evaluate(Point& p, ConstVector x, std::vector<double>& step) {
     std::ranges::copy(s_.next(), step.begin());
   else
     made = p.apply(x, s_.run.controls, step);
-  if (map_.iterates && made) {
-    if (!std::isfinite(p.be_precise())) {
+  InnerSolve* const inside = p.inner_solve();
+  if (inside != nullptr && made) {
+    if (!std::isfinite(inside->solve_precisely())) {
       trouble_ =
           "the distance to the solution is not known: the linear system of the next step was not solved accurately enough";
       return false;

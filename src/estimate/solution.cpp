@@ -129,10 +129,11 @@ template <class Work> void run_derivative(SolutionState& state, const char* what
   require_contraction(state, what);
   state.report = {};
   state.report.method = state.differentiator->name();
-  const int factorisations = state.factorisations(), products = state.products();
+  const detail::Work before = state.work();
   work();
-  state.report.factorisations += state.factorisations() - factorisations;
-  const int inside = state.products() - products;
+  const detail::Work now = state.work();
+  state.report.factorisations += now.factorisations - before.factorisations;
+  const int inside = now.products - before.products;
   state.report.products += inside;
   state.report.flops += inside * state.method->step->costs.product;
 }

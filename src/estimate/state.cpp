@@ -60,6 +60,10 @@ void Differentiator::jvps(SolutionState& s, std::span<const std::vector<Array>> 
 
 void note_status(DerivativeReport& report, Status status) { report.status = std::max(report.status, status); }
 
+void note_inner_solve(DerivativeReport& report, Point& point) {
+  if (const InnerSolve* inside = point.inner_solve()) note_residual(report, inside->residual(), inside->tolerance());
+}
+
 void note_residual(DerivativeReport& report, double residual, double tolerance) {
   constexpr double hopeless = 1e-6;
   report.residual = std::max(report.residual, residual);
@@ -74,7 +78,7 @@ bool is_degenerate(SolutionState& state) {
   constexpr double plainly_not = 0.3;  // as steps became shorter
   if (state.degenerate) return *state.degenerate;
   const Run& run = state.run;
-  const bool can_be = state.method->superlinear && state.loop->here() == nullptr && run.last_step > 0 &&
+  const bool can_be = state.method->superlinear && state.loop->at_solution() == nullptr && run.last_step > 0 &&
                       state.method->step->no_jvp.empty() &&
                       !(run.step_before > 0 && run.last_step <= plainly_not * run.step_before);
   state.degenerate = false;
@@ -181,7 +185,7 @@ Point& SolutionState::last() {
 }
 
 Point& SolutionState::here() {
-  if (Point* const of_loop = loop->here()) return *of_loop;
+  if (AtSolution* const known = loop->at_solution()) return known->step();
   if (!here_) here_ = method->step->point(true);
   if (!here_ready_) {
     next_.resize(size());
@@ -202,7 +206,7 @@ ConstVector SolutionState::next() {
 }
 
 Point& SolutionState::equation() {
-  if (Point* const of_loop = method->users_equation ? nullptr : loop->equation()) return *of_loop;
+  if (AtSolution* const known = method->users_equation ? nullptr : loop->at_solution()) return known->equation();
   if (!equation_) equation_ = method->equation->point(true);
   if (!equation_ready_) {
     residual_.resize(size());
@@ -236,18 +240,16 @@ Point& SolutionState::beside() {
   return *beside_;
 }
 
-int SolutionState::factorisations() const {
-  int total = loop->factorisations();
-  for (const Point* p : {here_.get(), equation_.get(), walker_.get(), beside_.get()})
-    if (p != nullptr) total += p->factorisations();
-  for (const auto& p : of_refinement) total += p->factorisations();
-  return total;
-}
-int SolutionState::products() const {
-  int total = loop->products();
-  for (const Point* p : {here_.get(), equation_.get(), walker_.get(), beside_.get()})
-    if (p != nullptr) total += p->products();
-  for (const auto& p : of_refinement) total += p->products();
+Work SolutionState::work() const {
+  Work total = loop->work();
+  const auto count = [&](const Point* p) {
+    if (p == nullptr) return;
+    const Work its = p->work();
+    total.factorisations += its.factorisations;
+    total.products += its.products;
+  };
+  for (const Point* p : {here_.get(), equation_.get(), walker_.get(), beside_.get()}) count(p);
+  for (const auto& p : of_refinement) count(p.get());
   return total;
 }
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "onestep/estimate.h"
 #include "backend/context.h"
+#include "onestep/estimate.h"
 #include "solve/recipe.h"
 
 namespace onestep::detail {
@@ -112,10 +112,8 @@ struct SolutionState {
   Point& walker();
   Point& beside();
 
-  /// Factorisations made so far by the loop and by the points above.
-  int factorisations() const;
-  /// Products with the matrix of a linear system inside the step, likewise.
-  int products() const;
+  /// Of the loop and of the points above, so far.
+  Work work() const;
 
   /// Sum of Bᵀc over what is wanted, with memory for one more of them.
   void add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out);
@@ -179,6 +177,8 @@ double norm_b(SolutionState& state);
 void note_status(DerivativeReport& report, Status status);
 /// Records the relative residual of a linear solve in the report, and sets its status where that is above `tolerance`.
 void note_residual(DerivativeReport& report, double residual, double tolerance);
+/// The same of a linear system that the last derivative at the point solved inside, where there is one.
+void note_inner_solve(DerivativeReport& report, Point& point);
 
 /// Entries of all tangents, one behind the other.
 std::vector<double> flat_tangent(std::span<const Array> v);

@@ -47,7 +47,7 @@ constexpr double small_step = 1e-9;
 
 /// The derivative of the solved program: of the last step, or of its solution. As an equation it reads w - S(θ) = 0, with
 /// the linear solve inside S: its derivative by w is the identity.
-class QpPoint final : public Point {
+class QpPoint final : public SolutionPoint, private InnerSolve {
  public:
   QpPoint(QpDerivative& derivative, QpDerivativeAt at, QpDataAt& data, const Sizes& sizes, double sign)
       : derivative_(derivative), at_(at), data_(data), sizes_(sizes), sign_(sign) {}
@@ -85,14 +85,16 @@ class QpPoint final : public Point {
     last_size_ = norm(out);
     doubt_.reset();
   }
-  double residual() const override { return residual_; }
-  std::optional<Doubt> doubt() override {
-    if (at_ != QpDerivativeAt::solution) return std::nullopt;
+  InnerSolve* inner_solve() override { return this; }
+  Doubt doubt() override {
     if (!doubt_) doubt_ = measure_doubt();
-    return doubt_;
+    return *doubt_;
   }
 
  private:
+  double residual() const override { return residual_; }
+  double tolerance() const override { return 1e-10; }
+
   // Of the step (sign 1) A is zero at the solution; of the equation (sign -1) it is the identity.
   void identity(ConstVector v, Vector out) const {
     if (sign_ < 0)
@@ -252,7 +254,7 @@ bool is_settled(const QpActiveSet& set) {
   return set.is_decided() && set.undecided().empty() && set.growth() <= most_growth;
 }
 
-class QpLoop final : public Loop {
+class QpLoop final : public Loop, private AtSolution {
  public:
   explicit QpLoop(const QpMethod& method)
       : data_(method.data),
@@ -311,16 +313,16 @@ class QpLoop final : public Loop {
     monitor.end(found.status, std::move(about));
   }
   Point& last() override { return last_; }
-  Point* here() override { return &here_; }
-  Point* reference() override { return &here_; }
-  Point* equation() override { return &equation_; }
+  AtSolution* at_solution() override { return this; }
+
+ private:
+  SolutionPoint& step() override { return here_; }
+  SolutionPoint& equation() override { return equation_; }
   std::string degeneracy() override {
     if (is_settled(derivative_.active_set())) return "";
     derivative_.linearise(QpDerivativeAt::solution);
     return describe(derivative_.degeneracy(), data_.data());
   }
-
- private:
   static void join(std::initializer_list<ConstVector> parts, Vector to) {
     auto at = to.begin();
     for (const ConstVector part : parts) at = std::ranges::copy(part, at).out;

@@ -114,7 +114,10 @@ TracedStep trace_step(const TracedProgram& program, const Sizes& z, const Expr& 
 class TracedIpLoop final : public Loop {
  public:
   explicit TracedIpLoop(const TracedIpMethod& method)
-      : method_(method), native_(method.native->loop()), point_(method.step->point(true)), next_(method.step->size()) {}
+      : method_(method),
+        native_(method.native->loop()),
+        point_(point_with_extras(*method.step)),
+        next_(method.step->size()) {}
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
@@ -201,8 +204,7 @@ class TracedIpLoop final : public Loop {
     }
   }
   // The native method has solved the same program.
-  Point* reference() override { return native_->reference(); }
-  std::string degeneracy() override { return native_->degeneracy(); }
+  AtSolution* reference() override { return native_->at_solution(); }
   // The loop ends at x_k; the last step was made at x_{k-1}.
   Point& last() override {
     if (!std::ranges::equal(point_->where(), run_->previous)) point_->apply(run_->previous, run_->controls, next_);
@@ -272,7 +274,7 @@ class TracedIpLoop final : public Loop {
   const TracedIpMethod& method_;
   std::unique_ptr<Loop> native_;
   Run native_run_;
-  std::unique_ptr<Point> point_;
+  std::unique_ptr<ExtraPoint> point_;
   Run* run_ = nullptr;
   std::vector<double> next_, step_;
 };

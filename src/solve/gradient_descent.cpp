@@ -153,7 +153,7 @@ class BacktrackingDescent final : public Loop {
   explicit BacktrackingDescent(const DescentMethod& method)
       : first_(method.size.alpha),
         curvature_(method),
-        point_(method.step->point(true)),
+        point_(point_with_extras(*method.step)),
         gradient_(method.gradient->point(false)),
         objective_(*method.objective, method.step->size(), method.step->parameters),
         difference_(method.step->size()),
@@ -225,7 +225,8 @@ class BacktrackingDescent final : public Loop {
 
   double first_;
   Curvature curvature_;
-  std::unique_ptr<Point> point_, gradient_;
+  std::unique_ptr<ExtraPoint> point_;
+  std::unique_ptr<Point> gradient_;
   Trial objective_;
   std::vector<double> difference_, slope_there_;
 };

@@ -8,8 +8,6 @@
 
 namespace onestep::detail {
 
-void Point::precondition(bool, Vector, double) { throw MisuseError("[precondition] this step keeps no factorisation"); }
-
 std::size_t Map::size() const { return flat_size(state); }
 
 std::size_t flat_size(std::span<const Shape> parts) {

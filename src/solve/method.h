@@ -6,14 +6,34 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "onestep/solver.h"
 #include "solve/map.h"
 #include "solve/run.h"
+#include "solve/trial.h"
 
 namespace onestep::detail {
+
+/// A point that has the derivative of the solution itself and knows how wrong that can be.
+class SolutionPoint : public Point {
+ public:
+  /// How far the last jvp_theta or vjp_theta can be from the derivative of the solution.
+  virtual Doubt doubt() = 0;
+};
+
+/// What a loop has that finds the derivative of the solution itself, not of a step towards it: that of a quadratic program
+/// at its active set. Of its step A is zero, of its equation the identity.
+class AtSolution {
+ public:
+  virtual ~AtSolution() = default;
+  virtual SolutionPoint& step() = 0;
+  virtual SolutionPoint& equation() = 0;
+  /// Why the solution has no derivative, is none of several, or nothing is known about it; else empty.
+  virtual std::string degeneracy() = 0;
+};
 
 /// One thread's memory for solving.
 class Loop {
@@ -23,18 +43,12 @@ class Loop {
   virtual void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) = 0;
   /// Where the last step was made, with what it computed. The map differentiated is Method::step.
   virtual Point& last() = 0;
-  /// The step and the equation at x_k, where the loop has them; otherwise the estimators make a point of their own.
-  virtual Point* here() { return nullptr; }
-  /// A point that has the derivative of the solution itself and knows how wrong that can be (Point::doubt), of the parts the
-  /// user knows; none where there is no such thing.
-  virtual Point* reference() { return nullptr; }
-  virtual Point* equation() { return nullptr; }
-  /// Why the solution has no derivative, is none of several, or nothing is known about it; else empty.
-  virtual std::string degeneracy() { return ""; }
-  /// Factorisations so far.
-  virtual int factorisations() const { return 0; }
-  /// Products with the matrix of a linear system inside the step so far.
-  virtual int products() const { return 0; }
+  virtual Work work() const { return {}; }
+
+  /// Null where the loop knows its steps alone.
+  virtual AtSolution* at_solution() { return nullptr; }
+  /// The same of another method that solved the same problem, for comparison.
+  virtual AtSolution* reference() { return at_solution(); }
 };
 
 /// A map or a method that is made when it is first used, by whichever thread uses it first. Reads like a pointer to it.
@@ -90,12 +104,15 @@ class Method {
   LazyMap equation;                 ///< G, where G = 0 is simpler than x - F = 0; else none
   LazyMap start;                    ///< x₀(θ), where it depends on θ; else none
   bool users_equation = false;      ///< the equation is one the user gave
-  bool superlinear = false;         ///< ∂F/∂x is zero at the solution, unless that is degenerate
-  std::string not_unrolled;         ///< why its iterates cannot be differentiated one by one; empty: they can
-  bool starts_itself = false;       ///< takes no start
-  Lazy<Method> precise;             ///< the same with the solves inside its lambda made precisely; none: there are none
-  std::string inside_left_out;      ///< what `precise` does not see of the solves inside; empty: nothing
-  bool lacks_orders = false;        ///< a solve inside has not as many derivatives as that of the solution needs
+  /// The controls with which a step is differentiated, of steps that loops from outside may make; none: they may not.
+  std::optional<std::vector<double>> undamped;
+  std::optional<TrialFunction> merit;  ///< what such a loop may ask the value of; none: there is no such thing
+  bool superlinear = false;            ///< ∂F/∂x is zero at the solution, unless that is degenerate
+  std::string not_unrolled;            ///< why its iterates cannot be differentiated one by one; empty: they can
+  bool starts_itself = false;          ///< takes no start
+  Lazy<Method> precise;                ///< the same with the solves inside its lambda made precisely; none: there are none
+  std::string inside_left_out;         ///< what `precise` does not see of the solves inside; empty: nothing
+  bool lacks_orders = false;           ///< a solve inside has not as many derivatives as that of the solution needs
   std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< parts of the state that are the user's, first
   Constants known;
 
