@@ -214,7 +214,7 @@ States Objective::starts() const {
 std::string Objective::text() const {
   std::string all;
   for (const auto& problem : problems_) {
-    all += fmt::format("; {} to {}", text_of(state_of(problem->solution()).estimator), problem->tolerance());
+    all += fmt::format("; {} to {}", facts_of(state_of(problem->solution()).estimator).text, problem->tolerance());
     for (const Shape& shape : problem->parts()) all += fmt::format(", x {}", to_string(shape));
   }
   return all;

@@ -218,14 +218,13 @@ Expr solve_node(const Solver& solver, std::span<const Expr> theta) {
   const Estimator estimator = recipe.estimator     ? *recipe.estimator
                               : recipe.superlinear ? Estimator(KStep{recipe.steps_in_node})
                                                    : Estimator(Auto{});
-  const auto* k = std::get_if<KStep>(&estimator.kind());
-  const bool by_steps = recipe.undamped && (k != nullptr || std::holds_alternative<OneStep>(estimator.kind()));
+  const int steps = facts_of(estimator).last_steps;
+  const bool by_steps = recipe.undamped && steps > 0;
   const Recipe::Ready ready = detail::ready(recipe, nullptr, shapes, estimator);
   // A method for steps may have parts the user does not know of.
   for (const Array& a : ready.start)
     if (state.size() < ready.method->shown) state.push_back(a.shape());
   const Parts x0(std::vector<Array>(ready.start.begin(), ready.start.begin() + static_cast<std::ptrdiff_t>(state.size())));
-  const int steps = k != nullptr ? k->K : 1;
   const Map& step = *ready.method->step;
   const bool any_order = steps >= recipe.steps_in_node || (step.affine && step.constant_b);
   const auto by = !by_steps ? SolveNode::By::estimator : any_order ? SolveNode::By::steps : SolveNode::By::first_order_step;

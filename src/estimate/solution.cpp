@@ -397,10 +397,8 @@ Parts Solution::jacobian() const {
   std::vector<std::vector<double>> matrices;
   for (const Input& p : parameters) matrices.emplace_back(n * static_cast<std::size_t>(p.shape.size()));
   const detail::Map& step = *s.method->step;
-  const auto* const unrolled = std::get_if<Unrolled>(&s.estimator.kind());
-  const bool fewer_rows =
-      unrolled == nullptr || unrolled->mode == Unrolled::automatic ? n <= m : unrolled->mode == Unrolled::reverse;
-  const bool by_rows = step.no_vjp.empty() && (fewer_rows || !step.no_jvp.empty());
+  const bool wants_rows = detail::facts_of(s.estimator).by_rows.value_or(n <= m);
+  const bool by_rows = step.no_vjp.empty() && (wants_rows || !step.no_jvp.empty());
   run_derivative(s, "jacobian", [&] { by_rows ? fill_rows(s, n, matrices) : fill_columns(s, n, matrices); });
   require_derivative(s, "jacobian",
                      std::ranges::all_of(matrices, [](const auto& of_one) { return detail::all_finite(of_one); }));

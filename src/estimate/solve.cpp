@@ -9,12 +9,6 @@ namespace {
 
 using detail::SolutionState;
 
-// Estimators that go over the steps need a solver whose steps can be made again.
-bool goes_over_steps(const Estimator& estimator) {
-  const auto* k = std::get_if<KStep>(&estimator.kind());
-  return std::holds_alternative<Unrolled>(estimator.kind()) || (k != nullptr && k->K > 1);
-}
-
 std::vector<Shape> shapes_of(const Parts& parts) {
   std::vector<Shape> shapes;
   for (const Array& a : parts) shapes.push_back(a.shape());
@@ -89,7 +83,7 @@ void detail::check_shapes(const SolutionState& state, const Parts& x0, const Par
 
 detail::Recipe::Ready detail::ready(const Recipe& recipe, const Parts* x0, std::span<const Shape> theta,
                                     const Estimator& estimator) {
-  const bool other = recipe.by_steps && goes_over_steps(estimator);  // which start by themselves
+  const bool other = recipe.by_steps && facts_of(estimator).goes_over_steps;  // which start by themselves
   return other ? recipe.by_steps->ready(nullptr, theta) : recipe.ready(x0, theta);
 }
 

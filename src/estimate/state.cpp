@@ -109,21 +109,6 @@ double norm_b(SolutionState& state) {
   return *state.size_of_b;
 }
 
-namespace {
-std::string text_of_kind(const OneStep&) { return "OneStep"; }
-std::string text_of_kind(const KStep& k) { return fmt::format("KStep {}", k.K); }
-std::string text_of_kind(const Implicit& i) {
-  return fmt::format("Implicit {} {}{}{}", static_cast<int>(i.how), i.tolerance, i.on_step ? " on the step" : "",
-                     i.preconditioner ? " preconditioned" : "");
-}
-std::string text_of_kind(const Unrolled& u) { return fmt::format("Unrolled {}", static_cast<int>(u.mode)); }
-std::string text_of_kind(const Auto& a) { return fmt::format("Auto {}", a.tolerance); }
-}  // namespace
-
-std::string text_of(const Estimator& estimator) {
-  return std::visit([](const auto& kind) { return text_of_kind(kind); }, estimator.kind());
-}
-
 std::span<const Shape> SolutionState::parts() const {
   const std::vector<Shape>& all = method->step->state;
   return std::span(all).first(std::min(all.size(), method->shown));

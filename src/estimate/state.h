@@ -37,6 +37,23 @@ class Differentiator {
   virtual void jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs);
 };
 
+/// What others have to know of an estimator before there is a solution. Each is said in the estimator's own file.
+struct EstimatorFacts {
+  std::string text;              ///< with those of its options that decide the derivative, not how much work it may take
+  int last_steps = 0;            ///< that it differentiates, where these are the last few; else 0
+  bool goes_over_steps = false;  ///< needs a solver whose steps can be made again
+  /// Whether a Jacobian is made row by row (by vjps), where the estimator does not leave that to the shapes.
+  std::optional<bool> by_rows = std::nullopt;
+};
+EstimatorFacts facts_of(const OneStep&);
+EstimatorFacts facts_of(const KStep&);
+EstimatorFacts facts_of(const Implicit&);
+EstimatorFacts facts_of(const Unrolled&);
+EstimatorFacts facts_of(const Auto&);
+inline EstimatorFacts facts_of(const Estimator& estimator) {
+  return std::visit([](const auto& kind) { return facts_of(kind); }, estimator.kind());
+}
+
 std::unique_ptr<Differentiator> make(const OneStep&);
 std::unique_ptr<Differentiator> make(const KStep&);
 std::unique_ptr<Differentiator> make(const Implicit&);
@@ -142,10 +159,6 @@ struct Settled {
 Settled settle(const Solver& solver, const Parts* start, const Parts& theta, const Estimator& named);
 /// Throws MisuseError unless start and parameters have the shapes that the method was made for.
 void check_shapes(const SolutionState& state, const Parts& x0, const Parts& theta);
-
-/// The estimator and those of its options that decide the derivative: not how much work or memory it may take. Of a
-/// preconditioner it says only that there is one.
-std::string text_of(const Estimator& estimator);
 
 /// Implicit differentiation makes the matrix and factors it up to this size when it may choose.
 inline constexpr std::size_t dense_up_to = 200;
