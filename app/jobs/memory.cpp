@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "json_document.h"
+#include "base/json_document.h"
 
 namespace onestep::app::jobs {
 

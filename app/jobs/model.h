@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "common.h"
+#include "base/common.h"
 #include "jobs/samples.h"
 #include "onestep/onestep.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "command_line.h"
+#include "base/command_line.h"
 #include "onestep/dataset.h"
 
 namespace onestep::app::jobs {

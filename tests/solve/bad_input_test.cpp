@@ -82,12 +82,12 @@ TEST(BadInput, MomentumTakesAStartOnceOrEachPartTwice) {
   const Solver s = gradient_descent([](Expr x, Expr t) { return sum(square(x - t)); },
                                     {.step = GradientStep::fixed(0.1), .momentum = Momentum::nesterov(0.5)});
   const Array once = solve(s, zeros({3}), ones({3})).x(), doubled = solve(s, {zeros({3}), zeros({3})}, ones({3})).x();
-  EXPECT_EQ(entries_of(once), entries_of(doubled));
-  EXPECT_EQ(entries_of(solve(s.from(zeros({3})), ones({3})).x()), entries_of(once));
-  EXPECT_EQ(entries_of(solve(s.from([](Expr t) { return 0.0 * t; }), ones({3})).x()), entries_of(once));
+  EXPECT_EQ(test::entries_of(once), test::entries_of(doubled));
+  EXPECT_EQ(test::entries_of(solve(s.from(zeros({3})), ones({3})).x()), test::entries_of(once));
+  EXPECT_EQ(test::entries_of(solve(s.from([](Expr t) { return 0.0 * t; }), ones({3})).x()), test::entries_of(once));
   Prepared prepared(s, zeros({3}), ones({3}));
-  EXPECT_EQ(entries_of(prepared.solve(zeros({3}), ones({3})).x()), entries_of(once));
-  EXPECT_EQ(entries_of(prepared.solve(ones({3})).x()), entries_of(once));
+  EXPECT_EQ(test::entries_of(prepared.solve(zeros({3}), ones({3})).x()), test::entries_of(once));
+  EXPECT_EQ(test::entries_of(prepared.solve(ones({3})).x()), test::entries_of(once));
   EXPECT_TRUE(says(error_of([&] { solve(s, {zeros({3}), zeros({3}), zeros({3})}, ones({3})); }), {"{x0, x0}"}));
   EXPECT_TRUE(says(error_of([&] { solve(s, {zeros({3}), zeros({2})}, ones({3})); }), {"{x0, x0}"}));
 }
@@ -99,7 +99,7 @@ TEST(BadInput, WithMomentumTheLambdaSaysHowManyPartsAStartHas) {
   const Array u{0.0, 0.0}, v{1.0, 2.0}, t{1.0, 3.0};
   const Solution once = solve(s, {u, v}, t), doubled = solve(s, {u, v, u, v}, t);
   EXPECT_EQ(once.state().size(), 4U);
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(entries_of(once.x(i)), entries_of(doubled.x(i)));
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(test::entries_of(once.x(i)), test::entries_of(doubled.x(i)));
 }
 
 TEST(BadInput, TangentsAndCotangentsOfTheWrongShapeAreNamed) {
