@@ -70,7 +70,7 @@ struct PlanOptions {
   /// How often each input changes, relative to the others: 0 for data, larger for what changes more often (parameters 1,
   /// iterates 2). Values that depend only on inputs of lower levels are kept between runs, see Plan::run. Empty: everything
   /// is computed in each run, except what depends on constants alone.
-  std::vector<int> levels;
+  std::vector<int> levels = {};
   /// The level of the loop, which is to be cheap; the highest unless given. What only results of higher levels need is not
   /// computed in it. Products that pay in it are made for it: Aᵀ(d∘(Ax - y)) with d of a lower level than the loop and x of
   /// its level or above becomes (AᵀDA)x - Aᵀ(d∘y), so that an iteration costs n² instead of 2Nn.

@@ -52,7 +52,7 @@ TEST(Many, SolutionsAndDerivativesHaveTheBitsOfEachProblemAlone) {
                                                       [A = r.A, y = r.y](Expr x, Expr w, Expr penalty) {
                                                         return sum(w * square(matmul(A, x) - y)) + penalty * sum(square(x));
                                                       },
-                                                      {.backtracking = true})}) {
+                                                      {.step = GradientStep::inverse_smoothness()})}) {
     for (const Estimator& how : estimators) {
       const ManySolutions all = solve_many(solver, {r.starts}, {r.weights, r.penalty}, how);
       ASSERT_EQ(all.size(), r.count);

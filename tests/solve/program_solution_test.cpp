@@ -109,7 +109,7 @@ TEST(ProgramSolution, ProvesThatThereIsNone) {
 
 TEST(ProgramSolution, SaysWhereThereIsNoDerivative) {
   QuadraticProgram p;  // x >= 0 is active with a multiplier of 0
-  p.Q = Array{{1.0}};
+  p.Q = Array({1, 1}, {1.0});
   p.q = Array{0.0};
   p.lo = 0.0;
   const ProgramDegeneracy found = solve(p).degeneracy();
