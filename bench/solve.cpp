@@ -18,6 +18,7 @@
 #include "data.h"
 #include "estimate/revolve.h"
 #include "floors.h"
+#include "many.h"
 #include "onestep/data.h"
 #include "onestep/onestep.h"
 #include "qp/interior_point.h"
@@ -488,6 +489,7 @@ void run_solve(Suite& suite) {
   repeated_rows(suite);
   traced_again_rows(suite);
   memory_rows(suite);
+  run_many(suite);
 }
 
 }  // namespace onestep::bench

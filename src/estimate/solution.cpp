@@ -34,39 +34,6 @@ void require_solution(const SolutionState& state, const char* what) {
   if (state.run.statistics.iterations == 0) refuse(" before its first step: no step was made that could be differentiated");
 }
 
-}  // namespace
-
-double detail::growth(SolutionState& state) {
-  constexpr int first = 10, last = 640;  // products
-  const detail::Map& map = *state.method->step;
-  detail::Point& p = state.here();
-  std::vector<double>&v = state.power, &w = state.next_power;
-  v.resize(state.size());
-  w.resize(state.size());
-  detail::fill_random(v);
-  double rate = 0;
-  // Transients may last long where A is not normal: what grows is watched for longer, the second half of it counts.
-  for (int end = 2 * first, k = 0; end <= last; end *= 2) {
-    double log_growth = 0;
-    for (; k < end; ++k) {
-      const double size = detail::norm(v);
-      if (!(size > 0)) return 0;
-      for (double& e : v) e /= size;
-      if (2 * k >= end) log_growth += 2 * std::log(size) / end;
-      if (map.no_jvp.empty())
-        p.jvp_x(v, w);
-      else
-        p.vjp_x(v, w);
-      v.swap(w);
-    }
-    rate = std::exp(log_growth);
-    if (rate < 1) break;
-  }
-  return rate;
-}
-
-namespace {
-
 void require_contraction(SolutionState& state, const char* what) {
   if (const std::string why = detail::no_contraction(state); !why.empty())
     throw NoDerivativeError(fmt::format("[{}] {}, or call even_if_unconverged() first", what, why), why, Status::diverged);
@@ -251,25 +218,6 @@ void fill_columns(SolutionState& state, std::size_t n, Matrices& matrices) {
 }
 
 }  // namespace
-
-// A few iterations that converged are evidence enough; a solve that began at its solution has none, so growth is measured.
-std::string detail::no_contraction(SolutionState& state) {
-  if (!state.differentiator->needs_contraction() || state.method->superlinear || state.allow_unconverged || state.contracts)
-    return "";
-  constexpr int shrinking_steps = 3;
-  constexpr double rounding = 1e-10;
-  const Map& map = *state.method->step;
-  const bool is_known = state.method->known.rho >= 0 && state.method->known.rho < 1;
-  const bool measures = map.no_jvp.empty() || map.no_vjp.empty();
-  const double rho = is_known || !measures || state.run.statistics.iterations >= shrinking_steps ? 0 : growth(state);
-  if (rho >= 1 - rounding)
-    return fmt::format(
-        "the step does not contract at the solution (differences are multiplied by {:.10g}), so derivatives of steps do not "
-        "converge to that of the solution; Implicit{{}} needs no contraction",
-        rho);
-  state.contracts = true;
-  return "";
-}
 
 SolutionState& Solution::solved(const char* who) const {
   if (!internals().solved)

@@ -8,8 +8,6 @@
 #include "linear/vector.h"
 
 namespace onestep::detail {
-namespace {}  // namespace
-
 QpDerivative::QpDerivative(InteriorPoint& solver) : solver_(solver), n_(solver.n_), rows_(solver.rows_), all_(solver.all_) {
   for (std::vector<double>* v : {&x_, &rhs_x_, &dx_, &Qdx_, &Ctdl_, &e_x_, &r_, &work_x_, &work_Q_, &best_dx_})
     v->assign(n_, 0.0);
@@ -132,59 +130,6 @@ double QpDerivative::solve_system() {
   const double reached = solve_scaled();
   if (at_ != QpDerivativeAt::solution || reached <= solved || !use_active_set()) return reached;
   return solve_by_active_set();
-}
-
-/// Moves the solution and the optimum at random.
-void QpDerivative::perturb(double perturbation) {
-  std::uint32_t state = 7;
-  const auto sign = [&state] {
-    state = state * 1664525U + 1013904223U;
-    return (state & 0x80000000U) != 0 ? 1.0 : -1.0;
-  };
-  // Rounding of the entries too, which may be large beside that of the result where its terms cancel.
-  const auto move = [&](std::vector<double>& v, double size) {
-    for (double& e : v)
-      e += e == 0 ? 0 : (perturbation * size + std::numeric_limits<double>::epsilon() * std::fabs(e)) * sign();
-  };
-  const double of_solution = std::max(largest(dx_), largest(dlambda_));
-  const double of_optimum = std::max(largest(x_), largest(lambda_));
-  move(dx_, of_solution);
-  move(dlambda_, of_solution);
-  move(x_, of_optimum);
-  move(lambda_, of_optimum);
-}
-
-template <class Write> double QpDerivative::write_precisely(Write write) {
-  solve_by_active_set();
-  const double error = precise_.error + solver_.active_set().optimum().error;
-  kept_x_ = x_;
-  kept_lambda_ = lambda_;
-  kept_dx_ = dx_;
-  kept_dlambda_ = dlambda_;
-  write(false);
-  dx_ = kept_dx_;  // what is written may be scaled in place
-  dlambda_ = kept_dlambda_;
-  perturb(error);
-  write(true);
-  x_ = kept_x_;
-  lambda_ = kept_lambda_;
-  return error;
-}
-
-double QpDerivative::jvp_precisely(const QpData& t, const QpTangents& precise, const QpTangents& moved) {
-  use_active_set();
-  set_rhs_of_jvp(t);
-  return write_precisely([&](bool is_moved) {
-    const QpTangents& to = is_moved ? moved : precise;
-    write_tangents(to.x, to.y, to.z, to.bounds);
-  });
-}
-
-double QpDerivative::vjp_precisely(std::span<const double> x, std::span<const double> y, std::span<const double> z,
-                                   std::span<const double> bounds, const QpCotangents& precise, const QpCotangents& moved) {
-  use_active_set();
-  set_rhs_of_vjp(x, y, z, bounds);
-  return write_precisely([&](bool is_moved) { write_cotangents(is_moved ? moved : precise); });
 }
 
 void QpDerivative::weigh_at_previous_iterate() {

@@ -23,6 +23,18 @@ using StepBody = std::function<TracedStep(const Expr& x, std::span<const Expr> t
 /// How often a control changes; with it changes what is computed from it.
 enum class Control { per_solve = 1, per_step = 2, within_step = 3 };
 
+/// How often inputs of the plans change: what a plan is told.
+constexpr int data_level = 0, theta_level = 1, x_level = 2, step_level = 3, point_level = 4;
+/// The branches of the plan of a step with its derivatives, in the order of their inputs and results.
+enum Branch : int {
+  vjp_theta_branch = point_level + 1,
+  vjp_x_branch,
+  jvp_theta_branch,
+  jvp_x_branch,
+  solve_branch,
+  solve_transposed_branch
+};
+
 class TracedMap final : public Map, public std::enable_shared_from_this<TracedMap> {
  public:
   /// `body` is called once. Where derivatives are not sure to be asked for, they are planned when they are: `costs` are then
@@ -44,6 +56,10 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
   friend class TracedSwitches;
   /// A plan that is made when it is first asked for, by whichever thread asks first.
   struct LazyPlan {
+    template <class Make> const Plan& made(const Make& make) {
+      std::call_once(once, [&] { plan.emplace(make()); });
+      return *plan;
+    }
     std::once_flag once;
     std::optional<Plan> plan;
   };
@@ -77,6 +93,7 @@ class ExtraPoint : public Point {
 /// Of a map that was traced, with its derivatives.
 std::unique_ptr<ExtraPoint> point_with_extras(const Map& traced);
 
+inline Shape vector_shape(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
 /// The parts of a flat state, as expressions.
 std::vector<Expr> parts_of(const Expr& x, std::span<const Shape> parts);
 /// Throws MisuseError, naming `who`, unless a function that returns arrays of these shapes returns a state.
