@@ -280,8 +280,8 @@ class Fit {
                     seconds_text(options_.clock->seconds_of("fit")), objective_);
     const bool quantity = job_.loss == Loss::ridge;
     for (const NamedScores& s : scores_)
-      text +=
-          fmt::format(", {} {} {:.4f}", s.name, quantity ? "R2" : "accuracy", quantity ? s.scores.r2 : s.scores.accuracy);
+      text += fmt::format(", {} {} {}", s.name, quantity ? "R2" : "accuracy",
+                          score_text(quantity ? s.scores.r2 : s.scores.accuracy));
     return is_solution(status_) ? text + "." : fmt::format("{}. {}", text, message_);
   }
 

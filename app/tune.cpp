@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -134,7 +135,7 @@ class Tune {
       const double l2 = shared_.unit() * std::pow(10.0, exponent);
       const double loss = step(fmt::format("trying l2 = {:g}", l2), [&] {
         if (!evaluate) evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)));
-        return std::vector<double>{(*evaluate)(Parts(Array(l2)))};
+        return std::vector<double>{evaluate->afresh(Parts(Array(l2)))};
       })[0];
       f_.probes.emplace_back(l2, loss);
       ++f_.solves_before;
@@ -151,7 +152,8 @@ class Tune {
     const std::vector<double> best = step("one l2 for all features", [&] {
       const Outcome o = minimise(inner_of(shared_, folds_, {}, rough_fit()), {shared_.parameter(start)}, Lbfgs{},
                                  {.cancelled = [] { return stop_signal() != 0; }, .certified = false});
-      return std::vector<double>{o.theta[0].item(), o.value, static_cast<double>(o.evaluations)};
+      const double loss = is_usable(o) ? o.value : std::numeric_limits<double>::infinity();
+      return std::vector<double>{o.theta[0].item(), loss, static_cast<double>(o.evaluations)};
     });
     if (stop_signal() != 0) return false;
     if (!std::isfinite(best[1])) {
@@ -165,12 +167,13 @@ class Tune {
     first_model_ = model_;
     model_.get_ready(job_.train, best[0]);
     progress_.enter("nested_searches");
-    if (!can_be_nested(folds_)) {
-      f_.spread.note = "there are too few samples to leave some of them unseen";
+    const std::vector<Round> rounds = nested_rounds(job_, folds_, options_.seed + 1);
+    if (rounds.empty()) {
+      f_.spread.note = "there are too few samples, or too few of most classes, to leave some of them unseen";
       return true;
     }
     SpreadSearch spread(job_, model_, shared_, hyper_, journal_, progress_);
-    f_.spread = spread.choose(nested_rounds(job_, folds_, options_.seed + 1), start_of_spread());
+    f_.spread = spread.choose(rounds, start_of_spread());
     f_.solves_before += f_.spread.solves;
     return stop_signal() == 0;
   }
@@ -214,8 +217,7 @@ class Tune {
     f_.values.resize(hyper_.names().size(), f_.values[0]);  // one penalty that is kept for all features
     for (OuterIteration& i : f_.search.history) i.theta = hyper.values(Array(start_.start.shape(), i.theta));
     f_.begun_loss = f_.shared ? f_.shared->second : f_.search.history.front().value;
-    double judged = 0;
-    for (const Fold& fold : folds_) judged += static_cast<double>(fold.valid.count());
+    const auto judged = static_cast<double>(count_judged(folds_));
     for (std::size_t k = 0; k < folds_.size(); ++k)
       f_.loss += static_cast<double>(folds_[k].valid.count()) / judged * hyper.judged(folds_[k].valid, f_.search.x[k][0]);
   }

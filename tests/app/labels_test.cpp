@@ -276,6 +276,26 @@ TEST_F(LabelJobs, CleanWritesTheLinesThatAreKept) {
   EXPECT_THAT(contents_of(table), HasSubstr("sample,label,more_probable,quality,wrong,suspect,removed\n"));
 }
 
+TEST_F(LabelJobs, CleanKeepsTheEndsOfLinesAsTheyAre) {
+  const std::string text = cloud_csv(1, 150, 4) + "6.5,6,0.1,spam\n-2,-1.5,0.1,ham\n6,6,0.2,spam\n5,6,0.1,ham\n";
+  const auto with_crlf = [](const std::string& plain) {
+    std::string all;
+    for (const char c : plain) all += c == '\n' ? std::string("\r\n") : std::string(1, c);
+    return all;
+  };
+  const std::string kept = (folder_.path() / "kept.csv").string();
+  const auto kept_of = [&](const std::string& contents) {
+    EXPECT_EQ(run_command({"clean", folder_.write("a.csv", contents), "--cleaned", kept}).status, 0);
+    return contents_of(kept);
+  };
+  const std::string plain = kept_of(text), without_end = text.substr(0, text.size() - 1);
+  ASSERT_LT(plain.size(), text.size());
+  ASSERT_TRUE(plain.ends_with("ham\n")) << "the last line is kept";
+  EXPECT_EQ(kept_of(with_crlf(text)), with_crlf(plain));
+  EXPECT_EQ(kept_of(without_end), plain.substr(0, plain.size() - 1));
+  EXPECT_EQ(kept_of("\xef\xbb\xbf" + with_crlf(without_end)), "\xef\xbb\xbf" + with_crlf(plain.substr(0, plain.size() - 1)));
+}
+
 TEST_F(LabelJobs, CleanDoesItsWorkWhateverTheUnits) {
   const std::string plain = folder_.write("1.csv", cloud_csv(6, 100, 3)),
                     large = folder_.write("2.csv", cloud_csv(6, 100, 3, 1e12)),
