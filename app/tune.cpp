@@ -81,7 +81,7 @@ class Tune {
         hyper_(hyper_of(options, job, model_)),
         shared_(Hyper::Kind::l2, options.l2(), {}, job, model_),
         journal_(options.checkpoint, identity()) {
-    model_.get_ready(job.train, options.l2());
+    if (!hyper_.is_penalty() || options.l2_asked) model_.get_ready(job.train, options.l2());
     const auto count = static_cast<std::size_t>(options.folds);
     if (count > 0)
       folds_ = folds_of(job, count, options.seed);
@@ -130,11 +130,16 @@ class Tune {
   double probed() {
     constexpr double much_worse = 1.1;
     std::optional<Evaluator> evaluate;  // made when the first value is not known yet
+    const Model unprepared = model_;
     double best = 0, least = 0, last = 0;
     for (double exponent = 5; exponent >= -3; exponent -= 1) {
       const double l2 = shared_.unit() * std::pow(10.0, exponent);
       const double loss = step(fmt::format("trying l2 = {:g}", l2), [&] {
-        if (!evaluate) evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)));
+        // What makes fits quick with one penalty makes them slow with another that is far from it.
+        model_ = unprepared;
+        model_.get_ready(job_.train, l2);
+        if (!evaluate || model_.is_preconditioned())
+          evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)));
         return std::vector<double>{evaluate->afresh(Parts(Array(l2)))};
       })[0];
       f_.probes.emplace_back(l2, loss);
@@ -144,6 +149,8 @@ class Tune {
       last = loss;
     }
     std::ranges::reverse(f_.probes);
+    model_ = unprepared;
+    if (stop_signal() == 0) model_.get_ready(job_.train, best);
     return best;
   }
 

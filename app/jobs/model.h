@@ -45,6 +45,7 @@ class Model {
     return by_products() ? newton_cg(std::move(objective), {.preconditioner = preconditioner_}, options)
                          : newton(std::move(objective), options);
   }
+  bool is_preconditioned() const { return preconditioner_ != nullptr; }
   bool by_products() const { return loss_ == Loss::softmax || unknowns() > 3000; }
 
   /// "accuracy" or "R2".
