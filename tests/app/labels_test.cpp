@@ -198,6 +198,21 @@ class LabelJobs : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(LabelJobs, InfluenceOfSamplesWithMuchLeverageIsWhatTrainingAgainFinds) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    Random random(seed);
+    std::string text = "a,b,c,y\n";
+    for (int i = 0; i < 80; ++i) {
+      const double a = random.uniform(-1, 1), b = random.uniform(-1, 1), c = random.uniform(-1, 1);
+      text += fmt::format("{},{},{},{}\n", a, b, c, a + 0.5 * b + 0.3 * random.uniform(-1, 1) > 0 ? 1 : 0);
+    }
+    text += "9,-4,6,0\n-8,3,5,1\n";  // far out and wrong: without them the Hessian is another one
+    const auto found = json({"influence", folder_.write("a.csv", text), "--verify", "20", "--l2", "0.1"})["verify"];
+    EXPECT_NEAR(found["slope"], 1, 1e-4) << seed;
+    EXPECT_LT(found["largest_error"], 2e-3) << seed;
+  }
+}
+
 TEST_F(LabelJobs, CleanFindsFlippedLabelsWithAndWithoutTrustedOnes) {
   const std::string train = folder_.write("train.csv", cloud_csv(1, 150, 3)),
                     test = folder_.write("t.csv", cloud_csv(2, 300, 3)),
