@@ -383,7 +383,7 @@ void add_clean(CommandLine& line) {
                   Progress progress(*options);
                   JobData job = load(*options, false, progress);
                   job.memory_needed = std::max(job.memory_needed,
-                                               require_memory(*options, job.name, need_of_clean(job.loss), sizes_of(job)));
+                                               require_memory(*options, job.name, needs_of_clean(job.loss), sizes_of(job)));
                   return Clean(*options, job, progress).run();
                 },
             .out_help = "write clean.json, samples.csv and a page into this folder, which\nis made if needed"});

@@ -360,8 +360,9 @@ void add_influence(CommandLine& line) {
                   Progress progress(*options);
                   if (options->split_asked) options->split = *options->split_asked;
                   JobData job = load(*options, options->split_asked.has_value(), progress);
-                  job.memory_needed =
-                      std::max(job.memory_needed, require_memory(*options, job.name, need_of_influence(), sizes_of(job)));
+                  job.memory_needed = std::max(
+                      job.memory_needed,
+                      require_memory(*options, job.name, needs_of_influence(job.loss, sizes_of(job)), sizes_of(job)));
                   return Influence(*options, job, progress).run();
                 },
             .out_help = "write influence.json, influence.csv and a page into this folder,\nwhich is made if needed"});

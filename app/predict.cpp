@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "jobs/memory.h"
 #include "jobs/model_file.h"
 #include "jobs/report.h"
 #include "jobs/sample_files.h"
@@ -44,7 +45,7 @@ class Prediction {
 
   int show(Progress& progress) const {
     progress.clear();
-    const std::string table = csv_text();
+    const std::string table = wants_table() ? csv_text() : "";
     if (!options_.csv.empty() && options_.csv != "-") write_file(options_.csv, table);
     const Json document = document_of(options_, {.status = "done", .notes = notes_}, json());
     if (!options_.out.empty()) {
@@ -62,6 +63,7 @@ class Prediction {
 
  private:
   const JobData& job() const { return model_.job; }
+  bool wants_table() const { return !options_.csv.empty() || !options_.out.empty(); }
   bool is_class() const { return job().loss != Loss::ridge; }
 
   // ---- samples ----
@@ -84,6 +86,11 @@ class Prediction {
     check(set);
     for (const std::string& note : set.notes) notes_.push_back(note);
     in_file_ = std::max(set.in_file, static_cast<std::size_t>(set.A.shape()[0]));
+    const Sizes sizes{static_cast<double>(set.A.shape()[0]), static_cast<double>(set.A.shape()[1]),
+                      static_cast<double>(job().labels.size())};
+    memory_needed_ = require_memory(
+        options_, short_name(options_.file),
+        needs_of_predict(job().scaling.has_value(), options_.json || !options_.out.empty(), wants_table()), sizes);
     labels_ = std::move(set.y);
     set.y = Array(Shape{0}, {});
     samples_ = samples_of(set, job());
@@ -169,6 +176,7 @@ class Prediction {
                  {"model", {{"file", options_.model}, {"version", model_.version}, {"command", model_.command}}},
                  {"loss", name_of(job().loss)},
                  {"samples", in_file_},
+                 {"memory_needed", static_cast<std::int64_t>(memory_needed_)},
                  {"sample", samples_.rows}};
     if (scores_) json["scores"] = json_of(job(), scores_->scores);
     if (!is_class()) {
@@ -218,6 +226,7 @@ class Prediction {
   SavedModel model_;
   Samples samples_;
   std::size_t in_file_ = 0;
+  double memory_needed_ = 0;
   Array labels_, prediction_, probabilities_;
   std::vector<std::size_t> likeliest_;
   std::optional<NamedScores> scores_;

@@ -87,6 +87,9 @@ class Tune {
       folds_ = folds_of(job, count, options.seed);
     else
       folds_ = {{job.train, *job.valid}};
+    if (constexpr std::int64_t few = 10; count_judged(folds_) < few)
+      job.notes.push_back(fmt::format("judged by {} only, hyperparameters mean little; more samples would tell",
+                                      counted(count_judged(folds_), "sample")));
     if (count > 0 && !hyper_.is_penalty())
       for (const Fold& fold : folds_) model_.require_a_best_fit(fold.train, options.l2());
   }
@@ -138,8 +141,8 @@ class Tune {
         // What makes fits quick with one penalty makes them slow with another that is far from it.
         model_ = unprepared;
         model_.get_ready(job_.train, l2);
-        if (!evaluate || model_.is_preconditioned())
-          evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)));
+        if (model_.is_preconditioned()) evaluate.reset();
+        if (!evaluate) evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)));
         return std::vector<double>{evaluate->afresh(Parts(Array(l2)))};
       })[0];
       f_.probes.emplace_back(l2, loss);
@@ -356,8 +359,8 @@ void add_tune(CommandLine& line) {
                   const bool has_validation = options->split_asked || (options->demo && options->loss == "softmax");
                   JobData job = load(*options, has_validation && options->folds <= 0, progress);
                   settle_validation(*options, job);
-                  const Need need = need_of_tune(job.loss, options->folds, options->hyper == "l2-per-feature");
-                  job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, need, sizes_of(job)));
+                  const Needs needs = needs_of_tune(job.loss, options->folds, options->hyper == "l2-per-feature");
+                  job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, needs, sizes_of(job)));
                   return Tune(*options, job, progress).run();
                 },
             .out_help = "write tune.json and a page into this folder, which is made if\nneeded"});

@@ -214,8 +214,10 @@ void split_off(JobData& job, double share, std::uint64_t seed) {
   const auto count = static_cast<std::size_t>(job.train.count());
   const auto left_out = static_cast<std::size_t>(std::llround(share * static_cast<double>(count)));
   if (left_out < 1 || left_out >= count)
-    throw Misuse(fmt::format("--split {} leaves {} of {} samples for validation and {} for training", share, left_out, count,
-                             count - left_out));
+    throw Misuse(
+        fmt::format("--split {} leaves {} of {} samples for validation and {} for training; give another share, "
+                    "--valid FILE, or more samples",
+                    share, left_out, count, count - left_out));
   const auto classes = shuffled_classes(job, seed);
   const std::vector<std::size_t> left_out_each = left_out_of(classes, share, left_out);
   std::vector<std::size_t> stay, out;
@@ -359,6 +361,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   }
   if (train.A.shape()[1] == 0)
     throw Misuse(fmt::format("{}: its samples have no features; a column beside the target has to be left", job.name));
+  if (train.A.shape()[0] < 2) throw Misuse(fmt::format("{}: one sample is not enough to learn from; add others", job.name));
   job.loss = chosen_loss(options, train, job.notes);
   find_labels(job, train);
   if (!options.valid.empty()) check_labels(valid, options.valid, job);
@@ -379,7 +382,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (has_test) samples += static_cast<double>(test.A.shape()[0]);
   const double classes = job.loss == Loss::softmax ? static_cast<double>(job.labels.size()) : 0;
   job.memory_needed =
-      require_memory(options, job.name, need_of_loading(options), {samples, static_cast<double>(n), classes});
+      require_memory(options, job.name, needs_of_loading(options), {samples, static_cast<double>(n), classes});
   job.standardised = options.standardise;
   job.penalised = options.l2() > 0;
   if (options.standardise || !job.penalised) job.scaling = standardisation_with_ones(with_ones(train.A, n));

@@ -209,7 +209,10 @@ class CsvParser {
                        fmt::format("{} is missing; {}, or leave the sample out", title(column),
                                    is_target ? "fill in the target" : "fill it in"),
                        is_target ? Remedy::missing_target : Remedy::missing_value);
-    if (number) records_.fail_at(where, column, fmt::format("{} is {}, not finite", title(column), quoted(text)));
+    if (number)
+      records_.fail_at(
+          where, column,
+          fmt::format("{} is {}, not finite; correct it, or leave the sample out", title(column), quoted(text)));
     return std::nullopt;
   }
 
