@@ -9,9 +9,10 @@
 #include <string>
 #include <string_view>
 
-#include "common.h"
-#include "json_document.h"
+#include "base/common.h"
+#include "base/json_document.h"
 #include "onestep/threads.h"
+#include "paper/command.h"
 #include "verbs.h"
 
 namespace {

@@ -4,19 +4,17 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "json_document.h"
+#include "base/json_document.h"
 #include "onestep/qps.h"
-#include "solve/interior_point.h"
-#include "solve/program_data.h"
-#include "solve/qp_derivative.h"
+#include "onestep/quadratic_program.h"
 #include "verbs.h"
 
 namespace onestep::app {
@@ -30,20 +28,16 @@ struct QpOptions : CommonOptions {
   std::string gradient_of;  // objective, half-norm, or empty
 };
 
-// The derivative of a number with respect to the data, in the file's terms. Q, A and G are row by row.
+// The derivative of a number with respect to the data, in the file's terms.
 struct Gradient {
-  explicit Gradient(const detail::QpData& d)
-      : Q(d.n * d.n), q(d.n), A(d.m * d.n), b(d.m), G(d.p * d.n), l(d.p), u(d.p), lo(d.n), hi(d.n) {}
-
-  std::vector<double> Q, q, A, b, G, l, u, lo, hi;
+  QuadraticProgram parts;
   double residual = 0;  // of the linear system that was solved for it, relative
-  detail::QpDegeneracy degeneracy;
+  ProgramDegeneracy degeneracy;
 };
 
 struct Solved {
   QpsFile file;
-  detail::InteriorPoint solver;
-  detail::QpSolution solution;  // its spans are the solver's
+  ProgramSolution solution;
   std::optional<Gradient> gradient = {};
 
   std::string name(const QpOptions& options) const {
@@ -53,45 +47,25 @@ struct Solved {
   double objective() const { return file.maximise ? -solution.objective : solution.objective; }
 };
 
-void scale(std::initializer_list<std::vector<double>*> parts, double factor) {
-  for (std::vector<double>* part : parts)
-    for (double& e : *part) e *= factor;
+Array negated(const Array& part) {
+  std::vector<double> entries(part.values().begin(), part.values().end());
+  for (double& e : entries) e = -e;
+  return {part.shape(), std::move(entries)};
 }
 
-// Of the optimal value, by the envelope theorem: the derivative of the Lagrangian with x and the multipliers held constant.
-void differentiate_objective(const detail::QpSolution& s, Gradient& g) {
-  const std::size_t n = s.x.size();
-  const auto outer = [n](double factor, std::span<const double> u, std::span<const double> v, std::vector<double>& to) {
-    for (std::size_t i = 0; i < u.size(); ++i)
-      for (std::size_t j = 0; j < n; ++j) to[i * n + j] = factor * u[i] * v[j];
-  };
-  const auto sides = [](std::span<const double> multipliers, std::vector<double>& low, std::vector<double>& high) {
-    for (std::size_t i = 0; i < multipliers.size(); ++i) (multipliers[i] < 0 ? low : high)[i] = -multipliers[i];
-  };
-  outer(0.5, s.x, s.x, g.Q);
-  outer(1.0, s.y, s.x, g.A);
-  outer(1.0, s.z, s.x, g.G);
-  g.q.assign(s.x.begin(), s.x.end());
-  for (std::size_t i = 0; i < s.y.size(); ++i) g.b[i] = -s.y[i];
-  sides(s.z, g.l, g.u);
-  sides(s.bound_multipliers, g.lo, g.hi);
-}
-
-void differentiate(Solved& solved, const detail::QpData& data, const QpOptions& options) {
-  const double sign = solved.file.maximise ? -1.0 : 1.0;  // the solver has the opposite of a Q and q that are maximised
-  Gradient& g = solved.gradient.emplace(data);
-  detail::QpDerivative derivative(solved.solver);
-  derivative.linearise(detail::QpDerivativeAt::solution);
-  g.degeneracy = derivative.degeneracy();
-  if (options.gradient_of == "objective") {
-    differentiate_objective(solved.solution, g);
-    scale({&g.A, &g.b, &g.G, &g.l, &g.u, &g.lo, &g.hi}, sign);
-  } else {
-    const detail::QpCotangents to{g.Q.data(), g.q.data(), g.A.data(),  g.b.data(), g.G.data(),
-                                  g.l.data(), g.u.data(), g.lo.data(), g.hi.data()};
-    g.residual = derivative.vjp(solved.solution.x, {}, {}, {}, to);
-    scale({&g.Q, &g.q}, sign);
-  }
+void differentiate(Solved& solved, const QpOptions& options) {
+  const ProgramSolution& s = solved.solution;
+  Gradient& g = solved.gradient.emplace();
+  g.degeneracy = s.degeneracy();
+  const bool of_objective = options.gradient_of == "objective";
+  g.parts = of_objective ? s.gradient_of_objective() : s.vjp(s.x, &g.residual);
+  if (!solved.file.maximise) return;
+  // What was minimised has the opposite of the file's Q and q, and of its optimal value.
+  QuadraticProgram& p = g.parts;
+  if (of_objective)
+    for (Array* part : {&p.A, &p.b, &p.G, &p.l, &p.u, &p.lo, &p.hi}) *part = negated(*part);
+  else
+    for (Array* part : {&p.Q, &p.q}) *part = negated(*part);
 }
 
 // Constraints are counted through: equalities, inequalities, bounds of variables.
@@ -114,20 +88,24 @@ std::vector<std::string> variables_of(const std::vector<std::size_t>& variables,
 
 Json to_json(std::span<const double> numbers) { return std::vector<double>(numbers.begin(), numbers.end()); }
 
-Json rows_to_json(std::span<const double> entries, std::size_t rows, std::size_t columns) {
+// A vector, or a matrix as a list of its rows.
+Json to_json(const Array& a) {
+  if (a.shape().rank() < 2) return to_json(a.values());
   Json matrix = Json::array();
-  for (std::size_t i = 0; i < rows; ++i) matrix.push_back(to_json(entries.subspan(i * columns, columns)));
+  const auto columns = static_cast<std::size_t>(a.shape()[1]);
+  for (std::int64_t i = 0; i < a.shape()[0]; ++i)
+    matrix.push_back(to_json(a.values().subspan(static_cast<std::size_t>(i) * columns, columns)));
   return matrix;
 }
 
 Json to_json(const Gradient& g, const QpsFile& file, const QpOptions& options) {
-  Json result = {{"of", options.gradient_of}, {"q", g.q}, {"b", g.b}, {"l", g.l}, {"u", g.u}, {"lo", g.lo}, {"hi", g.hi}};
-  const std::size_t n = g.q.size();
-  if (options.solution) {
-    result["Q"] = rows_to_json(g.Q, n, n);
-    result["A"] = rows_to_json(g.A, g.b.size(), n);
-    result["G"] = rows_to_json(g.G, g.l.size(), n);
-  }
+  Json result = {{"of", options.gradient_of}};
+  const QuadraticProgram& p = g.parts;
+  for (const auto& [name, part] :
+       {std::pair{"q", &p.q}, {"b", &p.b}, {"l", &p.l}, {"u", &p.u}, {"lo", &p.lo}, {"hi", &p.hi}})
+    result[name] = to_json(*part);
+  if (options.solution)
+    for (const auto& [name, part] : {std::pair{"Q", &p.Q}, {"A", &p.A}, {"G", &p.G}}) result[name] = to_json(*part);
   result["residual"] = g.residual;
   result["undecided"] = names_of(g.degeneracy.undecided, file);
   result["dependent"] = names_of(g.degeneracy.dependent, file);
@@ -136,7 +114,7 @@ Json to_json(const Gradient& g, const QpsFile& file, const QpOptions& options) {
 }
 
 Json own_members(const Solved& solved, const QpOptions& options) {
-  const detail::QpSolution& s = solved.solution;
+  const ProgramSolution& s = solved.solution;
   Json document = {
       {"name", solved.name(options)},
       {"n", solved.file.columns.size()},
@@ -153,12 +131,12 @@ Json own_members(const Solved& solved, const QpOptions& options) {
     document["y"] = to_json(s.y);
     document["z"] = to_json(s.z);
     document["bound_multipliers"] = to_json(s.bound_multipliers);
-    // Why there is no solution: see QpSolution in interior_point.h for what these prove.
-    if (!s.infeasible_bounds.empty())
-      document["proof"] = {{"y", to_json(s.infeasible_y)},
-                           {"z", to_json(s.infeasible_z)},
-                           {"bound_multipliers", to_json(s.infeasible_bounds)}};
-    if (!s.unbounded_direction.empty()) document["proof"] = {{"direction", to_json(s.unbounded_direction)}};
+    // Why there is no solution: see ProgramSolution for what these prove.
+    if (!s.infeasibility.is_empty())
+      document["proof"] = {{"y", to_json(s.infeasibility.y)},
+                           {"z", to_json(s.infeasibility.z)},
+                           {"bound_multipliers", to_json(s.infeasibility.bound_multipliers)}};
+    if (s.unbounded_direction.size() > 0) document["proof"] = {{"direction", to_json(s.unbounded_direction)}};
   }
   if (solved.gradient) document["gradient"] = to_json(*solved.gradient, solved.file, options);
   return document;
@@ -170,7 +148,9 @@ std::string count(std::size_t n, std::string_view one, std::string_view many) {
 
 // Names and two columns of numbers, aligned.
 std::string table(std::string_view title, const std::vector<std::string>& names, std::string_view first,
-                  std::span<const double> values, std::string_view second = "", std::span<const double> more = {}) {
+                  const Array& first_column, std::string_view second = "",
+                  const Array& second_column = Array(Shape{0}, {})) {
+  const std::span<const double> values = first_column.values(), more = second_column.values();
   if (names.empty()) return "";
   std::size_t width = title.size();
   for (const std::string& name : names) width = std::max(width, name.size());
@@ -189,16 +169,17 @@ std::string text_of(const Gradient& g, const QpsFile& file, const QpOptions& opt
     std::string name;
   };
   std::vector<Named> all;
-  const auto add = [&](std::string_view part, const std::vector<double>& values, const std::vector<std::string>& names) {
-    for (std::size_t i = 0; i < values.size(); ++i)
-      if (values[i] != 0) all.push_back({values[i], fmt::format("{} of {}", part, names[i])});
+  const auto add = [&](std::string_view part, const Array& values, const std::vector<std::string>& names) {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (const double value = values.values()[i]; value != 0)
+        all.push_back({value, fmt::format("{} of {}", part, names[i])});
   };
-  add("q", g.q, file.columns);
-  add("b", g.b, file.equalities);
-  add("l", g.l, file.inequalities);
-  add("u", g.u, file.inequalities);
-  add("lo", g.lo, file.columns);
-  add("hi", g.hi, file.columns);
+  add("q", g.parts.q, file.columns);
+  add("b", g.parts.b, file.equalities);
+  add("l", g.parts.l, file.inequalities);
+  add("u", g.parts.u, file.inequalities);
+  add("lo", g.parts.lo, file.columns);
+  add("hi", g.parts.hi, file.columns);
   const std::size_t most = std::min<std::size_t>(all.size(), 10);
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(most), all.end(),
                     [](const Named& a, const Named& b) { return std::fabs(a.value) > std::fabs(b.value); });
@@ -243,7 +224,7 @@ std::string advice(Status status) {
 }
 
 std::string text_of(const Solved& solved, const QpOptions& options) {
-  const detail::QpSolution& s = solved.solution;
+  const ProgramSolution& s = solved.solution;
   std::string text =
       fmt::format("{}: {}, {}, {}\n", solved.name(options), count(solved.file.columns.size(), "variable", "variables"),
                   count(solved.file.equalities.size(), "equality", "equalities"),
@@ -253,7 +234,7 @@ std::string text_of(const Solved& solved, const QpOptions& options) {
   if (s.status != Status::converged) text += fmt::format("{}\n", advice(s.status));
   text += fmt::format("\nobjective  {:.10g}\n\n", solved.objective());
   text += fmt::format("{:<15}  {:>9}  {:>9}\n", "", "relative", "absolute");
-  const auto residual = [&](std::string_view name, const detail::QpResidual& r) {
+  const auto residual = [&](std::string_view name, const ProgramResidual& r) {
     text += fmt::format("{:<15}  {:>9.2g}  {:>9.2g}\n", name, r.relative, r.absolute);
   };
   residual("primal residual", s.primal);
@@ -276,26 +257,22 @@ Ending ending_of(Status status) {
 
 int solve_qp(const QpOptions& options) {
   options.clock->enter("reading");
-  QpsFile file = read_qps(options.file);
-  const detail::ProgramData program(file.problem);
-  const detail::QpData& data = program.data();
-  Solved solved{std::move(file), detail::InteriorPoint(data.n, data.m, data.p), {}};
+  Solved solved{read_qps(options.file), {}};
   {
     Progress progress(options);
-    detail::InteriorPointOptions settings;
-    settings.absolute = settings.relative = options.tolerance;
-    settings.callback = [&](const detail::QpProgress& p) {
+    ProgramOptions settings{.tolerance = options.tolerance, .absolute_tolerance = options.tolerance};
+    settings.callback = [&](const ProgramIteration& p) {
       progress.show([&] {
-        return fmt::format("{}: iteration {}, residuals {:.1e} {:.1e}, gap {:.1e}", solved.name(options), p.iteration,
+        return fmt::format("{}: iteration {}, residuals {:.1e} {:.1e}, gap {:.1e}", solved.name(options), p.number,
                            p.primal.absolute, p.dual.absolute, p.gap.absolute);
       });
       return stop_signal() != 0;
     };
     progress.enter("solve");
-    solved.solution = solved.solver.solve(data, settings);
+    solved.solution = solve(solved.file.problem, settings);
     if (!options.gradient_of.empty() && is_solution(solved.solution.status)) {
       progress.enter("derivative");
-      differentiate(solved, data, options);
+      differentiate(solved, options);
     }
   }
 

@@ -1,11 +1,10 @@
 // The verbs of the command, a file each. Each adds itself to the command line with its options and its work.
 #pragma once
 
-#include "command_line.h"
+#include "base/command_line.h"
 
 namespace onestep::app {
 
-void add_paper(CommandLine& line);
 void add_qp(CommandLine& line);
 void add_fit(CommandLine& line);
 void add_predict(CommandLine& line);

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "bilevel/objective.h"
-#include "estimate/state.h"
 #include "floors.h"
 #include "jobs.h"
 #include "jobs/blocks.h"
@@ -67,7 +66,7 @@ class OuterStep {
   const std::vector<double>& start() const { return start_[0]; }
   const std::vector<double>& hypergradient() const { return hypergradient_[0]; }
   const Solution& solution() const { return alone_.solution(); }
-  std::span<const double> x() const { return solution().internals().run.x; }
+  std::span<const double> x() const { return solution().entries(); }
   const Parts& theta() const { return theta_; }
 
  private:

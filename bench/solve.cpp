@@ -17,13 +17,13 @@
 #include "allocations.h"
 #include "data.h"
 #include "estimate/revolve.h"
-#include "estimate/state.h"
 #include "floors.h"
+#include "onestep/data.h"
 #include "onestep/onestep.h"
+#include "qp/interior_point.h"
+#include "qp/program_data.h"
 #include "reference.h"
 #include "samples.h"
-#include "solve/interior_point.h"
-#include "solve/program_data.h"
 
 namespace onestep::bench {
 namespace {
@@ -52,7 +52,7 @@ class Ours {
     vjp();
   }
 
-  std::span<const double> state() const { return solution_->internals().run.x; }
+  std::span<const double> state() const { return solution_->entries(); }
   std::span<const double> x() const { return c_; }
   const Solution& solution() const { return *solution_; }
   const std::vector<double>& bar(std::size_t parameter = 0) const { return bars_[parameter]; }
@@ -349,7 +349,7 @@ class Repeated {
     const Solution& solution = prepared_->solve(x0_, thetas_[next_]);
     if (!is_solution(solution.status())) throw std::runtime_error("a repeated solve: " + solution.message());
     next_ = (next_ + 1) % thetas_.size();
-    const std::vector<double>& x = solution.internals().run.x;
+    const std::span<const double> x = solution.entries();
     auto from = x.begin();
     for (std::vector<double>& part : start_) {
       std::copy_n(from, part.size(), part.begin());

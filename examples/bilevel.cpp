@@ -1,5 +1,6 @@
 // Bilevel optimisation: the ridge parameter that does best on a validation set. The inner solve is a node of the outer
 // objective, so the outer problem is given to a solver like any other.
+#include <onestep/data.h>
 #include <onestep/onestep.h>
 
 #include <iostream>

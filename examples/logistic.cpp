@@ -1,4 +1,5 @@
 // The first example of README.md, which shows it from the first #include on; `./run demo [FILE]` runs it.
+#include <onestep/data.h>
 #include <onestep/onestep.h>
 
 #include <iostream>

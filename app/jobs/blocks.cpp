@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cpu/blas.h"
-#include "backend/cpu/dense.h"
-#include "backend/cpu/pool.h"
 #include "onestep/onestep.h"
 
 namespace onestep::app::jobs {
@@ -13,7 +10,8 @@ namespace onestep::app::jobs {
 SoftmaxBlocks::SoftmaxBlocks(const Array& A, const Array& x, double l2)
     : n_(static_cast<std::size_t>(x.shape()[0])),
       classes_(static_cast<std::size_t>(x.shape()[1])),
-      inverses_(classes_ * n_ * n_) {
+      inverses_(classes_ * n_ * n_),
+      product_(trace([](Expr M, Expr c) { return matmul(M, c); }, Shape{x.shape()[0], x.shape()[0]}, Shape{x.shape()[0]})) {
   const std::int64_t n = x.shape()[0], count = A.shape()[0];
   const Function weights_at = trace(
       [&](Expr at) {
@@ -52,22 +50,23 @@ SoftmaxBlocks::SoftmaxBlocks(const Array& A, const Array& x, double l2)
 }
 
 void SoftmaxBlocks::operator()(std::span<double> r) const {
-  thread_local std::vector<double> columns, products, means, scratch;
+  thread_local std::vector<double> columns, products, means;
   columns.resize(r.size());
   products.resize(r.size());
   means.resize(n_);
-  const std::size_t each = cpu::gemm_scratch(n_, 1, n_);
-  scratch.resize(each * classes_);
   const auto K = static_cast<double>(classes_);
   for (std::size_t i = 0; i < n_; ++i) {
     means[i] = 0;
     for (std::size_t k = 0; k < classes_; ++k) means[i] += r[i * classes_ + k] / K;
     for (std::size_t k = 0; k < classes_; ++k) columns[k * n_ + i] = r[i * classes_ + k] - means[i];
   }
-  const cpu::BlasSerial serial;
-  cpu::parallel_for(classes_, [&, from = columns.data(), to = products.data(), work = scratch.data()](std::size_t k) {
-    cpu::gemm(false, false, n_, 1, n_, inverses_.data() + k * n_ * n_, from + k * n_, to + k * n_, work + k * each);
-  });
+  Workspace workspace = product_.workspace();
+  const auto n = static_cast<std::int64_t>(n_);
+  for (std::size_t k = 0; k < classes_; ++k)
+    product_.run(workspace,
+                 {Array::view(MatrixView{inverses_.data() + k * n_ * n_, n, n, n, 1}),
+                  Array::view(std::span(columns).subspan(k * n_, n_))},
+                 {std::span(products).subspan(k * n_, n_)});
   for (std::size_t i = 0; i < n_; ++i) {
     double mean = 0;
     for (std::size_t k = 0; k < classes_; ++k) mean += products[k * n_ + i] / K;

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "onestep/array.h"
+#include "onestep/plan.h"
 
 namespace onestep::app::jobs {
 
@@ -24,6 +24,7 @@ class SoftmaxBlocks {
  private:
   std::size_t n_, classes_;
   std::vector<double> inverses_;
+  Plan product_;         // of a block with a vector
   double together_ = 0;  // the curvature where all classes move together
 };
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json_document.h"
 #include "jobs/leave_one_out.h"
-#include "json_document.h"
 
 namespace onestep::app::jobs {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "common.h"
+#include "base/common.h"
 #include "jobs/samples.h"
 #include "onestep/onestep.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "base/json_document.h"
 #include "jobs/model.h"
 #include "jobs/samples.h"
-#include "json_document.h"
 #include "page/figure.h"
 
 namespace onestep::app::jobs {

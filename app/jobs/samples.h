@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "command_line.h"
+#include "base/command_line.h"
 #include "onestep/dataset.h"
 #include "onestep/error.h"
 

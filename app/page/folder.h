@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common.h"
+#include "base/common.h"
 #include "page/html.h"
 
 namespace onestep::app::page {

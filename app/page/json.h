@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common.h"
+#include "base/common.h"
 #include "page/figure.h"
 
 namespace onestep::app::page {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iosfwd>
 #include <limits>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -170,6 +171,30 @@ struct Outcome {
 };
 /// `converged in 12 iterations: 0.3417, hypergradient 2.1e-09, wrong by at most 3e-12 (observed)`
 std::ostream& operator<<(std::ostream& out, const Outcome& outcome);
+
+/// Σ gᵢ(xᵢ(θ), θ) at given parameters, without a derivative: what a search over a grid needs. Each call starts from the
+/// solutions of the last one that was solved. One for each thread; inner problems are solved in parallel.
+///
+///     OuterValue loss({inner}, Parts(1.0));
+///     double at_two = loss(Parts(2.0));
+class OuterValue {
+ public:
+  /// `theta` has the shapes of the parameters. `cancelled` is asked between inner iterations, from several threads at once.
+  /// Throws MisuseError for shapes that do not fit.
+  OuterValue(const std::vector<Inner>& inner, const Parts& theta, std::function<bool()> cancelled = {});
+  ~OuterValue();
+  OuterValue(OuterValue&&) noexcept;
+  OuterValue& operator=(OuterValue&&) noexcept;
+
+  /// The value; infinity where an inner problem has no solution there, and status() says why.
+  double operator()(const Parts& theta);
+  /// Of the last call: converged, or the status of the first inner problem that was not solved.
+  Status status() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// Minimises Σ gᵢ(xᵢ(θ), θ) over θ, where xᵢ(θ) is what the solver of the i-th inner problem converges to. Inner problems,
 /// such as the folds of a cross-validation, are solved in parallel; results have the same bits for any number of threads.

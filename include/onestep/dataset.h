@@ -77,6 +77,12 @@ inline constexpr std::size_t default_memory_limit = std::size_t{4} << 30;
 Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> features = std::nullopt,
                     std::size_t memory_limit = default_memory_limit, std::optional<std::int64_t> first_index = std::nullopt);
 
+/// The text of a file, decompressed where its first bytes say that gzip or bzip2 made it; standard input for "-". Throws
+/// FileError, as the readers do.
+///
+///     std::string text = read_text("notes.csv.gz");
+std::string read_text(const std::string& path, std::size_t memory_limit = default_memory_limit);
+
 /// How read_csv reads.
 ///
 ///     Dataset d = read_csv("winequality-red.csv", {.target = "quality", .separator = ';'});

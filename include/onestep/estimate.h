@@ -151,7 +151,8 @@ std::ostream& operator<<(std::ostream& out, const Certificate& certificate);
 
 namespace detail {
 struct SolutionState;
-}
+struct SolutionAccess;
+}  // namespace detail
 
 /// What a solver converged to, and its derivatives. Cheap to copy; copies share their memory and must not be used from two
 /// threads at once. Before the first solve of a Prepared it is empty: everything but copying throws MisuseError.
@@ -164,6 +165,12 @@ class Solution {
   ///
   ///     Array x = s.x(), multipliers = s.x(1);
   Array x(std::size_t part = 0) const;
+  /// The entries of all parts one behind the other, without a copy. They stay until the next solve of the Prepared that this
+  /// came from, or until the last copy of this Solution is gone.
+  ///
+  ///     std::span<const double> all = s.entries();
+  std::span<const double> entries() const&;
+  std::span<const double> entries() const&& = delete;
   /// All parts.
   ///
   ///     Solution again = solve(fit, s.state(), other_w);  // a warm start
@@ -249,16 +256,15 @@ class Solution {
   ///     Array g = s.even_if_unconverged().vjp(s.x());
   Solution even_if_unconverged() const;
 
-  // For the library.
+ private:
+  friend struct detail::SolutionAccess;
+  friend class Prepared;
   explicit Solution(std::shared_ptr<detail::SolutionState> state) : state_(std::move(state)) {}
   detail::SolutionState& internals() const {
     if (!state_) detail::fail_moved_from("Solution");
     return *state_;
   }
   bool is_shared() const;  ///< whether there are copies
-  bool was_moved_from() const { return !state_; }
-
- private:
   /// Throws MisuseError, naming `who`, before the first solve.
   detail::SolutionState& solved(const char* who) const;
   /// The same, with this copy's permission to differentiate what did not converge.
@@ -312,10 +318,10 @@ class Prepared {
   const Solution& solution() const&;
   Solution solution() const&&;
 
-  // For the library: what is solved from x0 is the problem of `made`.
-  Prepared(Parts x0, Solution made);
-
  private:
+  friend struct detail::SolutionAccess;
+  /// What is solved from x0 is the problem of `made`.
+  Prepared(Parts x0, Solution made);
   Parts x0_;
   SolveOptions options_;
   Solution solution_;

@@ -1,10 +1,10 @@
-// Everything but the interop headers.
+// Everything but the interop headers and the readers of files (onestep/data.h).
 #pragma once
 
 #include "onestep/array.h"              // numbers with a shape
 #include "onestep/bilevel.h"            // outer problems: minimise g(x(θ), θ)
 #include "onestep/check_gradients.h"    // is a derivative right?
-#include "onestep/dataset.h"            // samples from files
+#include "onestep/context.h"            // where computations run
 #include "onestep/diff.h"               // jvp, vjp, grad, jacobian, hessian
 #include "onestep/dual.h"               // numbers with derivatives
 #include "onestep/dual_step.h"          // steps differentiated by running them
@@ -12,9 +12,10 @@
 #include "onestep/estimate.h"           // derivatives of what a solver converges to
 #include "onestep/expr.h"               // operations
 #include "onestep/function.h"           // tracing
+#include "onestep/own_loop.h"           // loops of your own around a step
 #include "onestep/plan.h"               // running
-#include "onestep/qps.h"                // quadratic programs from files
 #include "onestep/quadratic_program.h"  // a convex quadratic program, as data
+#include "onestep/solve_many.h"         // many problems at once
 #include "onestep/solver.h"             // fixed points, gradient descent, Newton
 #include "onestep/status.h"             // how a solve ended
 #include "onestep/threads.h"            // how many threads

@@ -1,4 +1,4 @@
-// Plans: a traced function made ready to run on the CPU any number of times without allocating.
+// Plans: a traced function made ready to run any number of times without allocating.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "onestep/context.h"
 #include "onestep/function.h"
 
 namespace onestep {
@@ -81,6 +82,8 @@ struct PlanOptions {
   ///
   ///     Plan plan(step_and_derivatives, {.levels = {2, 1, 4, 5}, .loop = 2, .branches = 4});
   std::optional<int> branches = std::nullopt;
+  /// Where it runs, see Context.
+  Context context = {};
 };
 
 /// A function made ready to run: order, kept values, fused loops, buffers. Const and safe to share: run it from several
@@ -93,7 +96,8 @@ class Plan {
  public:
   static constexpr int highest = std::numeric_limits<int>::max();
 
-  explicit Plan(const Function& function, const PlanOptions& options = {});
+  explicit Plan(const Function& function, const PlanOptions& options = {})
+      : Plan(function, options, detail::backend_of(options.context)) {}
 
   Workspace workspace() const;
 
@@ -133,6 +137,7 @@ class Plan {
 
  private:
   friend class detail::BoundPlan;
+  Plan(const Function& function, const PlanOptions& options, std::shared_ptr<const detail::Backend> backend);
   const detail::Program& program() const;  ///< throws MisuseError where the plan was moved from
   std::shared_ptr<const detail::Program> program_;
 };

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "onestep/context.h"
 #include "onestep/function.h"
 #include "onestep/quadratic_program.h"
 #include "onestep/status.h"
@@ -102,6 +103,7 @@ struct Statistics {
   /// Times newton_root left a minimum of ‖G‖ that is not a root, or gradient_descent a start that is stationary but no
   /// minimum.
   int restarts = 0;
+  double step_flops = 0;  ///< multiply-adds of one step, linear systems inside that are solved by an iteration not counted
   double seconds = 0;
   std::vector<double> history = {};  ///< lengths of the steps, when asked for
 };
@@ -122,9 +124,11 @@ struct Constants {
 };
 
 class Estimator;
+class Solver;
 namespace detail {
 struct Recipe;
-Expr solve_node(const Recipe& recipe, std::span<const Expr> theta);
+struct SolverAccess;
+Expr solve_node(const Solver& solver, std::span<const Expr> theta);
 
 // A lambda of k expressions, k found by trying.
 struct Body {
@@ -218,6 +222,11 @@ class Solver {
   ///     Solver with_root = slow.equation(G);
   Solver equation(ForeignStep residual) const;
 
+  /// The same solver in a context: its solves, and the derivatives of their solutions, use the threads of that.
+  ///
+  ///     Solver on_two = fit.on(Context({.threads = 2}));
+  Solver on(const Context& context) const;
+
   /// Inside a traced function: what the solver converges to, as a node. Its start must have been given with from(). A state
   /// of one part keeps its shape; several are one vector, one behind the other, as x, y, z and the bounds' multipliers of a
   /// quadratic program are: slice(project(c), 0, n) is its x. Where the solve fails the node is NaN, and so are its
@@ -228,17 +237,12 @@ class Solver {
   ///     Expr x = fit.from(zeros({13}))(w);
   template <class... Thetas> Expr operator()(const Thetas&... theta) const {
     const Expr all[] = {Expr(theta)...};
-    return detail::solve_node(recipe(), all);
-  }
-
-  // For the library.
-  explicit Solver(std::shared_ptr<const detail::Recipe> recipe) : recipe_(std::move(recipe)) {}
-  const detail::Recipe& recipe() const {
-    if (!recipe_) detail::fail_moved_from("Solver");
-    return *recipe_;
+    return detail::solve_node(*this, all);
   }
 
  private:
+  friend struct detail::SolverAccess;
+  explicit Solver(std::shared_ptr<const detail::Recipe> recipe) : recipe_(std::move(recipe)) {}
   Solver from_body(detail::Body start) const;
   Solver with_equation(detail::Body residual) const;
   std::shared_ptr<const detail::Recipe> recipe_;

@@ -12,6 +12,8 @@
 #include "bilevel/objective.h"
 #include "bilevel/outer.h"
 #include "estimate/certify.h"
+#include "linear/random.h"
+#include "solve/monitor.h"
 
 namespace onestep {
 namespace detail {
@@ -119,9 +121,9 @@ class Minimiser {
     constexpr double nearest = 0x1p-26, farthest = 0.5, apart = 64;
     constexpr double shrinks = 8;  // a smooth g has a derivative `apart` times as large `apart` times as far away
     std::vector<double> towards(moved_.size());
+    fill_random(towards);
     for (std::size_t i = 0; i < towards.size(); ++i)
-      if (!moved_.is_held(i, state_.u, state_.gradient))
-        towards[i] = std::sin(static_cast<double>(i) + 1) * std::max(1.0, std::fabs(state_.u[i]));
+      towards[i] *= moved_.is_held(i, state_.u, state_.gradient) ? 0 : std::max(1.0, std::fabs(state_.u[i]));
     if (norm(towards) == 0) return void(end(Status::converged));
     bool has_kink = false;
     for (const double side : {1.0, -1.0}) {

@@ -6,9 +6,10 @@
 #include <cmath>
 #include <exception>
 
-#include "backend/cpu/pool.h"
 #include "estimate/refine.h"
 #include "onestep/diff.h"
+#include "parallel/pool.h"
+#include "solve/monitor.h"
 
 namespace onestep::detail {
 
@@ -17,7 +18,7 @@ namespace {
 // Calls f(i) for each in parallel; what is thrown first, by their order, is thrown.
 template <class F> void for_all(std::size_t count, const F& f) {
   std::vector<std::exception_ptr> thrown(count);
-  cpu::parallel_for(count, [&](std::size_t i) {
+  parallel::parallel_for(count, [&](std::size_t i) {
     try {
       f(i);
     } catch (...) { thrown[i] = std::current_exception(); }
@@ -30,7 +31,7 @@ Parts start_of(const Inner& inner, const Parts& theta) {
   if (inner.start.size() > 0) return inner.start;
   std::vector<Shape> shapes;
   for (const Array& a : theta) shapes.push_back(a.shape());
-  return inner.solver.recipe().start_for(shapes);
+  return recipe_of(inner.solver).start_for(shapes);
 }
 
 }  // namespace
@@ -40,9 +41,9 @@ class Objective::Problem {
  public:
   Problem(const Inner& inner, const Parts& theta, const std::function<bool()>& cancelled)
       : prepared_(inner.solver, start_of(inner, theta), theta, inner.estimator), own_(prepared_.options()) {
-    const Map& step = *solution().internals().method->step;
+    const Map& step = *state_of(solution()).method->step;
     parts_.assign(step.state.begin(), step.state.end());
-    parts_.resize(solution().internals().parts().size());
+    parts_.resize(state_of(solution()).parts().size());
     std::vector<Input> inputs;
     for (std::size_t i = 0; i < parts_.size(); ++i) inputs.emplace_back(fmt::format("x{}", i), parts_[i]);
     inputs.insert(inputs.end(), step.parameters.begin(), step.parameters.end());
@@ -79,7 +80,7 @@ class Objective::Problem {
     prepared_.options().tolerance = std::max(own_.tolerance, tolerance);
     prepared_.solve(start.empty() ? Parts() : Parts(unflatten(start, parts_)), theta);
     status_ = solution().status();
-    about_ = is_solution(status_) ? no_contraction(solution().internals()) : solution().message();
+    about_ = is_solution(status_) ? no_contraction(state_of(solution())) : solution().message();
     if (!about_.empty() && is_solution(status_)) status_ = Status::diverged;
     if (is_solution(status_)) value_ = evaluate(solution().state(), theta, derivatives_);
   }
@@ -88,13 +89,13 @@ class Objective::Problem {
 
   double value() const { return value_; }
   double noise() const {
-    const Run& run = solution().internals().run;
+    const Run& run = state_of(solution()).run;
     double c = 0;
     for (std::size_t i = 0; i < parts_.size(); ++i) c = std::hypot(c, norm(derivatives_[i]));
     // The last step of a superlinear method is far longer than what is left; of others the rest is some steps as long.
     const double size = std::max(norm(run.x), run.last_step);
     const double left =
-        solution().internals().method->superlinear && size > 0 ? run.last_step * run.last_step / size : 10 * run.last_step;
+        state_of(solution()).method->superlinear && size > 0 ? run.last_step * run.last_step / size : 10 * run.last_step;
     return c * left;
   }
 
@@ -117,11 +118,11 @@ class Objective::Problem {
       return {std::numeric_limits<double>::infinity(), "g has no finite derivative there"};
     const Certificate certificate = solution().certificate(c);
     if (certificate.basis == Certificate::Basis::refused) return {certificate.bound, certificate.reason};
-    constexpr double safety = 4, epsilon = std::numeric_limits<double>::epsilon(), moved_by = 1e-6;
-    const Run& run = solution().internals().run;
+    constexpr double safety = 4, moved_by = 1e-6;
+    const Run& run = state_of(solution()).run;
     const std::size_t n = flat_size(parts_);
     // At the point nearer to the solution that the certificate found, or else along the last step.
-    const auto& refined = solution().internals().refinement;
+    const auto& refined = state_of(solution()).refinement;
     const double rate = refined ? 1.5 / safety : run.last_step > 0 ? certificate.distance / run.last_step : 0;
     const double along_step = change(std::span<const double>(refined ? refined->best().x : run.previous).first(n), theta);
     std::vector<double> moved(run.x.begin(), run.x.begin() + static_cast<std::ptrdiff_t>(n));
@@ -213,7 +214,7 @@ States Objective::starts() const {
 std::string Objective::text() const {
   std::string all;
   for (const auto& problem : problems_) {
-    all += fmt::format("; {} to {}", text_of(problem->solution().internals().estimator), problem->tolerance());
+    all += fmt::format("; {} to {}", facts_of(state_of(problem->solution()).estimator).text, problem->tolerance());
     for (const Shape& shape : problem->parts()) all += fmt::format(", x {}", to_string(shape));
   }
   return all;
@@ -254,7 +255,7 @@ double Objective::noise() const {
 States Objective::states() const {
   States all;
   for (const auto& problem : problems_) {
-    const std::vector<double>& x = problem->solution().internals().run.x;
+    const std::vector<double>& x = state_of(problem->solution()).run.x;
     all.emplace_back(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(flat_size(problem->parts())));
   }
   return all;
@@ -300,3 +301,34 @@ std::pair<double, std::string> Objective::gradient_bound() {
 }
 
 }  // namespace onestep::detail
+
+namespace onestep {
+
+struct OuterValue::State {
+  detail::Objective objective;
+  detail::States x;
+  Status status = Status::converged;
+};
+
+OuterValue::OuterValue(const std::vector<Inner>& inner, const Parts& theta, std::function<bool()> cancelled)
+    : state_(new State{{inner, theta, std::move(cancelled)}, {}}) {
+  state_->x = state_->objective.starts();
+}
+OuterValue::~OuterValue() = default;
+OuterValue::OuterValue(OuterValue&&) noexcept = default;
+OuterValue& OuterValue::operator=(OuterValue&&) noexcept = default;
+
+double OuterValue::operator()(const Parts& theta) {
+  if (!state_) detail::fail_moved_from("OuterValue");
+  state_->status = state_->objective.solve(theta, state_->x, 0);
+  if (!is_solution(state_->status)) return std::numeric_limits<double>::infinity();
+  state_->x = state_->objective.states();
+  return state_->objective.value();
+}
+
+Status OuterValue::status() const {
+  if (!state_) detail::fail_moved_from("OuterValue");
+  return state_->status;
+}
+
+}  // namespace onestep

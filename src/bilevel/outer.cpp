@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "solve/map.h"
+#include "linear/vector.h"
 
 namespace onestep::detail {
 

@@ -9,7 +9,7 @@
 #include "check/differences.h"
 #include "onestep/check_gradients.h"
 #include "onestep/estimate.h"
-#include "solve/method.h"
+#include "solve/recipe.h"
 
 namespace onestep {
 namespace {
@@ -175,14 +175,14 @@ GradientCheck check_gradients(const Solver& solver, const Parts& x, const Parts&
   const Arrays parts(x.begin(), x.end()), thetas(theta.begin(), theta.end());
   std::vector<Shape> shapes;
   for (const Array& t : thetas) shapes.push_back(t.shape());
-  const std::shared_ptr<const detail::Method> method = solver.recipe().ready(&x, shapes).method;
+  const std::shared_ptr<const detail::Method> method = detail::recipe_of(solver).ready(&x, shapes).method;
   const detail::Map& map = *method->step;
   const Values at = joined(parts);
   // The controls are those of a solve that begins here.
   const std::unique_ptr<detail::Loop> loop = method->loop();
   detail::Run run;
   run.start = run.x = run.previous = at;
-  SolveOptions one_step = solver.recipe().options;
+  SolveOptions one_step = detail::recipe_of(solver).options;
   one_step.max_iterations = 1;
   one_step.callback = nullptr;
   one_step.log = nullptr;

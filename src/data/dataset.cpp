@@ -90,4 +90,8 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
   return set;
 }
 
+std::string read_text(const std::string& path, std::size_t memory_limit) {
+  return data::read_text({"read_text", path}, memory_limit);
+}
+
 }  // namespace onestep

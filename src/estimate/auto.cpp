@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "estimate/certify.h"
-#include "solve/linear.h"
-#include "solve/random.h"
+#include "linear/krylov.h"
+#include "linear/random.h"
 
 namespace onestep::detail {
 namespace {
@@ -17,12 +17,6 @@ constexpr double sought = 0.1;        // the estimated error that a solve aims a
 constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
 constexpr double share_of_b = 0.25;   // of ‖B‖ that a residual may meet, whatever u meets
 constexpr int most_products = 1000;
-
-double size_of(std::span<const Vector> parts) {
-  double sum = 0;
-  for (const Vector p : parts) sum += dot(p, p);
-  return std::sqrt(sum);
-}
 
 class AutoDifferentiator final : public Differentiator {
  public:
@@ -62,13 +56,13 @@ class AutoDifferentiator final : public Differentiator {
         s, product, map.costs.vjp_x, c, u_,
         [&] {
           apply_b(u_, out);
-          const double size = size_of(out);
+          const double size = norm(out);
           // B may enlarge the residual more than u, where it depends on a part of the state only.
           rest_ = memory_for(map.parameters);
           const std::vector<Vector> spans(rest_.begin(), rest_.end());
           apply_b(r_, spans);
           const double of_u = norm(u_) > 0 ? size / norm(u_) : 0;
-          return std::pair{size, std::max(size_of(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
+          return std::pair{size, std::max(norm(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
         },
         [&] { return norm_b(s) * norm(u_); });
     s.held = {{c.begin(), c.end()}, u_};
@@ -197,23 +191,23 @@ class AutoDifferentiator final : public Differentiator {
 
   // What one step of a superlinear method leaves out is BᵀAᵀc to first order: (I - A)J = B.
   void superlinear_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
-    if (s.loop->here() != nullptr) {
+    if (s.loop->at_solution() != nullptr) {
       implicit_->vjp(s, c, out);
-      return judge_by_doubt(s, size_of(out));
+      return judge_by_doubt(s, norm(out));
     }
     one_step_->vjp(s, c, out);
     s.report.method = one_step_->name();
     z_.resize(c.size());
     s.last().vjp_x(c, z_);
     ++s.report.products;
-    const double left_out = norm(z_), size = size_of(out);
+    const double left_out = norm(z_), size = norm(out);
     double error = 0;
     if (left_out > 0) {
       rest_ = memory_for(s.method->step->parameters);
       const std::vector<Vector> spans(rest_.begin(), rest_.end());
       s.last().vjp_theta(z_, spans);
       ++s.report.products;
-      error = 2 * size_of(spans);
+      error = 2 * norm(spans);
     }
     if (!(left_out <= superlinear_rate * norm(c) && error <= tolerance_ * size)) {
       implicit_->vjp(s, c, out);
@@ -222,7 +216,7 @@ class AutoDifferentiator final : public Differentiator {
     if (rounding(s) > tolerance_) s.report.met_tolerance = false;
   }
   void superlinear_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
-    if (s.loop->here() != nullptr) {
+    if (s.loop->at_solution() != nullptr) {
       implicit_->jvp(s, v, out);
       return judge_by_doubt(s, norm(out));
     }
@@ -240,18 +234,18 @@ class AutoDifferentiator final : public Differentiator {
   void judge_by_doubt(SolutionState& s, double size) const {
     took_implicit(s);
     if (s.method->users_equation) return;  // which is where the derivative was taken
-    const std::optional<Doubt> doubt = s.loop->equation()->doubt();
-    if (!doubt) return;
-    const double error = doubt->left_out + doubt->rounding;  // the distance is the solver's tolerance
-    s.report.met_tolerance = doubt->reason.empty() && error <= tolerance_ * size;
+    const Doubt doubt = s.loop->at_solution()->equation().doubt();
+    const double error = doubt.left_out + doubt.rounding;  // the distance is the solver's tolerance
+    s.report.met_tolerance = doubt.reason.empty() && error <= tolerance_ * size;
   }
 
   // The relative error of a linear solve with the last step's matrix, measured once for each solve: no derivative is more
   // accurate than that.
   double rounding(SolutionState& s) {
     if (rounding_) return *rounding_;
-    const Map& step = *s.method->step;
-    if (!step.preconditions || !s.method->equation || s.method->users_equation || !s.method->equation->no_jvp.empty()) {
+    Inverse* const inverse = s.last().inverse();
+    if (inverse == nullptr || !inverse->is_factored() || !s.method->equation || s.method->users_equation ||
+        !s.method->equation->no_jvp.empty()) {
       rounding_ = 0;
       return 0;
     }
@@ -259,10 +253,10 @@ class AutoDifferentiator final : public Differentiator {
     std::vector<double> x(n), y(n);
     fill_random(x);
     y = x;
-    s.last().precondition(false, y, 0);  // large where the inverse is
+    inverse->solve(false, y, 0);  // large where the inverse is
     std::vector<double> image(n);
     s.equation().jvp_x(y, image);
-    s.last().precondition(false, image, 0);
+    inverse->solve(false, image, 0);
     s.report.products += 3;
     const double size = norm(y);
     for (std::size_t i = 0; i < n; ++i) image[i] -= y[i];
@@ -284,5 +278,7 @@ class AutoDifferentiator final : public Differentiator {
 }  // namespace
 
 std::unique_ptr<Differentiator> make(const Auto& how) { return std::make_unique<AutoDifferentiator>(how); }
+
+EstimatorFacts facts_of(const Auto& how) { return {.text = fmt::format("Auto {}", how.tolerance)}; }
 
 }  // namespace onestep::detail

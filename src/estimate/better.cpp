@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "estimate/certify.h"
-#include "solve/random.h"
+#include "linear/random.h"
 
 namespace onestep::detail {
 namespace {

@@ -21,13 +21,12 @@
 #include "estimate/certify.h"
 #include "estimate/corners.h"
 #include "estimate/refine.h"
-#include "solve/random.h"
+#include "linear/random.h"
+#include "linear/vector.h"
 
 namespace onestep::detail {
 namespace {
 
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double difference_safety = 1.5;  // factor on the difference to the better derivative
 constexpr double remainder_safety = 4;     // factor on what is extrapolated
 constexpr double slowest = 0.9;            // largest ratio with which changes are extrapolated
@@ -49,11 +48,12 @@ class Certifier {
     const Parameters g = returned_vjp(v);
     c_.value = norm(g);
     if (!is_there() || !refine()) return;
-    if (Point* const knows = s_.loop->reference()) {
+    if (AtSolution* const known = s_.loop->reference()) {
+      SolutionPoint& knows = known->step();
       Parameters better = zero();
-      vjp_theta(*knows, v.first(s_.shown_size()), better);
+      vjp_theta(knows, v.first(s_.shown_size()), better);
       add_to(better, g, -1);
-      return by_doubt(*knows, norm(better));
+      return by_doubt(knows, norm(better));
     }
     const double size = detail::norm(v);
     if (size == 0) return finish(0, 0, 0);
@@ -104,12 +104,13 @@ class Certifier {
     c_.value = shown_norm(g);
     if (n_ == 0) return conclude(0);
     if (!is_there() || !refine()) return;
-    if (Point* const knows = s_.loop->reference()) {
+    if (AtSolution* const known = s_.loop->reference()) {
+      SolutionPoint& knows = known->step();
       std::vector<double> better(s_.shown_size());
-      knows->jvp_theta(v, better);
+      knows.jvp_theta(v, better);
       ++c_.products;
       add(better, ConstVector(g).first(better.size()), -1);
-      return by_doubt(*knows, detail::norm(better));
+      return by_doubt(knows, detail::norm(better));
     }
     Point& p = *s_.refinement->best().point;
     std::vector<double> h = g, b(n_), r(n_);
@@ -215,7 +216,8 @@ class Certifier {
              explain(s_.run.status));
       return false;
     }
-    if (std::string why = s_.loop->degeneracy(); !why.empty()) {
+    AtSolution* const known = s_.loop->reference();
+    if (std::string why = known != nullptr ? known->degeneracy() : ""; !why.empty()) {
       refuse(std::move(why), "the solution has no derivative there; change the data, or smooth the problem");
       return false;
     }
@@ -233,7 +235,7 @@ class Certifier {
              "give that solver Implicit{} or Auto{}, by Solver::with");
       return false;
     }
-    if (s_.method->precise && s_.loop->reference() != nullptr) {
+    if (s_.method->precise && known != nullptr) {
       refuse("the data of the program contain a solve, the error of which is not known here",
              "solve outside, and give the program the result as a parameter");
       return false;
@@ -477,16 +479,15 @@ class Certifier {
   }
 
   // For a point that knows the error of its own derivative: the difference to what was returned is added to that.
-  void by_doubt(Point& knows, double difference_to_better) {
-    const std::optional<Doubt> doubt = knows.doubt();
-    if (!doubt) return refuse("nothing is known about the error of this derivative", "take Implicit{}");
+  void by_doubt(SolutionPoint& knows, double difference_to_better) {
+    const Doubt doubt = knows.doubt();
     c_.distance = s_.run.last_step;
-    if (!doubt->reason.empty())
-      return refuse(doubt->reason, "solve with a smaller tolerance, or change the data that make the program degenerate");
-    c_.left_out = difference_safety * difference_to_better + doubt->left_out;
-    c_.from_distance = doubt->from_distance;
-    c_.rounding = doubt->rounding + program_rounding * c_.value;
-    const double known = c_.from_distance + c_.rounding + doubt->left_out;
+    if (!doubt.reason.empty())
+      return refuse(doubt.reason, "solve with a smaller tolerance, or change the data that make the program degenerate");
+    c_.left_out = difference_safety * difference_to_better + doubt.left_out;
+    c_.from_distance = doubt.from_distance;
+    c_.rounding = doubt.rounding + program_rounding * c_.value;
+    const double known = c_.from_distance + c_.rounding + doubt.left_out;
     return conclude(difference_to_better > known ? difference_to_better : std::numeric_limits<double>::quiet_NaN());
   }
 
@@ -530,7 +531,7 @@ template <class Certify> Certificate certified(SolutionState& s, const Certify& 
     DerivativeReport report;
     ~KeptReport() { s.report = std::move(report); }
   } const kept{s, s.report};
-  const int products = s.products();
+  const int products = s.work().products;
   Certificate certificate;
   try {
     Certifier certifier(s);
@@ -540,7 +541,7 @@ template <class Certify> Certificate certified(SolutionState& s, const Certify& 
     certificate.reason = none.reason;
     certificate.advice = "take Implicit{}, which needs no contraction";
   }
-  certificate.products += s.products() - products;
+  certificate.products += s.work().products - products;
   return certificate;
 }
 

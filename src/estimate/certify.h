@@ -2,7 +2,7 @@
 #pragma once
 
 #include "estimate/state.h"
-#include "solve/linear.h"
+#include "linear/krylov.h"
 
 namespace onestep::detail {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "estimate/certify.h"
-#include "solve/random.h"
+#include "linear/random.h"
 
 namespace onestep::detail {
 namespace {

@@ -10,26 +10,18 @@
 namespace onestep::detail {
 namespace {
 
-constexpr int most = 300;  // powers of two: products with matrices of the step must stay in range, too
-
-// The order of absolute values is that of their bits: a loop without branches.
-double largest_of(ConstVector v) {
-  constexpr std::uint64_t all_but_sign = 0x7FFFFFFFFFFFFFFFU;
-  std::uint64_t largest = 0;
-  for (const double e : v) largest = std::max(largest, std::bit_cast<std::uint64_t>(e) & all_but_sign);
-  return std::bit_cast<double>(largest);
-}
+constexpr int most_powers = 300;  // powers of two: products with matrices of the step must stay in range, too
 
 int exponent_for(double largest) {
   if (largest == 0 || !std::isfinite(largest)) return 0;
   const int exponent = std::ilogb(largest);
-  return std::abs(exponent) > most ? exponent : 0;
+  return std::abs(exponent) > most_powers ? exponent : 0;
 }
 
 }  // namespace
 
 void check_finite(const char* who, const std::string& what, ConstVector entries) {
-  if (std::isfinite(largest_of(entries))) return;
+  if (std::isfinite(largest(entries))) return;
   const auto at = std::ranges::find_if_not(entries, [](double e) { return std::isfinite(e); });
   throw MisuseError(
       fmt::format("[{}] entry {} of {} is {}; a direction has to be finite", who, at - entries.begin(), what, *at));
@@ -39,14 +31,14 @@ void check_finite(const char* who, const std::string& what, const Array& entries
   check_finite(who, what, dense.values());
 }
 
-int exponent_of(ConstVector direction) { return exponent_for(largest_of(direction)); }
+int exponent_of(ConstVector direction) { return exponent_for(largest(direction)); }
 int exponent_of(std::span<const Array> direction) {
-  double largest = 0;
+  double most = 0;
   for (const Array& a : direction) {
     const Array dense = a.contiguous();
-    largest = std::max(largest, largest_of(dense.values()));
+    most = std::max(most, largest(dense.values()));
   }
-  return exponent_for(largest);
+  return exponent_for(most);
 }
 
 void multiply(Vector v, int exponent) {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "estimate/state.h"
+#include "linear/krylov.h"
+#include "linear/random.h"
 #include "onestep/plan.h"
-#include "solve/linear.h"
-#include "solve/random.h"
 
 namespace onestep::detail {
 namespace {
@@ -48,7 +48,7 @@ class ImplicitDifferentiator final : public Differentiator {
     note_degeneracy(s);
     ++s.report.products;
     s.report.flops += map.costs.vjp_theta;
-    note_residual(s.report, point(s).residual(), how_.tolerance);
+    note_inside(s);
   }
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
@@ -62,10 +62,14 @@ class ImplicitDifferentiator final : public Differentiator {
       for (double& e : u_) e = -e;
     solve(s, false, u_, out);
     note_degeneracy(s);
-    note_residual(s.report, point(s).residual(), how_.tolerance);  // an equation may solve a linear system of its own
+    note_inside(s);
   }
 
  private:
+  // An equation may solve a linear system of its own.
+  void note_inside(SolutionState& s) const {
+    if (const InnerSolve* inside = point(s).inner_solve()) note_residual(s.report, inside->residual(), how_.tolerance);
+  }
   bool on_step(const SolutionState& s) const { return how_.on_step || !s.method->equation; }
   Point& point(SolutionState& s) const { return on_step(s) ? s.here() : s.equation(); }
 
@@ -87,7 +91,8 @@ class ImplicitDifferentiator final : public Differentiator {
       std::ranges::copy(b, x.begin());
       return;
     }
-    const bool has_factor = !on_step(s) && s.method->step->preconditions;
+    Inverse* const inverse = on_step(s) ? nullptr : s.last().inverse();
+    const bool has_factor = inverse != nullptr && inverse->is_factored();
     const bool dense = how_.how == Implicit::dense ||
                        (how_.how == Implicit::automatic && !has_factor && !how_.preconditioner && b.size() <= dense_up_to);
     if (dense) return make_and_solve_dense(s, transposed, b, x);
@@ -99,7 +104,7 @@ class ImplicitDifferentiator final : public Differentiator {
     if (how_.preconditioner)
       system.precondition = [&](Vector r) { how_.preconditioner(r, transposed); };
     else if (has_factor)
-      system.precondition = [&](Vector r) { s.last().precondition(transposed, r, 0); };
+      system.precondition = [&](Vector r) { inverse->solve(transposed, r, 0); };
     const LinearResult result = linear_.solve(system, b, x);
     note_status(s.report, result.status);
     s.report.residual = std::max(s.report.residual, result.residual);
@@ -203,5 +208,10 @@ class ImplicitDifferentiator final : public Differentiator {
 }  // namespace
 
 std::unique_ptr<Differentiator> make(const Implicit& how) { return std::make_unique<ImplicitDifferentiator>(how); }
+
+EstimatorFacts facts_of(const Implicit& how) {
+  return {.text = fmt::format("Implicit {} {}{}{}", static_cast<int>(how.how), how.tolerance,
+                              how.on_step ? " on the step" : "", how.preconditioner ? " preconditioned" : "")};
+}
 
 }  // namespace onestep::detail

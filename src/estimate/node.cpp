@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "estimate/state.h"
-#include "solve/model.h"
+#include "solve/lambda.h"
 #include "solve/traced_map.h"
 
 namespace onestep::detail {
@@ -96,7 +96,7 @@ class SolveNode final : public SolveInside {
 
   void apply(std::span<const std::span<const double>> arguments, std::span<double> result) const override {
     const Lease lease = solved(arguments);
-    const Run& run = lease.entry->solution->internals().run;
+    const Run& run = state_of(*lease.entry->solution).run;
     if (is_solution(run.status))
       std::copy_n(run.x.begin(), result.size(), result.begin());
     else
@@ -118,7 +118,7 @@ class SolveNode final : public SolveInside {
       return fill(result, std::numeric_limits<double>::quiet_NaN());
     if (!entry.vjp_of || !std::ranges::equal(*entry.vjp_of, cotangent)) {
       entry.vjp_of.reset();
-      entry.vjp = memory_for(entry.solution->internals().method->step->parameters);
+      entry.vjp = memory_for(state_of(*entry.solution).method->step->parameters);
       std::vector<ConstVector> parts;
       for (ConstVector rest = cotangent; const Array& a : x0_) {
         parts.push_back(rest.first(static_cast<std::size_t>(a.size())));
@@ -174,7 +174,8 @@ class SolveNode final : public SolveInside {
     entry->theta.clear();
     for (const auto& a : arguments) entry->theta.emplace_back(a.begin(), a.end());
     const Parts theta(arrays(arguments, shapes_));
-    if (!entry->prepared) entry->prepared.emplace(x0_, make_solution(method_, options_, estimator_));
+    if (!entry->prepared)
+      entry->prepared = SolutionAccess::prepared(x0_, Settled{method_, {}, options_, {}, estimator_}.make());
     // What fails is NaN, not an exception out of the plan.
     entry->solution = entry->prepared->solve(x0_, theta).even_if_unconverged();
     return lease;
@@ -210,20 +211,20 @@ std::shared_ptr<const Foreign> node_for(const Recipe& recipe, const Recipe::Read
 
 }  // namespace
 
-Expr solve_node(const Recipe& recipe, std::span<const Expr> theta) {
+Expr solve_node(const Solver& solver, std::span<const Expr> theta) {
+  const Recipe& recipe = recipe_of(solver);
   std::vector<Shape> shapes, state;
   for (const Expr& t : theta) shapes.push_back(t.shape());
   const Estimator estimator = recipe.estimator     ? *recipe.estimator
                               : recipe.superlinear ? Estimator(KStep{recipe.steps_in_node})
                                                    : Estimator(Auto{});
-  const auto* k = std::get_if<KStep>(&estimator.kind());
-  const bool by_steps = recipe.undamped && (k != nullptr || std::holds_alternative<OneStep>(estimator.kind()));
+  const int steps = facts_of(estimator).last_steps;
+  const bool by_steps = recipe.undamped && steps > 0;
   const Recipe::Ready ready = detail::ready(recipe, nullptr, shapes, estimator);
   // A method for steps may have parts the user does not know of.
   for (const Array& a : ready.start)
     if (state.size() < ready.method->shown) state.push_back(a.shape());
   const Parts x0(std::vector<Array>(ready.start.begin(), ready.start.begin() + static_cast<std::ptrdiff_t>(state.size())));
-  const int steps = k != nullptr ? k->K : 1;
   const Map& step = *ready.method->step;
   const bool any_order = steps >= recipe.steps_in_node || (step.affine && step.constant_b);
   const auto by = !by_steps ? SolveNode::By::estimator : any_order ? SolveNode::By::steps : SolveNode::By::first_order_step;

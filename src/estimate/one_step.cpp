@@ -17,7 +17,7 @@ class OneStepDifferentiator final : public Differentiator {
     s.last().vjp_theta(c, out);
     ++s.report.products;
     s.report.flops += s.method->step->costs.vjp_theta;
-    note_residual(s.report, s.last().residual(), s.last().solved_to());
+    note_inner_solve(s.report, s.last());
     note_degeneracy(s);
   }
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
@@ -25,7 +25,7 @@ class OneStepDifferentiator final : public Differentiator {
     s.last().jvp_theta(v, out);
     ++s.report.products;
     s.report.flops += s.method->step->costs.jvp_theta;
-    note_residual(s.report, s.last().residual(), s.last().solved_to());
+    note_inner_solve(s.report, s.last());
     note_degeneracy(s);
   }
 };
@@ -54,7 +54,7 @@ class KStepDifferentiator final : public Differentiator {
       Point* const p = at(s, i);
       if (p == nullptr) break;
       s.add_vjp_theta(*p, w_, out);
-      note_residual(s.report, p->residual(), p->solved_to());
+      note_inner_solve(s.report, *p);
       ++s.report.products;
       s.report.flops += costs.vjp_theta;
       if (i == 0) break;
@@ -85,7 +85,7 @@ class KStepDifferentiator final : public Differentiator {
         grew = norm(w_) > norm(out);
       }
       p->jvp_theta(v, out);
-      note_residual(s.report, p->residual(), p->solved_to());
+      note_inner_solve(s.report, *p);
       if (started) add(out, w_);
       s.report.products += started ? 2 : 1;
       s.report.flops += costs.jvp_theta + (started ? costs.jvp_x : 0);
@@ -160,5 +160,10 @@ class KStepDifferentiator final : public Differentiator {
 
 std::unique_ptr<Differentiator> make(const OneStep&) { return std::make_unique<OneStepDifferentiator>(); }
 std::unique_ptr<Differentiator> make(const KStep& k) { return std::make_unique<KStepDifferentiator>(k.K); }
+
+EstimatorFacts facts_of(const OneStep&) { return {.text = "OneStep", .last_steps = 1}; }
+EstimatorFacts facts_of(const KStep& how) {
+  return {.text = fmt::format("KStep {}", how.K), .last_steps = how.K, .goes_over_steps = how.K > 1};
+}
 
 }  // namespace onestep::detail

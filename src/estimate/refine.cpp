@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "estimate/certify.h"
-#include "solve/random.h"
+#include "linear/random.h"
+#include "linear/vector.h"
 
 namespace onestep::detail {
 namespace {
 
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
 // A step of zero counts as this long, relative to x: x_k itself is rounded.
 constexpr double zero_step = 4 * epsilon;
 // Relative residual to which the linear systems are solved, and the most products for all of them.
@@ -96,8 +96,9 @@ bool Refinement::evaluate(Point& p, ConstVector x, std::vector<double>& step) {
     std::ranges::copy(s_.next(), step.begin());
   else
     made = p.apply(x, s_.run.controls, step);
-  if (map_.iterates && made) {
-    if (!std::isfinite(p.be_precise())) {
+  InnerSolve* const inside = p.inner_solve();
+  if (inside != nullptr && made) {
+    if (!std::isfinite(inside->solve_precisely())) {
       trouble_ =
           "the distance to the solution is not known: the linear system of the next step was not solved accurately enough";
       return false;

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "estimate/certify.h"
-#include "solve/random.h"
+#include "linear/random.h"
+#include "linear/vector.h"
 
 namespace onestep::detail {
 namespace {
 
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
 constexpr double safety = 2.25;
 constexpr double displacement = 1e-5;  // relative to x
 
@@ -19,7 +19,12 @@ constexpr double displacement = 1e-5;  // relative to x
 class Rounding {
  public:
   Rounding(SolutionState& s, int& products)
-      : s_(s), n_(s.size()), symmetric_(s.method->equation->symmetric), products_(products), at_(s.here()) {
+      : s_(s),
+        n_(s.size()),
+        symmetric_(s.method->equation->symmetric),
+        products_(products),
+        at_(s.here()),
+        inverse_(*at_.inverse()) {
     s.for_rounding.resize(most_vectors * n_);
   }
 
@@ -56,7 +61,7 @@ class Rounding {
     double solve_error = 0;
     s_.equation().jvp_theta(v, b);  // H g = -b
     product(s_.equation(), false, g, image);
-    if (s_.method->step->iterates) {
+    if (!inverse_.is_factored()) {
       solve_error = left_by_iteration(b, r);
     } else {
       for (std::size_t i = 0; i < n_; ++i) r[i] = -b[i] - image[i];
@@ -79,12 +84,12 @@ class Rounding {
 
  private:
   // An iteration is stopped where its residual is small: what it leaves may be larger elsewhere.
-  double safety_of_solve() const { return s_.method->step->iterates ? 8 * safety : safety; }
+  double safety_of_solve() const { return inverse_.is_factored() ? safety : 8 * safety; }
 
   // Sizes of errors need not be known well.
   static constexpr double roughly = 1e-3;
   void precondition(bool transposed, Vector r, double residual = 0) {
-    at_.precondition(transposed, r, residual);
+    inverse_.solve(transposed, r, residual);
     ++products_;
   }
   void product(Point& equation, bool transposed, ConstVector w, Vector out) {
@@ -220,14 +225,14 @@ class Rounding {
   bool symmetric_;
   int& products_;
   Point& at_;
+  Inverse& inverse_;
   double x_over_displacement_ = 0;
 };
 
 }  // namespace
 
 bool measures_rounding(const SolutionState& s) {
-  const Map& step = *s.method->step;
-  return s.method->equation && !s.method->users_equation && (step.preconditions || step.iterates) &&
+  return s.method->equation && !s.method->users_equation && s.loop->last().inverse() != nullptr &&
          s.method->equation->no_jvp.empty();
 }
 double rounding_of_x(SolutionState& s, int& products) { return Rounding(s, products).of_x(); }

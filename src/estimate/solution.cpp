@@ -8,7 +8,8 @@
 #include "estimate/certify.h"
 #include "estimate/direction.h"
 #include "estimate/state.h"
-#include "solve/random.h"
+#include "linear/random.h"
+#include "solve/monitor.h"
 
 namespace onestep {
 
@@ -18,60 +19,6 @@ using detail::ConstVector;
 using detail::memory_for;
 using detail::SolutionState;
 using detail::Vector;
-
-// Estimators that go over the steps need a solver whose steps can be made again.
-bool goes_over_steps(const Estimator& estimator) {
-  const auto* k = std::get_if<KStep>(&estimator.kind());
-  return std::holds_alternative<Unrolled>(estimator.kind()) || (k != nullptr && k->K > 1);
-}
-
-void check_shapes(const SolutionState& state, const Parts& x0, const Parts& theta) {
-  const detail::Map& step = *state.method->step;
-  // Solvers that start by themselves may have parts the caller does not know of.
-  const std::span<const Array> x_parts(x0.begin(), x0.end()), thetas(theta.begin(), theta.end());
-  if (!state.method->starts_itself) detail::check_shapes("solve", "part of the start", x_parts, step.state);
-  if (thetas.size() != step.parameters.size())
-    throw MisuseError(fmt::format("[solve] {} parameters given, the step has {}", thetas.size(), step.parameters.size()));
-  for (std::size_t i = 0; i < thetas.size(); ++i)
-    if (thetas[i].shape() != step.parameters[i].shape)
-      throw MisuseError(fmt::format("[solve] {} has shape {}, the step was traced for {}", step.parameters[i].name,
-                                    to_string(thetas[i].shape()), to_string(step.parameters[i].shape)));
-}
-
-std::vector<Shape> shapes_of(const Parts& parts) {
-  std::vector<Shape> shapes;
-  for (const Array& a : parts) shapes.push_back(a.shape());
-  return shapes;
-}
-
-// Where none is named: the solver's own, or what suits the method.
-Estimator resolved(const Estimator& estimator, const detail::Recipe& recipe) {
-  if (!estimator.by_method()) return estimator;
-  if (recipe.estimator) return *recipe.estimator;
-  return recipe.superlinear ? Estimator(OneStep{}) : Estimator(Auto{});
-}
-
-bool is_named(const Estimator& estimator, const detail::Recipe& recipe) {
-  return !estimator.by_method() || recipe.estimator != nullptr;
-}
-
-Solution solve_from(const Solver& solver, const Parts* start, const Parts& theta, const Estimator& named) {
-  const detail::Recipe& recipe = solver.recipe();
-  const Estimator estimator = resolved(named, recipe);
-  const detail::Recipe::Ready ready = detail::ready(recipe, start, shapes_of(theta), estimator);
-  Solution solution = detail::make_solution(ready.method, recipe.options, estimator, is_named(named, recipe));
-  check_shapes(solution.internals(), ready.start, theta);
-  solution.internals().solve({ready.start.begin(), ready.start.end()}, {theta.begin(), theta.end()});
-  return solution;
-}
-
-Prepared prepared_from(const Solver& solver, const Parts* start, const Parts& theta, const Estimator& named) {
-  const detail::Recipe& recipe = solver.recipe();
-  const Estimator estimator = resolved(named, recipe);
-  const detail::Recipe::Ready ready = detail::ready(recipe, start, shapes_of(theta), estimator);
-  return Prepared(start != nullptr ? *start : ready.start,
-                  detail::make_solution(ready.method, recipe.options, estimator, is_named(named, recipe)));
-}
 
 void require_solution(const SolutionState& state, const char* what) {
   const Status status = state.run.status;
@@ -176,15 +123,17 @@ void require_orders(const SolutionState& state, const char* what) {
 }
 
 template <class Work> void run_derivative(SolutionState& state, const char* what, const Work& work) {
+  const parallel::UsePool use = state.on_its_threads();
   require_solution(state, what);
   require_orders(state, what);
   require_contraction(state, what);
   state.report = {};
   state.report.method = state.differentiator->name();
-  const int factorisations = state.factorisations(), products = state.products();
+  const detail::Work before = state.work();
   work();
-  state.report.factorisations += state.factorisations() - factorisations;
-  const int inside = state.products() - products;
+  const detail::Work now = state.work();
+  state.report.factorisations += now.factorisations - before.factorisations;
+  const int inside = now.products - before.products;
   state.report.products += inside;
   state.report.flops += inside * state.method->step->costs.product;
 }
@@ -322,39 +271,6 @@ std::string detail::no_contraction(SolutionState& state) {
   return "";
 }
 
-Solver Solver::with(const Estimator& estimator) const {
-  detail::Recipe copy = recipe();
-  copy.estimator = estimator.by_method() ? nullptr : std::make_shared<const Estimator>(estimator);
-  return Solver(std::make_shared<const detail::Recipe>(std::move(copy)));
-}
-
-detail::Recipe::Ready detail::ready(const Recipe& recipe, const Parts* x0, std::span<const Shape> theta,
-                                    const Estimator& estimator) {
-  const bool other = recipe.by_steps && goes_over_steps(estimator);  // which start by themselves
-  return other ? recipe.by_steps->ready(nullptr, theta) : recipe.ready(x0, theta);
-}
-
-Solution detail::make_solution(std::shared_ptr<const Method> method, const SolveOptions& options, const Estimator& estimator,
-                               bool estimator_is_named) {
-  auto state = std::make_shared<SolutionState>();
-  state->method = std::move(method);
-  state->options = options;
-  state->estimator = estimator;
-  state->estimator_is_named = estimator_is_named;
-  state->differentiator = std::visit([](const auto& kind) { return make(kind); }, estimator.kind());
-  state->loop = state->method->loop();
-  state->differentiator->prepare(*state);
-  return Solution(std::move(state));
-}
-
-Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator) {
-  return solve_from(solver, &x0, theta, estimator);
-}
-
-Solution solve(const Solver& solver, const Parts& theta, const Estimator& estimator) {
-  return solve_from(solver, nullptr, theta, estimator);
-}
-
 SolutionState& Solution::solved(const char* who) const {
   if (!internals().solved)
     throw MisuseError(fmt::format("[{}] nothing was solved yet; call solve() of the Prepared first", who));
@@ -369,6 +285,11 @@ SolutionState& Solution::to_differentiate(const char* who) const {
   SolutionState& state = solved(who);
   state.allow_unconverged = even_if_unconverged_;
   return state;
+}
+
+std::span<const double> Solution::entries() const& {
+  const SolutionState& s = solved("entries");
+  return std::span<const double>(s.run.x).first(s.shown_size());
 }
 
 Array Solution::x(std::size_t part) const {
@@ -476,10 +397,8 @@ Parts Solution::jacobian() const {
   std::vector<std::vector<double>> matrices;
   for (const Input& p : parameters) matrices.emplace_back(n * static_cast<std::size_t>(p.shape.size()));
   const detail::Map& step = *s.method->step;
-  const auto* const unrolled = std::get_if<Unrolled>(&s.estimator.kind());
-  const bool fewer_rows =
-      unrolled == nullptr || unrolled->mode == Unrolled::automatic ? n <= m : unrolled->mode == Unrolled::reverse;
-  const bool by_rows = step.no_vjp.empty() && (fewer_rows || !step.no_jvp.empty());
+  const bool wants_rows = detail::facts_of(s.estimator).by_rows.value_or(n <= m);
+  const bool by_rows = step.no_vjp.empty() && (wants_rows || !step.no_jvp.empty());
   run_derivative(s, "jacobian", [&] { by_rows ? fill_rows(s, n, matrices) : fill_columns(s, n, matrices); });
   require_derivative(s, "jacobian",
                      std::ranges::all_of(matrices, [](const auto& of_one) { return detail::all_finite(of_one); }));
@@ -494,6 +413,7 @@ Certificate Solution::certificate(const Parts& c) const {
   std::vector<double> flat = flat_cotangent("certificate", s, c);
   const int exponent = detail::exponent_of(flat);
   if (exponent != 0) detail::multiply(flat, -exponent);
+  const parallel::UsePool use = s.on_its_threads();
   return scaled_back(detail::certify_vjp(s, flat), exponent);
 }
 Certificate Solution::certificate_jvp(const Parts& v) const {
@@ -501,35 +421,8 @@ Certificate Solution::certificate_jvp(const Parts& v) const {
   std::vector<Array> tangents = checked_tangents("certificate_jvp", s, v);
   const int exponent = detail::exponent_of(tangents);
   if (exponent != 0) tangents = detail::multiplied(tangents, -exponent);
+  const parallel::UsePool use = s.on_its_threads();
   return scaled_back(detail::certify_jvp(s, tangents), exponent);
 }
-
-Prepared::Prepared(const Solver& solver, const Parts& theta, const Estimator& estimator)
-    : Prepared(prepared_from(solver, nullptr, theta, estimator)) {}
-
-Prepared::Prepared(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator)
-    : Prepared(prepared_from(solver, &x0, theta, estimator)) {}
-
-Prepared::Prepared(Parts x0, Solution made)
-    : x0_(std::move(x0)), options_(made.internals().options), solution_(std::move(made)) {}
-
-const Solution& Prepared::solve(const Parts& theta) & { return solve(x0_, theta); }
-
-const Solution& Prepared::solve(const Parts& x0, const Parts& theta) & {
-  if (solution_.was_moved_from()) detail::fail_moved_from("Prepared");
-  detail::check(options_);
-  check_shapes(solution_.internals(), x0, theta);
-  // The caller kept a copy of the last Solution, which must not change.
-  if (solution_.is_shared())
-    solution_ = detail::make_solution(solution_.internals().method, options_, solution_.internals().estimator,
-                                      solution_.internals().estimator_is_named);
-  SolutionState& state = solution_.internals();
-  state.options = options_;
-  state.solve({x0.begin(), x0.end()}, {theta.begin(), theta.end()});
-  return solution_;
-}
-
-const Solution& Prepared::solution() const& { return solution_; }
-Solution Prepared::solution() const&& { return solution_; }
 
 }  // namespace onestep

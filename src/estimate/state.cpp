@@ -9,11 +9,6 @@
 
 namespace onestep::detail {
 
-void fill(Vector v, double value) { std::ranges::fill(v, value); }
-void add(Vector to, ConstVector what, double factor) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
-}
-
 void need_jvp(const Map& map, const char* estimator) {
   if (!map.no_jvp.empty() && !map.no_vjp.empty())
     throw MisuseError(fmt::format("[{}] jvp is missing: {}, and vjp is missing too", estimator, map.no_jvp));
@@ -65,6 +60,10 @@ void Differentiator::jvps(SolutionState& s, std::span<const std::vector<Array>> 
 
 void note_status(DerivativeReport& report, Status status) { report.status = std::max(report.status, status); }
 
+void note_inner_solve(DerivativeReport& report, Point& point) {
+  if (const InnerSolve* inside = point.inner_solve()) note_residual(report, inside->residual(), inside->tolerance());
+}
+
 void note_residual(DerivativeReport& report, double residual, double tolerance) {
   constexpr double hopeless = 1e-6;
   report.residual = std::max(report.residual, residual);
@@ -79,7 +78,7 @@ bool is_degenerate(SolutionState& state) {
   constexpr double plainly_not = 0.3;  // as steps became shorter
   if (state.degenerate) return *state.degenerate;
   const Run& run = state.run;
-  const bool can_be = state.method->superlinear && state.loop->here() == nullptr && run.last_step > 0 &&
+  const bool can_be = state.method->superlinear && state.loop->at_solution() == nullptr && run.last_step > 0 &&
                       state.method->step->no_jvp.empty() &&
                       !(run.step_before > 0 && run.last_step <= plainly_not * run.step_before);
   state.degenerate = false;
@@ -108,21 +107,6 @@ double norm_b(SolutionState& state) {
   ++state.report.products;
   state.size_of_b = norm(out);
   return *state.size_of_b;
-}
-
-namespace {
-std::string text_of_kind(const OneStep&) { return "OneStep"; }
-std::string text_of_kind(const KStep& k) { return fmt::format("KStep {}", k.K); }
-std::string text_of_kind(const Implicit& i) {
-  return fmt::format("Implicit {} {}{}{}", static_cast<int>(i.how), i.tolerance, i.on_step ? " on the step" : "",
-                     i.preconditioner ? " preconditioned" : "");
-}
-std::string text_of_kind(const Unrolled& u) { return fmt::format("Unrolled {}", static_cast<int>(u.mode)); }
-std::string text_of_kind(const Auto& a) { return fmt::format("Auto {}", a.tolerance); }
-}  // namespace
-
-std::string text_of(const Estimator& estimator) {
-  return std::visit([](const auto& kind) { return text_of_kind(kind); }, estimator.kind());
 }
 
 std::span<const Shape> SolutionState::parts() const {
@@ -166,7 +150,9 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
     solved = true;
     return;
   }
+  const parallel::UsePool use = on_its_threads();
   loop->solve(theta, options, run);
+  run.statistics.step_flops = method->step->costs.apply;
   solved = true;
   if (run.status != Status::not_finite) return;
   if (const std::string constant = method->step->not_finite_constant(); !constant.empty())
@@ -184,7 +170,7 @@ Point& SolutionState::last() {
 }
 
 Point& SolutionState::here() {
-  if (Point* const of_loop = loop->here()) return *of_loop;
+  if (AtSolution* const known = loop->at_solution()) return known->step();
   if (!here_) here_ = method->step->point(true);
   if (!here_ready_) {
     next_.resize(size());
@@ -205,7 +191,7 @@ ConstVector SolutionState::next() {
 }
 
 Point& SolutionState::equation() {
-  if (Point* const of_loop = method->users_equation ? nullptr : loop->equation()) return *of_loop;
+  if (AtSolution* const known = method->users_equation ? nullptr : loop->at_solution()) return known->equation();
   if (!equation_) equation_ = method->equation->point(true);
   if (!equation_ready_) {
     residual_.resize(size());
@@ -239,18 +225,16 @@ Point& SolutionState::beside() {
   return *beside_;
 }
 
-int SolutionState::factorisations() const {
-  int total = loop->factorisations();
-  for (const Point* p : {here_.get(), equation_.get(), walker_.get(), beside_.get()})
-    if (p != nullptr) total += p->factorisations();
-  for (const auto& p : of_refinement) total += p->factorisations();
-  return total;
-}
-int SolutionState::products() const {
-  int total = loop->products();
-  for (const Point* p : {here_.get(), equation_.get(), walker_.get(), beside_.get()})
-    if (p != nullptr) total += p->products();
-  for (const auto& p : of_refinement) total += p->products();
+Work SolutionState::work() const {
+  Work total = loop->work();
+  const auto count = [&](const Point* p) {
+    if (p == nullptr) return;
+    const Work its = p->work();
+    total.factorisations += its.factorisations;
+    total.products += its.products;
+  };
+  for (const Point* p : {here_.get(), equation_.get(), walker_.get(), beside_.get()}) count(p);
+  for (const auto& p : of_refinement) count(p.get());
   return total;
 }
 

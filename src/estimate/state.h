@@ -3,8 +3,9 @@
 
 #include <algorithm>
 
+#include "backend/context.h"
 #include "onestep/estimate.h"
-#include "solve/method.h"
+#include "solve/recipe.h"
 
 namespace onestep::detail {
 
@@ -35,6 +36,23 @@ class Differentiator {
   virtual void vjps(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs);
   virtual void jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs);
 };
+
+/// What others have to know of an estimator before there is a solution. Each is said in the estimator's own file.
+struct EstimatorFacts {
+  std::string text;              ///< with those of its options that decide the derivative, not how much work it may take
+  int last_steps = 0;            ///< that it differentiates, where these are the last few; else 0
+  bool goes_over_steps = false;  ///< needs a solver whose steps can be made again
+  /// Whether a Jacobian is made row by row (by vjps), where the estimator does not leave that to the shapes.
+  std::optional<bool> by_rows = std::nullopt;
+};
+EstimatorFacts facts_of(const OneStep&);
+EstimatorFacts facts_of(const KStep&);
+EstimatorFacts facts_of(const Implicit&);
+EstimatorFacts facts_of(const Unrolled&);
+EstimatorFacts facts_of(const Auto&);
+inline EstimatorFacts facts_of(const Estimator& estimator) {
+  return std::visit([](const auto& kind) { return facts_of(kind); }, estimator.kind());
+}
 
 std::unique_ptr<Differentiator> make(const OneStep&);
 std::unique_ptr<Differentiator> make(const KStep&);
@@ -68,6 +86,7 @@ struct SolutionState {
   std::shared_ptr<const Method> method;
   std::unique_ptr<Loop> loop;
   SolveOptions options;
+  Context context;
   Estimator estimator = OneStep{};
   bool estimator_is_named = true;  ///< by the caller or the solver; not: by the method alone
   std::unique_ptr<Differentiator> differentiator;
@@ -96,6 +115,8 @@ struct SolutionState {
   std::span<const Shape> parts() const;
   std::size_t shown_size() const { return flat_size(parts()); }
   void solve(std::span<const Array> x0, std::span<const Array> its_theta);
+  /// To be held while anything is computed.
+  parallel::UsePool on_its_threads() const { return parallel::UsePool(pool_of(context).get()); }
 
   /// The step at x_{k-1}, as the last iteration left it, undamped.
   Point& last();
@@ -108,10 +129,8 @@ struct SolutionState {
   Point& walker();
   Point& beside();
 
-  /// Factorisations made so far by the loop and by the points above.
-  int factorisations() const;
-  /// Products with the matrix of a linear system inside the step, likewise.
-  int products() const;
+  /// Of the loop and of the points above, so far.
+  Work work() const;
 
   /// Sum of Bᵀc over what is wanted, with memory for one more of them.
   void add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out);
@@ -124,15 +143,25 @@ struct SolutionState {
   std::vector<Vector> part_spans_;
 };
 
-/// A solution to come: nothing is solved yet.
-Solution make_solution(std::shared_ptr<const Method> method, const SolveOptions& options, const Estimator& estimator,
-                       bool estimator_is_named = true);
 /// The solver's method and start for these parameters; of a solver with other steps for estimators that go over them, those.
 Recipe::Ready ready(const Recipe& recipe, const Parts* x0, std::span<const Shape> theta, const Estimator& estimator);
 
-/// The estimator and those of its options that decide the derivative: not how much work or memory it may take. Of a
-/// preconditioner it says only that there is one.
-std::string text_of(const Estimator& estimator);
+/// A solver that has become a method for given shapes, and what its solutions are made with.
+struct Settled {
+  std::shared_ptr<const Method> method;
+  Parts start;  ///< the one given, else the solver's own
+  SolveOptions options;
+  Context context;
+  Estimator estimator;
+  bool estimator_is_named = true;  ///< by the caller or the solver; not: by the method alone
+  Solution make() const;           ///< nothing is solved yet
+};
+Settled settle(const Solver& solver, const Parts* start, const Parts& theta, const Estimator& named);
+/// Throws MisuseError unless start and parameters have the shapes that the method was made for.
+void check_shapes(const SolutionState& state, const Parts& x0, const Parts& theta);
+
+/// Implicit differentiation makes the matrix and factors it up to this size when it may choose.
+inline constexpr std::size_t dense_up_to = 200;
 
 /// Throws MisuseError unless the map has the derivative; names the estimators that do without it.
 void need_jvp(const Map& map, const char* estimator);
@@ -161,6 +190,8 @@ double norm_b(SolutionState& state);
 void note_status(DerivativeReport& report, Status status);
 /// Records the relative residual of a linear solve in the report, and sets its status where that is above `tolerance`.
 void note_residual(DerivativeReport& report, double residual, double tolerance);
+/// The same of a linear system that the last derivative at the point solved inside, where there is one.
+void note_inner_solve(DerivativeReport& report, Point& point);
 
 /// Entries of all tangents, one behind the other.
 std::vector<double> flat_tangent(std::span<const Array> v);
@@ -172,7 +203,13 @@ Parameters memory_for(const std::vector<Input>& parameters);
 double norm(const Parameters& p);
 void add_to(Parameters& to, const Parameters& what, double factor = 1);
 
-void fill(Vector v, double value);
-void add(Vector to, ConstVector what, double factor = 1);
+/// What a Solution is made of.
+struct SolutionAccess {
+  static Solution make(std::shared_ptr<SolutionState> state) { return Solution(std::move(state)); }
+  static SolutionState& state(const Solution& solution) { return solution.internals(); }
+  static bool is_shared(const Solution& solution) { return solution.is_shared(); }
+  static Prepared prepared(Parts x0, Solution made) { return {std::move(x0), std::move(made)}; }
+};
+inline SolutionState& state_of(const Solution& solution) { return SolutionAccess::state(solution); }
 
 }  // namespace onestep::detail

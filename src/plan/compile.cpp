@@ -13,17 +13,13 @@ namespace {
 
 constexpr std::int32_t no_tile = -1;
 
-// A tall matrix with few columns is read through a transposed copy, made when it changes: vector instructions then run down
-// its columns.
-constexpr std::int64_t few_columns = 24;
-constexpr std::int64_t many_rows = 32;
-
 class Compiler {
  public:
-  Compiler(const Function& function, const Levels& levels)
+  Compiler(const Function& function, const Levels& levels, const Limits& limits)
       : graph_(*function.graph()),
+        limits_(limits),
         results_(ids_of(function.outputs())),
-        slots_(schedule(graph_, results_, levels)),
+        slots_(schedule(graph_, results_, levels, limits)),
         places_(slots_.size()) {
     program_.graph = function.graph();
     program_.inputs.assign(function.inputs().begin(), function.inputs().end());
@@ -210,7 +206,7 @@ class Compiler {
   RowOperand matrix_operand(Id reader, Id root, std::int64_t columns) {
     const std::int64_t rows = slots_[reader].rows;
     const bool is_there = slots_[root].role == Role::leaf || slots_[root].level < slots_[reader].level;
-    if (columns < 1 || columns > few_columns || rows < many_rows || !is_there) return operand(root, columns);
+    if (columns < 1 || columns > limits_.few_columns || rows < limits_.many_rows || !is_there) return operand(root, columns);
     Buffer& copied = transposed_.try_emplace({root, rows, columns}, no_buffer).first->second;
     if (copied == no_buffer) copied = copy(root, Op::transpose, {rows, columns}, {columns, rows}, column_stride(rows));
     return {RowOperand::Kind::columns, copied, columns};
@@ -313,6 +309,7 @@ class Compiler {
   }
 
   const Graph& graph_;
+  Limits limits_;
   std::vector<Id> results_;
   Indexed<Slot> slots_;
   Indexed<Place> places_;
@@ -324,11 +321,11 @@ class Compiler {
 
 }  // namespace
 
-std::shared_ptr<const Program> compile(const Function& function, const Levels& levels, const Backend& backend) {
-  Program program = Compiler(function, levels).take();
-  program.backend = &backend;
+std::shared_ptr<const Program> compile(const Function& function, const Levels& levels,
+                                       std::shared_ptr<const Backend> backend) {
+  Program program = Compiler(function, levels, backend->limits()).take();
   for (Instruction& i : program.code) {
-    i.backend = backend.prepare(i);
+    i.backend = backend->prepare(i);
     program.shared_scratch = std::max(program.shared_scratch, i.backend->shared_scratch);
     program.worker_scratch = std::max(program.worker_scratch, i.backend->worker_scratch);
     program.most_workers = std::max(program.most_workers, i.backend->most_workers);
@@ -336,6 +333,7 @@ std::shared_ptr<const Program> compile(const Function& function, const Levels& l
   for (std::size_t k = 0; k < program.code.size(); ++k)
     program.begins.resize(std::max(program.begins.size(), static_cast<std::size_t>(program.code[k].level + 2)), k);
   program.begins.push_back(program.code.size());
+  program.backend = std::move(backend);
   pack_buffers(program);
   return std::make_shared<const Program>(std::move(program));
 }

@@ -89,13 +89,13 @@ class Hoister {
 
 }  // namespace
 
-Function hoist_products(const Function& function, const Levels& levels) {
+Function hoist_products(const Function& function, const Levels& levels, const Limits& limits) {
   const Graph& from = *function.graph();
   Indexed<int> level(levels.inputs.begin(), levels.inputs.end());
   find_levels(from, level);
   Indexed<bool> repeated(level.size());  // walks over large matrices for what only branches read
   for (Id id = 0; id < from.size(); ++id) {
-    repeated[id] = level[id] >= levels.loop && is_long_walk(from, id);
+    repeated[id] = level[id] >= levels.loop && is_long_walk(from, id, limits);
     for (const Id a : from.args(id)) repeated[a] = repeated[a] && level[id] >= levels.branches;
   }
   for (const Expr& e : function.outputs()) repeated[e.id()] = false;

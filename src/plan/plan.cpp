@@ -180,7 +180,7 @@ void Workspace::poison() {
   state_->valid = WorkspaceState::nothing;
 }
 
-Plan::Plan(const Function& function, const PlanOptions& options) {
+Plan::Plan(const Function& function, const PlanOptions& options, std::shared_ptr<const Backend> backend) {
   const std::size_t count = function.inputs().size();
   const bool leveled = !options.levels.empty();
   if (leveled && options.levels.size() != count) fail("Plan", "{} levels for {} inputs", options.levels.size(), count);
@@ -190,7 +190,7 @@ Plan::Plan(const Function& function, const PlanOptions& options) {
   const Levels levels{leveled ? options.levels : std::vector<int>(count, 0), loop, options.branches.value_or(for_ever)};
   if (options.branches && (!leveled || levels.branches < loop + 2))
     fail("Plan", "branches begin two levels above the loop or higher, at {}, not at {}", loop + 2, levels.branches);
-  program_ = compile(leveled ? hoist_products(function, levels) : function, levels, cpu_backend());
+  program_ = compile(leveled ? hoist_products(function, levels, backend->limits()) : function, levels, std::move(backend));
 }
 
 const Program& Plan::program() const {
@@ -297,18 +297,6 @@ std::string Plan::text() const {
     }
   }
   return out + fmt::format("{} bytes of workspace\n", workspace_bytes());
-}
-
-std::vector<Array> evaluate(const Function& function, std::span<const Array> inputs) {
-  check_inputs("evaluate", function.inputs(), inputs);
-  const Plan plan(function);
-  Workspace workspace = plan.workspace();
-  std::vector<std::vector<double>> values;
-  for (const Expr& e : function.outputs()) values.emplace_back(static_cast<std::size_t>(e.shape().size()));
-  plan.run(workspace, inputs, std::vector<std::span<double>>(values.begin(), values.end()));
-  std::vector<Array> result;
-  for (std::size_t i = 0; i < values.size(); ++i) result.emplace_back(function.outputs()[i].shape(), std::move(values[i]));
-  return result;
 }
 
 }  // namespace onestep

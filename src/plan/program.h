@@ -114,7 +114,7 @@ struct Levels {
 };
 
 struct Program {
-  const class Backend* backend = nullptr;
+  std::shared_ptr<const class Backend> backend;
   std::shared_ptr<const Graph> graph;  ///< keeps foreign functions and constants alive
   Indexed<Input> inputs;
   Levels levels;
@@ -136,10 +136,19 @@ struct Frame {
   std::size_t worker_stride, workers;
 };
 
+/// Sizes at which one way of computing becomes better than another: what a backend knows, and plans are made by.
+struct Limits {
+  std::int64_t narrow = 64;       ///< products with at most so many columns are done by rows, wider ones by one large GEMM
+  std::int64_t few_columns = 24;  ///< a matrix with at most so many columns, and at least so many rows, is read through a
+  std::int64_t many_rows = 32;    ///< transposed copy, made when it changes: vector instructions then run down its columns
+  std::int64_t long_walk = 1 << 18;  ///< entries of a matrix that does not stay in the cache
+};
+
 /// What a backend does. Results must not depend on the number of threads.
 class Backend {
  public:
   virtual ~Backend() = default;
+  virtual Limits limits() const { return {}; }
   /// Decides how to run the instruction, from its shapes alone.
   virtual std::shared_ptr<const BackendPlan> prepare(const Instruction& instruction) const = 0;
   /// Runs the instructions in order; failed[k] says whether the k-th, a factorisation, failed.
@@ -148,13 +157,11 @@ class Backend {
   virtual std::size_t workers() const = 0;
   virtual void start_workers() const = 0;
 };
-/// The CPU backend, in src/backend/cpu.
-const Backend& cpu_backend();
-
 /// The function with products that pay in its loop (hoist.cpp).
-Function hoist_products(const Function& function, const Levels& levels);
+Function hoist_products(const Function& function, const Levels& levels, const Limits& limits);
 /// Levels, order, row loops, buffers (schedule.cpp, compile.cpp, pack.cpp).
-std::shared_ptr<const Program> compile(const Function& function, const Levels& levels, const Backend& backend);
+std::shared_ptr<const Program> compile(const Function& function, const Levels& levels,
+                                       std::shared_ptr<const Backend> backend);
 /// Gives arena buffers their places, so that those in use at the same time do not overlap.
 void pack_buffers(Program& program);
 

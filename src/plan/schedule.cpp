@@ -24,10 +24,10 @@ bool repeats_number(const Graph& graph, Id id) {
   return graph.node(id).op == Op::broadcast && graph.node(graph.args(id)[0]).shape.size() == 1;
 }
 
-bool is_long_walk(const Graph& graph, Id id) {
+bool is_long_walk(const Graph& graph, Id id, const Limits& limits) {
   const Node& n = graph.node(id);
   return n.op == Op::matmul && n.attr.i == 0 && n.shape.rank() == 1 &&
-         graph.node(graph.args(id)[0]).shape.size() >= (1 << 18);  // 2 MB
+         graph.node(graph.args(id)[0]).shape.size() >= limits.long_walk;
 }
 
 Id result_root(const Graph& graph, const Indexed<Slot>& slots, Id result) {
@@ -37,10 +37,7 @@ Id result_root(const Graph& graph, const Indexed<Slot>& slots, Id result) {
 
 namespace {
 
-// Products with few columns are done by rows; wide ones are better left to one large GEMM.
-constexpr std::int64_t narrow = 64;
-
-Role role_of(const Graph& graph, Id id) {
+Role role_of(const Graph& graph, Id id, const Limits& limits) {
   const Node& n = graph.node(id);
   switch (n.op) {
     case Op::input:
@@ -54,7 +51,7 @@ Role role_of(const Graph& graph, Id id) {
     case Op::matmul: {
       const Shape a = graph.node(graph.args(id)[0]).shape;
       const std::int64_t columns = n.shape.rank() == 1 ? 1 : n.shape[1];
-      const bool tall = a[0] >= 4 * std::max(a[1], columns) && columns <= narrow;
+      const bool tall = a[0] >= 4 * std::max(a[1], columns) && columns <= limits.narrow;
       if (n.attr.i == 0) return columns == 1 || tall ? Role::row : Role::whole;
       return (n.shape.rank() == 1 || tall) && n.attr.j == 0 ? Role::reduce : Role::whole;
     }
@@ -103,12 +100,12 @@ std::vector<Read> reads_of(const Graph& graph, const Indexed<Slot>& slots, Id id
 
 class Scheduler {
  public:
-  Scheduler(const Graph& graph, std::span<const Id> results, const Levels& levels)
-      : slots(static_cast<std::size_t>(graph.size())), graph_(graph) {
+  Scheduler(const Graph& graph, std::span<const Id> results, const Levels& levels, const Limits& limits)
+      : slots(static_cast<std::size_t>(graph.size())), graph_(graph), limits_(limits) {
     for (const Id id : graph.needed(results)) {
       const Node& n = graph.node(id);
       Slot& s = slots[id];
-      s.role = role_of(graph, id);
+      s.role = role_of(graph, id, limits);
       s.root = s.role == Role::alias ? slots[graph.args(id)[0]].root : id;
       s.rows = rows_of(graph, id);
       if (n.op == Op::input) s.level = levels.inputs[static_cast<std::size_t>(n.attr.i)];
@@ -147,8 +144,9 @@ class Scheduler {
     for (Id id = graph_.size() - 1; id >= 0; --id) {
       Slot& s = slots[id];
       if (s.level >= levels.loop && s.level <= last && !in_loop[id] && s.role > Role::leaf)
-        s.level = !branched || (first_reader[id] == last_reader[id] && is_long_walk(graph_, id)) ? first_reader[id]
-                                                                                                 : levels.branches - 1;
+        s.level = !branched || (first_reader[id] == last_reader[id] && is_long_walk(graph_, id, limits_))
+                      ? first_reader[id]
+                      : levels.branches - 1;
       if (s.role == Role::unused) continue;
       for (const Id a : graph_.args(id)) {
         first_reader[a] = std::min(first_reader[a], s.level);
@@ -202,12 +200,13 @@ class Scheduler {
   }
 
   const Graph& graph_;
+  Limits limits_;
 };
 
 }  // namespace
 
-Indexed<Slot> schedule(const Graph& graph, std::span<const Id> results, const Levels& levels) {
-  return std::move(Scheduler(graph, results, levels).slots);
+Indexed<Slot> schedule(const Graph& graph, std::span<const Id> results, const Levels& levels, const Limits& limits) {
+  return std::move(Scheduler(graph, results, levels, limits).slots);
 }
 
 }  // namespace onestep::detail

@@ -34,14 +34,14 @@ struct Slot {
 bool together(const Slot& a, const Slot& b);
 
 /// A slot for each node.
-Indexed<Slot> schedule(const Graph& graph, std::span<const Id> results, const Levels& levels);
+Indexed<Slot> schedule(const Graph& graph, std::span<const Id> results, const Levels& levels, const Limits& limits);
 
 /// add(X, diag(d)): runs on the diagonal of X.
 bool adds_diagonal(const Graph& graph, Id id);
 /// A number repeated: elementwise operations read the number itself.
 bool repeats_number(const Graph& graph, Id id);
 /// A product of a vector with a matrix that does not stay in the cache.
-bool is_long_walk(const Graph& graph, Id id);
+bool is_long_walk(const Graph& graph, Id id, const Limits& limits);
 /// The node whose memory holds the result, or the number it repeats.
 Id result_root(const Graph& graph, const Indexed<Slot>& slots, Id result);
 

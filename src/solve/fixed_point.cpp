@@ -3,6 +3,8 @@
 
 #include "solve/foreign_map.h"
 #include "solve/loops.h"
+#include "solve/monitor.h"
+#include "solve/recipe.h"
 #include "solve/traced_map.h"
 
 namespace onestep::detail {
@@ -26,7 +28,7 @@ FixedPointLoop::FixedPointLoop(const Map& step, std::vector<double> controls)
 void FixedPointLoop::solve(std::span<const Array> theta, const SolveOptions& options, Run& run) {
   Monitor monitor(options, run);
   point_->bind(theta);
-  const int factorisations = point_->factorisations();
+  const int factorisations = point_->work().factorisations;
   monitor.evaluate_with([this](ConstVector x, Vector next) { return point_->apply(x, controls_, next); });
   run.x = run.start;
   run.controls = controls_;
@@ -39,7 +41,7 @@ void FixedPointLoop::solve(std::span<const Array> theta, const SolveOptions& opt
     if (monitor.record_and_check(norm(next_), norm(run.x), std::numeric_limits<double>::quiet_NaN(), 1)) break;
   }
   if (monitor.has_left_point()) point_->apply(run.previous, controls_, next_);
-  run.statistics.factorisations = point_->factorisations() - factorisations;
+  run.statistics.factorisations = point_->work().factorisations - factorisations;
 }
 
 Solver make_fixed_point(const Body& step, const SolveOptions& options) {
@@ -62,9 +64,10 @@ Solver make_fixed_point(const Body& step, const SolveOptions& options) {
           return TracedStep{call(problem.lambda, problem.state, x, theta), {}, {}};
         },
         false);
+    method->undamped.emplace();
     return method;
   };
-  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+  return solver_of(std::move(recipe));
 }
 
 }  // namespace onestep::detail
@@ -79,9 +82,10 @@ Solver fixed_point(ForeignStep step, const SolveOptions& options) {
   recipe.make = [step = std::move(step)](const detail::Problem& problem) {
     auto method = std::make_shared<detail::FixedPointMethod>();
     method->step = std::make_shared<detail::ForeignMap>("step", step, problem.state, problem.parameters);
+    method->undamped.emplace();
     return method;
   };
-  return Solver(std::make_shared<const detail::Recipe>(std::move(recipe)));
+  return detail::solver_of(std::move(recipe));
 }
 
 }  // namespace onestep

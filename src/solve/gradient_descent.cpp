@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linear/lanczos.h"
+#include "linear/random.h"
 #include "onestep/diff.h"
-#include "solve/lanczos.h"
 #include "solve/loops.h"
+#include "solve/monitor.h"
+#include "solve/recipe.h"
 #include "solve/traced_map.h"
+#include "solve/trial.h"
 
 namespace onestep::detail {
 namespace {
@@ -69,8 +73,10 @@ class Curvature {
     if (!(e.smallest < negative * std::max(e.largest, -e.smallest))) return false;
     const std::size_t n = method_.gradient->size();
     const double size = norm(ConstVector(run.start).first(n));
+    std::vector<double> away(n);
+    fill_random(away);
     for (std::size_t i = 0; i < run.start.size(); ++i)  // with momentum both parts of the state
-      run.start[i] += displacement * (size > 0 ? size : 1) * std::sin(static_cast<double>(i % n) + 1);
+      run.start[i] += displacement * (size > 0 ? size : 1) * away[i % n];
     return true;
   }
 
@@ -147,7 +153,7 @@ class BacktrackingDescent final : public Loop {
   explicit BacktrackingDescent(const DescentMethod& method)
       : first_(method.size.alpha),
         curvature_(method),
-        point_(method.step->point(true)),
+        point_(point_with_extras(*method.step)),
         gradient_(method.gradient->point(false)),
         objective_(*method.objective, method.step->size(), method.step->parameters),
         difference_(method.step->size()),
@@ -219,7 +225,8 @@ class BacktrackingDescent final : public Loop {
 
   double first_;
   Curvature curvature_;
-  std::unique_ptr<Point> point_, gradient_;
+  std::unique_ptr<ExtraPoint> point_;
+  std::unique_ptr<Point> gradient_;
   Trial objective_;
   std::vector<double> difference_, slope_there_;
 };
@@ -305,7 +312,7 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
     }
     return method;
   };
-  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+  return solver_of(std::move(recipe));
 }
 
 }  // namespace onestep::detail

@@ -11,7 +11,7 @@ class FixedPointLoop : public Loop {
   FixedPointLoop(const Map& step, std::vector<double> controls);
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override;
   Point& last() override { return *point_; }
-  int factorisations() const override { return point_->factorisations(); }
+  Work work() const override { return point_->work(); }
 
  protected:
   std::vector<double> controls_;

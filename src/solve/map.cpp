@@ -1,16 +1,12 @@
-// What maps have in common: parts of a state as one vector, and small vector arithmetic.
+// What maps have in common: parts of a state as one vector.
 #include "solve/map.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 
 namespace onestep::detail {
-
-void Point::precondition(bool, Vector, double) { throw MisuseError("[precondition] this step keeps no factorisation"); }
 
 std::size_t Map::size() const { return flat_size(state); }
 
@@ -45,35 +41,6 @@ void check_shapes(const char* who, const char* what, std::span<const Array> give
     if (given[i].shape() != wanted[i])
       throw MisuseError(fmt::format("[{}] {} {} has shape {}, the step was traced for {}", who, what, i,
                                     to_string(given[i].shape()), to_string(wanted[i])));
-}
-
-double dot(ConstVector a, ConstVector b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-// Scaled only where squares would leave the range.
-double norm(ConstVector v) {
-  const double square = dot(v, v);
-  if (square > 1e-280 && square < 1e300) return std::sqrt(square);
-  double largest = 0;
-  for (const double e : v) {
-    if (std::isnan(e)) return e;
-    largest = std::max(largest, std::fabs(e));
-  }
-  if (largest == 0 || std::isinf(largest)) return largest;
-  double sum = 0;
-  for (const double e : v) sum += (e / largest) * (e / largest);
-  return largest * std::sqrt(sum);
-}
-
-// By the bits of the exponent, and without a way out of the loop, so that it is done many entries at a time.
-bool all_finite(ConstVector v) {
-  constexpr std::uint64_t exponent = 0x7FF0000000000000U;
-  std::uint64_t found = 0;
-  for (const double e : v) found |= (std::bit_cast<std::uint64_t>(e) & exponent) == exponent ? 1U : 0U;
-  return found == 0;
 }
 
 int first_not_finite(std::span<const Array> arrays) {

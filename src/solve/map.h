@@ -9,18 +9,44 @@
 #include <string>
 #include <vector>
 
+#include "linear/vector.h"
 #include "onestep/function.h"
 
 namespace onestep::detail {
 
-using Vector = std::span<double>;
-using ConstVector = std::span<const double>;
+/// The linear system M d = r that a step solves, of which M may precondition others: a factorisation, or an iteration.
+class Inverse {
+ public:
+  virtual ~Inverse() = default;
+  /// r ← M⁻¹r, or M⁻ᵀr, at the point of the last apply; by an iteration to this relative residual, 0: as derivatives are.
+  virtual void solve(bool transposed, Vector r, double residual) = 0;
+  /// Whether M is factored, so that a solve costs little; else it is solved by an iteration.
+  virtual bool is_factored() const = 0;
+};
+
+/// Derivatives that solve a linear system of their own, by an iteration that may fall short.
+class InnerSolve {
+ public:
+  virtual ~InnerSolve() = default;
+  virtual double residual() const = 0;   ///< that the last derivative was solved to, relative
+  virtual double tolerance() const = 0;  ///< a residual above it fell short
+  /// From now on it is solved as exactly as rounding allows, for finding out how exact the others are; the step itself too,
+  /// from the point of the last apply. What comes back is the length of that step, with what is left of it: infinite where
+  /// it could not be found.
+  virtual double solve_precisely() { return 0; }
+};
 
 /// How wrong a derivative can be, in the norm of what was returned: the sum of what the linear solve left, of x_k not being
 /// the solution, and of rounding. Infinite where it cannot be told, with the reason.
 struct Doubt {
   double left_out = 0, from_distance = 0, rounding = 0;
   std::string reason;  ///< why there is no bound; empty: there is
+};
+
+/// What a point has done so far.
+struct Work {
+  int factorisations = 0;
+  int products = 0;  ///< with the matrix of a linear system that is solved by an iteration
 };
 
 /// A place where a map is evaluated, with the memory for it: one for each thread. Keeps what the derivatives there need (a
@@ -41,29 +67,13 @@ class Point {
   virtual void vjp_x(ConstVector c, Vector out) = 0;                       ///< Aᵀ c
   virtual void jvp_theta(std::span<const Array> dtheta, Vector out) = 0;   ///< B dθ
   virtual void vjp_theta(ConstVector c, std::span<const Vector> out) = 0;  ///< Bᵀ c, one for each parameter
-
-  /// r = M⁻¹ r, or M⁻ᵀ r, where M is the matrix the last apply factored (Map::preconditions says whether there is one), or
-  /// that of the step's linear system (Map::iterates); the latter to this relative residual, 0: as derivatives are.
-  virtual void precondition(bool transposed, Vector r, double residual);
-  /// What a solver asked to know beside F(x, θ), such as the value of the objective; as it ordered them.
-  virtual ConstVector extra(std::size_t) const { return {}; }
   /// Where the last apply was; empty before the first.
   virtual ConstVector where() const = 0;
-  /// Of a linear system that the last derivative solved inside, relative; 0 where there is none.
-  virtual double residual() const { return 0; }
-  /// What such a system is solved to; a residual above it fell short.
-  virtual double solved_to() const { return 1e-10; }
-  /// How far the last jvp_theta or vjp_theta can be from the derivative of the solution itself, where the point can tell
-  /// (a quadratic program at its active set can).
-  virtual std::optional<Doubt> doubt() { return std::nullopt; }
-  /// Factorisations so far.
-  virtual int factorisations() const { return 0; }
-  /// Products with the matrix of a linear system inside, so far.
-  virtual int products() const { return 0; }
-  /// Of a step with a linear system inside (Map::iterates). From now on it is solved as exactly as rounding allows, for
-  /// finding out how exact the others are; the step itself too, from the point of the last apply. What comes back is the
-  /// length of that step, with what is left of it: infinite where it could not be found.
-  virtual double be_precise() { return 0; }
+
+  // What only some points have; null where this one has not.
+  virtual Inverse* inverse() { return nullptr; }
+  virtual InnerSolve* inner_solve() { return nullptr; }
+  virtual Work work() const { return {}; }
 };
 
 /// Steps taken together with their tangents, one after the other: what depends on θ and its direction alone is computed once
@@ -110,9 +120,7 @@ class Map {
 
   std::vector<Shape> state;  ///< of the parts
   std::vector<Input> parameters;
-  std::string no_jvp, no_vjp;  ///< why there is none; empty: there is
-  bool preconditions = false;
-  bool iterates = false;             ///< solves its linear systems by an iteration: M⁻¹ is there, but dear
+  std::string no_jvp, no_vjp;        ///< why there is none; empty: there is
   bool infinite_parameters = false;  ///< bounds may be infinite
   bool symmetric = false;            ///< A = Aᵀ
   bool identity = false;             ///< of an equation: A = I
@@ -132,9 +140,6 @@ std::vector<Array> unflatten(ConstVector flat, std::span<const Shape> parts);
 /// Throws MisuseError, naming `who` and `what`, unless the arrays have these shapes.
 void check_shapes(const char* who, const char* what, std::span<const Array> given, std::span<const Shape> wanted);
 
-double norm(ConstVector v);
-double dot(ConstVector a, ConstVector b);
-bool all_finite(ConstVector v);
 /// The index of the first array with a NaN or an infinity, or -1.
 int first_not_finite(std::span<const Array> arrays);
 

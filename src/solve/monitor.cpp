@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "solve/method.h"
+#include "solve/monitor.h"
 
 namespace onestep::detail {
 
@@ -13,8 +13,6 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 namespace {
 
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_seen = std::numeric_limits<double>::quiet_NaN();
 
 // Steps shorter than this count as zero: their squares underflow. Iterations that converge to zero end here.

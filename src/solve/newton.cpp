@@ -7,9 +7,11 @@
 #include <cmath>
 
 #include "onestep/diff.h"
-#include "solve/armijo.h"
-#include "solve/method.h"
+#include "solve/line_search.h"
+#include "solve/monitor.h"
+#include "solve/recipe.h"
 #include "solve/traced_map.h"
+#include "solve/trial.h"
 
 namespace onestep::detail {
 namespace {
@@ -40,7 +42,6 @@ class NewtonMethod final : public Method {
     return copy;
   }
 
-  std::optional<TrialFunction> merit;          // f, or ‖G‖²/2
   LazyMap residual;                            // ∇f or G, whatever equation the user gave
   std::optional<TrialFunction> hessian_scale;  // the largest entry of H; none for roots, which are not shifted
 };
@@ -49,7 +50,7 @@ class NewtonLoop final : public Loop {
  public:
   explicit NewtonLoop(const NewtonMethod& method)
       : method_(method),
-        point_(method.step->point(true)),
+        point_(point_with_extras(*method.step)),
         merit_(*method.merit, method.step->size(), method.step->parameters),
         full_(method.step->size()),
         direction_(method.step->size()),
@@ -60,8 +61,8 @@ class NewtonLoop final : public Loop {
     point_->bind(theta);
     merit_.bind(theta);
     theta_ = theta;
-    const int factorisations = point_->factorisations();
-    run.controls.assign({1, 0});  // the full step, whatever the line search took
+    const int factorisations = point_->work().factorisations;
+    run.controls = *method_.undamped;  // the full step, whatever the line search took
     run.x = run.start;
     run.previous = run.start;
     run_ = &run;
@@ -70,7 +71,7 @@ class NewtonLoop final : public Loop {
     iterate(monitor, options);
     if (is_solution(run.status) && !is_checked_ && !is_root(run.x, 0))
       monitor.end(Status::line_search_failed, "the steps make no progress, and the residual is not zero");
-    run.statistics.factorisations = point_->factorisations() - factorisations;
+    run.statistics.factorisations = point_->work().factorisations - factorisations;
   }
 
   // The last step was made at x_{k-1}; where the loop ended with its point elsewhere, the step is evaluated there again.
@@ -79,7 +80,7 @@ class NewtonLoop final : public Loop {
     return *point_;
   }
 
-  int factorisations() const override { return point_->factorisations(); }
+  Work work() const override { return point_->work(); }
 
  private:
   void iterate(Monitor& monitor, const SolveOptions& options) {
@@ -279,7 +280,8 @@ class NewtonLoop final : public Loop {
   }
 
   const NewtonMethod& method_;
-  std::unique_ptr<Point> point_, equation_;
+  std::unique_ptr<ExtraPoint> point_;
+  std::unique_ptr<Point> equation_;
   Trial merit_;
   std::optional<Trial> scale_;
   std::span<const Array> theta_;  // during a solve
@@ -353,9 +355,10 @@ Solver make(const char* name, int orders, NewtonKind (*kind_of)(const Body& lamb
     method->merit.emplace(trial(kind.merit));
     if (is_minimiser) method->hessian_scale.emplace(trial(kind.scale));
     method->superlinear = true;
+    method->undamped = {1, 0};
     return method;
   };
-  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+  return solver_of(std::move(recipe));
 }
 
 NewtonKind for_minimisers(const Body& objective) {

@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linear/krylov.h"
+#include "linear/random.h"
 #include "onestep/diff.h"
-#include "solve/armijo.h"
-#include "solve/linear.h"
-#include "solve/method.h"
-#include "solve/random.h"
+#include "solve/line_search.h"
+#include "solve/monitor.h"
+#include "solve/recipe.h"
 #include "solve/traced_map.h"
+#include "solve/trial.h"
 
 namespace onestep::detail {
 namespace {
@@ -55,11 +57,11 @@ class NewtonCgMap final : public Map {
 };
 
 /// The exact step at a point: g and products with H there, d as exactly as it has been solved for, and the derivatives.
-class NewtonCgPoint final : public Point {
+class NewtonCgPoint final : public Point, private Inverse, private InnerSolve {
  public:
   explicit NewtonCgPoint(const NewtonCgMap& map)
       : map_(map),
-        gradient_(map.gradient->point(true)),
+        gradient_(point_with_extras(*map.gradient)),
         tolerance_(map.how.derivative_tolerance),
         g_(map.size()),
         d_(map.size()),
@@ -163,20 +165,24 @@ class NewtonCgPoint final : public Point {
       for (std::size_t i = 0; i < out[p].size(); ++i) out[p][i] = (more ? more_[p][i] : 0) - out[p][i];
   }
 
-  void precondition(bool, Vector r, double residual) override {
+  Inverse* inverse() override { return this; }
+  InnerSolve* inner_solve() override { return this; }
+  Work work() const override { return {.products = products_}; }
+
+  void solve(bool, Vector r, double residual) override {
     if (residual == 0) return solve(r, r);
     solved_ = false;
     std::ranges::copy(r, rhs_.begin());
     linear(rhs_, u_, residual);
     std::ranges::copy(u_, r.begin());
   }
+  bool is_factored() const override { return false; }
   double residual() const override { return residual_; }
-  double solved_to() const override { return tolerance_; }
-  int products() const override { return products_; }
+  double tolerance() const override { return tolerance_; }
   // A small residual says little about d where H is ill-conditioned. What a second solve makes of the residual is seen to be
   // small beside d, and added to it; the rest shrinks as it did. The residual is spread over the directions that matter, so
   // that the second solve may be rough.
-  double be_precise() override {
+  double solve_precisely() override {
     constexpr double trusted = 0.5, rough = 1e-3;
     tolerance_ = as_exact_as_possible;
     const Status first = linear(g_, d_, tolerance_).status;
@@ -266,7 +272,8 @@ class NewtonCgPoint final : public Point {
   }
 
   const NewtonCgMap& map_;
-  std::unique_ptr<Point> gradient_, curvature_;
+  std::unique_ptr<ExtraPoint> gradient_;
+  std::unique_ptr<Point> curvature_;
   double tolerance_, left_ = 1, residual_ = 0;
   bool began_ = false, exact_ = false;  // cg_ is at d_; d_ is as exact as the derivatives need it
   bool solved_ = false, curvature_ready_ = false, curved_ = false;
@@ -314,9 +321,9 @@ class NewtonCgLoop final : public Loop {
     run.previous = run.start;
     run_ = &run;
     monitor.evaluate_with([this](ConstVector x, Vector next) { return point_.apply(x, {}, next); });
-    const int products = point_.products();
+    const int products = point_.work().products;
     iterate(monitor, options);
-    run.statistics.products = point_.products() - products;
+    run.statistics.products = point_.work().products - products;
   }
 
   // The last step was made at x_{k-1}; where the loop ended for another reason, that has to be gone back to.
@@ -324,7 +331,7 @@ class NewtonCgLoop final : public Loop {
     if (!std::ranges::equal(point_.where(), run_->previous)) point_.apply(run_->previous, {}, trial_);
     return point_;
   }
-  int products() const override { return point_.products(); }
+  Work work() const override { return point_.work(); }
 
  private:
   void iterate(Monitor& monitor, const SolveOptions& options) {
@@ -453,7 +460,6 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
     auto map = std::make_shared<NewtonCgMap>();
     map->state = state;
     map->parameters = parameters;
-    map->iterates = true;
     map->how = how;
     const auto gradient = std::make_shared<TracedMap>(
         state, parameters, problem.data, std::vector<Control>{},
@@ -497,7 +503,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
         "differentiates the last K as exact Newton steps, OneStep{} the last one, Implicit{} the solution";
     return method;
   };
-  return Solver(std::make_shared<const Recipe>(std::move(recipe)));
+  return solver_of(std::move(recipe));
 }
 
 }  // namespace onestep::detail

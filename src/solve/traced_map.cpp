@@ -78,8 +78,8 @@ TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_para
     std::vector<Expr> results{step.next};
     results.insert(results.end(), step.extras.begin(), step.extras.end());
     for (const Expr& e : step.extras) shared_->extras.push_back(e.shape());
-    preconditions = step.factor.has_value();
-    if (!preconditions) return results;
+    shared_->has_factor = step.factor.has_value();
+    if (!shared_->has_factor) return results;
     shared_->symmetric_factor = !is(step.factor->node(), Op::lu);
     results.push_back(solve(*step.factor, in[in.size() - 2]));
     if (!shared_->symmetric_factor) results.push_back(solve_transposed(*step.factor, in[in.size() - 1]));
@@ -226,7 +226,7 @@ const Plan& TracedMap::family_plan() const {
 }
 
 /// One thread's memory for a traced map.
-class TracedPoint final : public Point {
+class TracedPoint final : public ExtraPoint, private Inverse {
  public:
   TracedPoint(std::shared_ptr<const TracedMap> map, bool derivatives)
       : map_(std::move(map)),
@@ -265,8 +265,8 @@ class TracedPoint final : public Point {
       vjp_x_ = results(map_->no_vjp.empty(), 1);
       jvp_theta_ = results(map_->no_jvp.empty(), 1);
       jvp_x_ = results(map_->no_jvp.empty(), 1);
-      solve_ = results(map_->preconditions, 1);
-      solve_transposed_ = results(map_->preconditions && !map_->shared_->symmetric_factor, 1);
+      solve_ = results(map_->shared_->has_factor, 1);
+      solve_transposed_ = results(map_->shared_->has_factor && !map_->shared_->symmetric_factor, 1);
     }
     values_.resize(1 + extras_.size());
     std::ranges::copy(extras_, values_.begin() + 1);
@@ -282,7 +282,7 @@ class TracedPoint final : public Point {
   bool apply(ConstVector x, ConstVector controls, Vector y) override {
     std::ranges::copy(x, x_.begin());
     changed_ = std::min<int>(changed_, x_level);
-    factorisations_ += map_->preconditions ? 1 : 0;
+    factorisations_ += map_->shared_->has_factor ? 1 : 0;
     applied_ = true;
     return run_value(controls, y);
   }
@@ -292,7 +292,7 @@ class TracedPoint final : public Point {
     for (std::size_t i = 0; i < controls.size(); ++i)
       if (controls_[i][0] != controls[i]) level = std::min(level, static_cast<int>(map_->shared_->controls[i]));
     changed_ = std::min(changed_, level);
-    if (level < step_level && map_->preconditions) ++factorisations_;
+    if (level < step_level && map_->shared_->has_factor) ++factorisations_;
     return run_value(controls, y);
   }
   ConstVector where() const override { return applied_ ? ConstVector(x_) : ConstVector(); }
@@ -317,15 +317,17 @@ class TracedPoint final : public Point {
     std::ranges::copy(c, c_theta_.begin());
     run_branch(vjp_theta_branch, vjp_theta_, out);
   }
-  void precondition(bool transposed, Vector r, double) override {
+  Inverse* inverse() override { return map_->shared_->has_factor ? this : nullptr; }
+  Work work() const override { return {.factorisations = factorisations_}; }
+  ConstVector extra(std::size_t i) const override { return extras_[i]; }
+
+ private:
+  bool is_factored() const override { return true; }
+  void solve(bool transposed, Vector r, double) override {
     const bool other = transposed && !map_->shared_->symmetric_factor;
     std::ranges::copy(r, (other ? r_transposed_ : r_).begin());
     run_branch(other ? solve_transposed_branch : solve_branch, other ? solve_transposed_ : solve_, {&r, 1});
   }
-  ConstVector extra(std::size_t i) const override { return extras_[i]; }
-  int factorisations() const override { return factorisations_; }
-
- private:
   static void require(const std::string& missing) {
     if (!missing.empty()) throw MisuseError(missing);
   }
@@ -436,6 +438,10 @@ std::unique_ptr<ForwardPoint> TracedMap::forward() const {
 
 std::unique_ptr<Point> TracedMap::point(bool derivatives) const {
   return std::make_unique<TracedPoint>(shared_from_this(), derivatives);
+}
+
+std::unique_ptr<ExtraPoint> point_with_extras(const Map& map) {
+  return std::make_unique<TracedPoint>(dynamic_cast<const TracedMap&>(map).shared_from_this(), true);
 }
 
 }  // namespace onestep::detail

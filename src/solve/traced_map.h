@@ -15,7 +15,7 @@ namespace onestep::detail {
 struct TracedStep {
   Expr next;                     ///< F(x, θ), flat
   std::vector<Expr> extras;      ///< what the solver wants to know beside it
-  std::optional<Factor> factor;  ///< kept for Point::precondition
+  std::optional<Factor> factor;  ///< kept for Point::inverse
 };
 /// `theta` has the parameters, and behind them the data of the map.
 using StepBody = std::function<TracedStep(const Expr& x, std::span<const Expr> theta, std::span<const Expr> controls)>;
@@ -51,7 +51,7 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
   struct Shared {
     std::vector<Control> controls;
     std::vector<Shape> extras;
-    bool symmetric_factor = true;
+    bool has_factor = false, symmetric_factor = true;
     std::optional<Function> step;    ///< x, θ, data, controls and two right-hand sides to next, extras and solves
     std::optional<Function> family;  ///< the same, and its derivatives
     LazyPlan value_plan, family_plan, forward_plan, switches_plan;
@@ -68,6 +68,14 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
   std::shared_ptr<Shared> shared_;
   std::vector<Array> data_;
 };
+
+/// A point that also has what its solver asked to know beside F(x, θ), such as the value of the objective.
+class ExtraPoint : public Point {
+ public:
+  virtual ConstVector extra(std::size_t i) const = 0;  ///< in the order of TracedStep::extras
+};
+/// Of a map that was traced, with its derivatives.
+std::unique_ptr<ExtraPoint> point_with_extras(const Map& traced);
 
 /// The parts of a flat state, as expressions.
 std::vector<Expr> parts_of(const Expr& x, std::span<const Shape> parts);

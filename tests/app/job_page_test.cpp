@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "app/run_command.h"
-#include "common.h"
+#include "base/common.h"
 #include "jobs/page.h"
 #include "jobs/report.h"
 #include "page/html.h"

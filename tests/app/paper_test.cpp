@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "app/run_command.h"
-#include "common.h"
+#include "base/common.h"
 #include "page/layout.h"
 #include "paper/items.h"
 #include "paper/page.h"

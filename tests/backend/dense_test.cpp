@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "backend/cpu/blas.h"
-#include "backend/cpu/pool.h"
 #include "backend/cpu/tile_kernels.h"
 #include "hwy/targets.h"
+#include "parallel/pool.h"
 
 namespace onestep::cpu {
 namespace {

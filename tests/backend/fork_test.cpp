@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "backend/cpu/blas.h"
-#include "backend/cpu/pool.h"
+#include "parallel/pool.h"
 
 namespace onestep::cpu {
 namespace {

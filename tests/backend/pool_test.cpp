@@ -1,4 +1,4 @@
-#include "backend/cpu/pool.h"
+#include "parallel/pool.h"
 
 #include <gtest/gtest.h>
 

@@ -362,5 +362,22 @@ TEST(ZeroHypergradient, OfAGThatIsNotDifferentiableIsAStatus) {
   EXPECT_EQ(root.status, Status::not_finite) << root << root.message();
 }
 
+TEST(OuterValue, IsWhatMinimiseMinimisesAndInfinityWhereThereIsNoSolution) {
+  Random random(8);
+  const Ridge ridge(random, 20, 4);
+  OuterValue loss({ridge.inner()}, Parts(1.0));
+  for (const double lambda : {0.1, 10.0, 0.1, 3.0})
+    EXPECT_NEAR(loss(Parts(lambda)), ridge.value(lambda), 1e-12 * ridge.value(lambda)) << lambda;
+  EXPECT_EQ(loss.status(), Status::converged);
+  EXPECT_THROW((void)loss(Parts(Array{1.0, 2.0, 3.0})), MisuseError);
+  OuterValue none({Inner(newton_root([](Expr x, Expr a) { return square(x) + a; }), 1.0, [](Expr x) { return x; })},
+                  Parts(1.0));
+  EXPECT_EQ(none(Parts(1.0)), std::numeric_limits<double>::infinity());
+  EXPECT_FALSE(is_solution(none.status()));
+  EXPECT_DOUBLE_EQ(none(Parts(-4.0)), 2);
+  const OuterValue moved = std::move(none);
+  EXPECT_THROW((void)none.status(), MisuseError);  // NOLINT(bugprone-use-after-move)
+}
+
 }  // namespace
 }  // namespace onestep::test

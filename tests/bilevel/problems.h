@@ -1,6 +1,7 @@
 // Bilevel problems with answers that are known or can be found without hypergradients.
 #pragma once
 
+#include "onestep/data.h"
 #include "onestep/onestep.h"
 #include "support/random.h"
 

@@ -306,7 +306,7 @@ TEST(QuadraticProgram, NestsInAFixedPoint) {
 
 // The doubt about ∂(x₀ + x₁)/∂θ, which is written to `out`.
 std::optional<detail::Doubt> doubt_of(const Solution& s, std::vector<double>& out) {
-  detail::Point& here = s.internals().here();
+  detail::Point& here = detail::state_of(s).here();
   const std::vector<double> c{1, 1, 0, 0};
   const std::vector<detail::Vector> outs{out};
   here.vjp_theta(c, outs);

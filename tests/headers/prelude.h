@@ -3,6 +3,7 @@
 // there; in dual.h they are dual numbers.
 #pragma once
 
+#include <onestep/data.h>
 #include <onestep/dual.h>
 #include <onestep/dual_step.h>
 #include <onestep/onestep.h>

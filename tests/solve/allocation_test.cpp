@@ -1,7 +1,7 @@
 // A prepared solver allocates nothing when it solves again, and derivatives written into memory of the caller do not either.
 #include <gtest/gtest.h>
 
-#include "solve/interior_point.h"
+#include "qp/interior_point.h"
 #include "support/count_allocations.h"
 #include "support/problems.h"
 #include "support/random_qp.h"

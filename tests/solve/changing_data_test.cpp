@@ -16,7 +16,7 @@ namespace {
 Solver to_target(const Array& y) {
   return newton([&y](Expr x, Expr w) { return 0.5 * sum(w * square(x - y)); });
 }
-const detail::Method* method_of(const Solution& s) { return s.internals().method.get(); }
+const detail::Method* method_of(const Solution& s) { return detail::state_of(s).method.get(); }
 
 TEST(ChangingData, ACapturedArrayThatWasAssignedIsSeenByEverySolver) {
   Array y{1.0, 2.0};
@@ -136,7 +136,7 @@ TEST(ChangingData, TheCacheIsBoundedAndShapesAlternate) {
     for (std::int64_t n = 1; n <= 12; ++n) {
       y = full(n, static_cast<double>(round) + static_cast<double>(n));
       EXPECT_NEAR(solve(fit, zeros(n), ones(n)).x()(n - 1), static_cast<double>(round) + static_cast<double>(n), 1e-10);
-      EXPECT_LE(fit.recipe().cache->entries.size(), detail::Recipe::Cache::most_entries);
+      EXPECT_LE(detail::recipe_of(fit).cache->entries.size(), detail::Recipe::Cache::most_entries);
     }
 }
 

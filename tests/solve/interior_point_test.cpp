@@ -1,6 +1,6 @@
 // The interior point method against optimality conditions computed here, and against everything that can be wrong with a
 // quadratic program.
-#include "solve/interior_point.h"
+#include "qp/interior_point.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Derivatives of quadratic programs: against differences, against each other, against the envelope theorem and closed forms.
-#include "solve/qp_derivative.h"
+#include "qp/derivative.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "solve/method.h"
+#include "solve/monitor.h"
+#include "solve/recipe.h"
 #include "support/problems.h"
 
 namespace onestep {
@@ -422,7 +423,7 @@ TEST(Known, ConstantsGivenAreAddedToThoseTheMethodWorkedOut) {
   const Solver s = gradient_descent(f, {.step = {GradientStep::Kind::inverse_smoothness, 0, 0.5, 2}}).knowing({.norm_B = 3});
   const Parts x = ones({2});
   const Shape theta{2};
-  const Constants known = s.recipe().ready(&x, {&theta, 1}).method->known;
+  const Constants known = detail::recipe_of(s).ready(&x, {&theta, 1}).method->known;
   EXPECT_EQ(known.rho, 0.75);
   EXPECT_EQ(known.norm_B, 3);
   EXPECT_LT(known.L_A, 0);

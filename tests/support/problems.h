@@ -1,6 +1,7 @@
 // Problems to solve and differentiate in tests, and their derivatives by means that share nothing with the estimators.
 #pragma once
 
+#include "onestep/data.h"
 #include "onestep/onestep.h"
 #include "support/compare.h"
 #include "support/dense.h"

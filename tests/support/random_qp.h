@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "solve/interior_point.h"
+#include "qp/interior_point.h"
 #include "support/random.h"
 
 namespace onestep::test {

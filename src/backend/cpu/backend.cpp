@@ -4,13 +4,14 @@
 #include <array>
 #include <optional>
 
+#include "backend/cpu/backend.h"
 #include "backend/cpu/blas.h"
 #include "backend/cpu/dense.h"
-#include "backend/cpu/pool.h"
 #include "backend/cpu/row_loop.h"
 #include "backend/cpu/tile_kernels.h"
 #include "graph/fail.h"
 #include "graph/rules.h"
+#include "parallel/pool.h"
 #include "plan/program.h"
 
 namespace onestep::cpu {
@@ -169,6 +170,8 @@ bool execute(const Instruction& i, const Frame& frame) {
 
 class CpuBackend final : public detail::Backend {
  public:
+  explicit CpuBackend(std::shared_ptr<Pool> pool) : pool_(std::move(pool)) {}
+
   std::shared_ptr<const detail::BackendPlan> prepare(const Instruction& i) const override {
     if (i.is_loop()) return prepare_row_loop(i.loop);
     for (const Shape& s : i.arg_shapes)
@@ -186,26 +189,32 @@ class CpuBackend final : public detail::Backend {
     return plan;
   }
 
-  size_t workers() const override { return static_cast<size_t>(threads()); }
-  void start_workers() const override { start_threads(); }
+  size_t workers() const override {
+    const UsePool use(pool_.get());
+    return static_cast<size_t>(threads_here());
+  }
+  void start_workers() const override {
+    const UsePool use(pool_.get());
+    start_threads();
+  }
 
   void run(std::span<const Instruction> code, const Frame& frame, std::uint8_t* failed) const override {
+    const UsePool use(pool_.get());
     std::optional<BlasSerial> serial;  // from the first call on: it costs as much as a small loop
     for (size_t k = 0; k < code.size(); ++k) {
       if (code[k].backend->calls_blas && !serial) serial.emplace();
       failed[k] = execute(code[k], frame) ? 0 : 1;
     }
   }
+
+ private:
+  std::shared_ptr<Pool> pool_;
 };
 
 }  // namespace
-}  // namespace onestep::cpu
 
-namespace onestep::detail {
-
-const Backend& cpu_backend() {
-  static const cpu::CpuBackend backend;
-  return backend;
+std::shared_ptr<const detail::Backend> make_backend(std::shared_ptr<Pool> pool) {
+  return std::make_shared<const CpuBackend>(std::move(pool));
 }
 
-}  // namespace onestep::detail
+}  // namespace onestep::cpu

@@ -1,12 +1,12 @@
-// BLAS and LAPACK through the plain Fortran ABI (so that OpenBLAS, MKL or BLIS can stand behind it), and the guard that
-// keeps them on one thread. Fortran takes everything by address, which is what a reference is: a number may be written where
-// a reference stands. Matrices are column-major.
+// BLAS and LAPACK through the plain Fortran ABI, so that OpenBLAS, MKL or BLIS can stand behind it. Fortran takes everything
+// by address, which is what a reference is: a number may be written where a reference stands. Matrices are column-major.
 #pragma once
 
 #include <climits>
 #include <cstddef>
 
 #include "backend/cpu/sizes.h"
+#include "parallel/blas_threads.h"
 
 namespace onestep::cpu {
 
@@ -51,18 +51,5 @@ void dsytrf_(const Uplo& uplo, const Size& n, double* a, const Stride& lda, int*
 }
 
 }  // namespace blas
-
-/// While any of these lives, BLAS runs on one thread; when the last one goes, its thread count is what the first one found.
-/// To be destroyed on the thread that made it. Cheap when another one is alive: hold one around a whole solve.
-class BlasSerial {
- public:
-  BlasSerial() noexcept;
-  ~BlasSerial();
-  BlasSerial(const BlasSerial&) = delete;
-  BlasSerial& operator=(const BlasSerial&) = delete;
-};
-
-/// For threads that only ever run pieces of ours: BLAS libraries that count threads per thread stay at one on this one.
-void keep_blas_serial_on_this_thread() noexcept;
 
 }  // namespace onestep::cpu

@@ -3,8 +3,8 @@
 #include "backend/cpu/dense.h"
 
 #include "backend/cpu/blas.h"
-#include "backend/cpu/pool.h"
 #include "backend/cpu/tile_kernels.h"
+#include "parallel/pool.h"
 
 namespace onestep::cpu {
 namespace {

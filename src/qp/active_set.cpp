@@ -1,0 +1,312 @@
+#include "qp/active_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/blas.h"
+#include "backend/cpu/dense.h"
+#include "linear/vector.h"
+
+namespace onestep::detail {
+namespace {
+
+// Of the residuals that refinement goes by: it can do no better than this times the condition of the system.
+constexpr double extended_rounding = std::numeric_limits<long double>::epsilon();
+
+long double largest_of(const std::vector<long double>& v) {
+  long double most = 0;
+  for (const long double e : v) most = std::max(most, std::fabs(e));
+  return most;
+}
+
+}  // namespace
+
+const QpActiveSet& InteriorPoint::active_set() {
+  if (set_is_current_) return *set_;
+  if (!set_) set_ = std::make_unique<QpActiveSet>(*this);
+  std::vector<QpActive> guess(all_);
+  std::vector<double> strength(all_);
+  measure_terms();
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double unit = primal_terms_[i] * multiplier_weight_[i];
+    const double at_upper = unit * upper_.z[i] / upper_.s[i], at_lower = unit * lower_.z[i] / lower_.s[i];
+    strength[i] = std::max(at_upper, at_lower);
+    guess[i] = is_equality(i)                         ? QpActive::equality
+               : at_upper > 1 && at_upper >= at_lower ? QpActive::upper
+               : at_lower > 1                         ? QpActive::lower
+                                                      : QpActive::none;
+  }
+  set_->decide(guess, strength);
+  set_is_current_ = true;
+  return *set_;
+}
+
+bool QpActiveSet::decide(std::span<const QpActive> guess, std::span<const double> strength) {
+  constexpr int most_rounds = 20;
+  active_.assign(guess.begin(), guess.end());
+  undecided_.clear();
+  decided_ = false;
+  const std::size_t n = solver_.n_, all = solver_.all_;
+  std::vector<double> r_x(n), r(all);
+  for (std::size_t j = 0; j < n; ++j) r_x[j] = -solver_.q_[j];
+  for (int round = 0; round < most_rounds; ++round) {
+    if (!factor() && (!leave_out_dependent(strength) || !factor())) return false;
+    for (std::size_t i = 0; i < all; ++i) {
+      const QpActive side = active_[i];
+      r[i] = side == QpActive::none ? 0 : side == QpActive::lower ? solver_.lower_.bound[i] : solver_.upper_.bound[i];
+    }
+    solve(r_x, r, optimum_);
+    if (!(optimum_.error < 1)) {
+      singular_ = true;
+      return false;
+    }
+    if (correct_guess()) {
+      decided_ = true;
+      find_undecided();
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Equalities first, then by strength; what lies in the span of those before it is left out. True when something was.
+bool QpActiveSet::leave_out_dependent(std::span<const double> strength) {
+  constexpr double independent = 1e-9;
+  const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < all; ++i)
+    if (active_[i] != QpActive::none) order.push_back(i);
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+    const bool a_first = active_[a] == QpActive::equality, b_first = active_[b] == QpActive::equality;
+    return a_first != b_first ? a_first : strength[a] > strength[b];
+  });
+  std::vector<std::vector<double>> basis;
+  bool changed = false;
+  for (const std::size_t i : order) {
+    std::vector<double> v(n, 0.0);
+    if (i < rows)
+      std::copy_n(solver_.C_.entries() + i * n, n, v.begin());
+    else
+      v[i - rows] = 1;
+    const double before = norm(v);
+    for (int twice = 0; twice < 2; ++twice) {
+      for (const std::vector<double>& b : basis) {
+        double along = 0;
+        for (std::size_t j = 0; j < n; ++j) along += b[j] * v[j];
+        for (std::size_t j = 0; j < n; ++j) v[j] -= along * b[j];
+      }
+    }
+    const double after = norm(v);
+    if (after > independent * before) {
+      for (double& e : v) e /= after;
+      basis.push_back(std::move(v));
+    } else if (active_[i] != QpActive::equality) {
+      active_[i] = QpActive::none;
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+/// To the nearest side that is there; infinite where there is none.
+double QpActiveSet::slack(std::size_t i) const {
+  const std::size_t n = solver_.n_, rows = solver_.rows_;
+  long double value = 0;
+  if (i < rows) {
+    const double* row = solver_.C_.entries() + i * n;
+    for (std::size_t j = 0; j < n; ++j) value += row[j] * optimum_.dx[j];
+  } else {
+    value = optimum_.dx[i - rows];
+  }
+  long double slack = infinity;
+  if (solver_.upper_.has[i] > 0) slack = std::min(slack, solver_.upper_.bound[i] - value);
+  if (solver_.lower_.has[i] > 0) slack = std::min(slack, value - solver_.lower_.bound[i]);
+  return static_cast<double>(slack);
+}
+
+/// True when no slack and no multiplier is negative; otherwise those that are change sides: the worst multiplier first, rows
+/// only when there is none, so that the set changes as an active set method would change it.
+bool QpActiveSet::correct_guess() {
+  const std::size_t all = solver_.all_;
+  bool right = true;
+  for (std::size_t i = 0; i < all; ++i) {
+    const QpActive side = active_[i];
+    if (side == QpActive::equality) continue;
+    if (side == QpActive::none) {
+      if (!(slack(i) < 0)) continue;
+      right = false;
+      const bool has_both = solver_.upper_.has[i] > 0 && solver_.lower_.has[i] > 0;
+      bool upper = solver_.upper_.has[i] > 0;
+      if (has_both) {
+        const std::size_t n = solver_.n_, rows = solver_.rows_;
+        long double value = i < rows ? 0 : optimum_.dx[i - rows];
+        for (std::size_t j = 0; i < rows && j < n; ++j) value += solver_.C_.entries()[i * n + j] * optimum_.dx[j];
+        upper = value > solver_.upper_.bound[i];
+      }
+      active_[i] = upper ? QpActive::upper : QpActive::lower;
+      continue;
+    }
+    const long double multiplier = optimum_.dlambda[i] * (side == QpActive::upper ? 1 : -1);
+    if (multiplier < 0) {
+      right = false;
+      active_[i] = QpActive::none;
+    }
+  }
+  return right;
+}
+
+/// The data are taken for rounded: a slack or a multiplier counts when it is larger than what rounding of the terms of each
+/// row, and the error of the linear solve, can make of 0.
+void QpActiveSet::find_undecided() {
+  constexpr double safety = 4;
+  constexpr int trials = 2;
+  const parallel::BlasSerial serial;
+  const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
+  const double error = optimum_.error * static_cast<double>(std::max(largest_of(optimum_.dx), largest_of(optimum_.dlambda)));
+  std::vector<double> uncertain(all), x(n), lambda(rows), value(rows), gradient(n);
+  for (std::size_t i = 0; i < all; ++i) {
+    double row_size = 1;
+    if (i < rows && active_[i] == QpActive::none) {
+      row_size = 0;
+      for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
+    }
+    uncertain[i] = row_size * error + (active_[i] == QpActive::none ? epsilon * solver_.primal_terms_[i] : 0);
+  }
+  std::uint32_t state = 3;
+  const auto sign = [&state] {
+    state = state * 1664525U + 1013904223U;
+    return (state & 0x80000000U) != 0 ? epsilon : -epsilon;
+  };
+  const std::size_t f = free_.size(), size = f + rows_.size();
+  for (int trial = 0; trial < trials; ++trial) {
+    for (std::size_t k = 0; k < f; ++k) system_[k] = sign() * solver_.dual_terms_[free_[k]];
+    for (std::size_t k = f; k < size; ++k) system_[k] = sign() * solver_.primal_terms_[rows_[k - f]];
+    if (size > 0) cpu::solve(Op::lu, false, size, matrix_.data(), pivots_.data(), system_.data(), 1);
+    for (std::size_t k = 0; k < f; ++k) x[free_[k]] = system_[k];
+    for (std::size_t k = f; k < size; ++k) lambda[rows_[k - f]] = system_[k];
+    solver_.C_.multiply(x.data(), value.data());
+    solver_.Q_.multiply(x.data(), gradient.data());
+    solver_.C_.add_transposed(lambda.data(), gradient.data());
+    for (std::size_t i = 0; i < all; ++i) {
+      const bool is_active = active_[i] != QpActive::none;
+      const double change = i < rows ? (is_active ? lambda[i] : value[i]) : (is_active ? gradient : x)[i - rows];
+      uncertain[i] = std::max(uncertain[i], std::fabs(change));
+    }
+  }
+  for (std::size_t i = 0; i < all; ++i) {
+    if (active_[i] == QpActive::equality) continue;
+    const double margin = active_[i] == QpActive::none ? slack(i) : std::fabs(multiplier(i));
+    if (!(margin > safety * trials * uncertain[i])) undecided_.push_back(i);
+  }
+}
+
+/// [Q_FF C_RFᵀ; C_RF 0] of the free variables F and the active rows R.
+bool QpActiveSet::factor() {
+  constexpr double most_growth = 1e14;
+  const parallel::BlasSerial serial;
+  const std::size_t n = solver_.n_, rows = solver_.rows_;
+  free_.clear();
+  rows_.clear();
+  for (std::size_t j = 0; j < n; ++j)
+    if (active_[rows + j] == QpActive::none) free_.push_back(j);
+  for (std::size_t i = 0; i < rows; ++i)
+    if (active_[i] != QpActive::none) rows_.push_back(i);
+  const std::size_t f = free_.size(), size = f + rows_.size();
+  singular_ = rows_.size() > f;
+  growth_ = infinity;
+  if (singular_) return false;
+  matrix_.assign(size * size, 0.0);
+  const double *Q = solver_.Q_.entries(), *C = solver_.C_.entries();
+  for (std::size_t a = 0; a < f; ++a)
+    for (std::size_t b = 0; b < f; ++b) matrix_[a * size + b] = Q[free_[a] * n + free_[b]];
+  for (std::size_t k = 0; k < rows_.size(); ++k) {
+    for (std::size_t a = 0; a < f; ++a) matrix_[(f + k) * size + a] = matrix_[a * size + f + k] = C[rows_[k] * n + free_[a]];
+  }
+  pivots_.assign(std::max<std::size_t>(size, 1), 0);
+  scratch_.assign(cpu::factor_scratch(Op::lu, size), 0.0);
+  system_.assign(size, 0.0);
+  ++factorisations_;
+  growth_ = 0;
+  if (size == 0) return true;
+  if (!cpu::factor(Op::lu, size, matrix_.data(), pivots_.data(), scratch_.data())) {
+    singular_ = true;
+    return false;
+  }
+  std::uint32_t state = 1;
+  for (int trial = 0; trial < 2; ++trial) {
+    for (double& e : system_) {
+      state = state * 1664525U + 1013904223U;
+      e = (state & 0x8000U) != 0 ? 1 : -1;
+    }
+    cpu::solve(Op::lu, trial == 1, size, matrix_.data(), pivots_.data(), system_.data(), 1);
+    for (const double e : system_) growth_ = std::isnan(growth_) || std::fabs(e) <= growth_ ? growth_ : std::fabs(e);
+  }
+  singular_ = !(growth_ <= most_growth);
+  return !singular_;
+}
+
+void QpActiveSet::solve(std::span<const double> r_x, std::span<const double> r, QpPrecise& result, int most_sweeps) const {
+  constexpr long double enough = 1e-18L;
+  const parallel::BlasSerial serial;
+  const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_, f = free_.size(), size = f + rows_.size();
+  const double *Q = solver_.Q_.entries(), *C = solver_.C_.entries();
+  result.dx.assign(n, 0);
+  result.dlambda.assign(all, 0);
+  for (std::size_t j = 0; j < n; ++j)
+    if (active_[rows + j] != QpActive::none) result.dx[j] = r[rows + j];
+  residual_.assign(n, 0);
+  const auto gradient_residual = [&] {  // r_x - Q dx - Cᵀdλ, of all variables
+    for (std::size_t j = 0; j < n; ++j) residual_[j] = r_x[j];
+    for (std::size_t j = 0; j < n; ++j) {
+      long double sum = 0;
+      for (std::size_t k = 0; k < n; ++k) sum += Q[j * n + k] * result.dx[k];
+      residual_[j] -= sum;
+    }
+    for (const std::size_t i : rows_)
+      for (std::size_t j = 0; j < n; ++j) residual_[j] -= C[i * n + j] * result.dlambda[i];
+  };
+  long double last = infinity, contraction = 0, correction = 0;
+  result.error = 0;
+  for (int sweep = 0; sweep < most_sweeps && size > 0; ++sweep) {
+    gradient_residual();
+    for (std::size_t a = 0; a < f; ++a) system_[a] = static_cast<double>(residual_[free_[a]]);
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      long double sum = r[rows_[k]];
+      for (std::size_t j = 0; j < n; ++j) sum -= C[rows_[k] * n + j] * result.dx[j];
+      system_[f + k] = static_cast<double>(sum);
+    }
+    cpu::solve(Op::lu, false, size, matrix_.data(), pivots_.data(), system_.data(), 1);
+    correction = 0;
+    for (const double e : system_) {
+      if (!std::isfinite(e)) {
+        result.error = infinity;
+        return;
+      }
+      correction = std::max(correction, std::fabs(static_cast<long double>(e)));
+    }
+    if (sweep > 0 && !(correction < 0.5L * last)) {  // no longer contracts: the digits are used up, or it never did
+      contraction = sweep == 1 ? 1 : contraction;
+      break;
+    }
+    if (sweep > 0 && last > 0) contraction = std::max(contraction, correction / last);
+    last = correction;
+    for (std::size_t a = 0; a < f; ++a) result.dx[free_[a]] += system_[a];
+    for (std::size_t k = 0; k < rows_.size(); ++k) result.dlambda[rows_[k]] += system_[f + k];
+    long double total = 0;
+    for (std::size_t a = 0; a < f; ++a) total = std::max(total, std::fabs(result.dx[free_[a]]));
+    for (const std::size_t i : rows_) total = std::max(total, std::fabs(result.dlambda[i]));
+    if (correction <= enough * total) break;
+  }
+  gradient_residual();
+  for (std::size_t j = 0; j < n; ++j)
+    if (active_[rows + j] != QpActive::none) result.dlambda[rows + j] = residual_[j];
+  const long double total = std::max(largest_of(result.dx), largest_of(result.dlambda));
+  if (contraction >= 1)
+    result.error = infinity;
+  else
+    result.error =
+        total > 0 ? std::max(static_cast<double>(correction / total), extended_rounding * std::max(1.0, growth_)) : 0;
+}
+
+}  // namespace onestep::detail

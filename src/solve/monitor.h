@@ -1,0 +1,103 @@
+// When a loop ends: the stopping tests, the callback, the log and the clock, the same for all loops.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "solve/run.h"
+
+namespace onestep::detail {
+
+/// Writes an iteration to the log and calls the callback. True when it wants to stop.
+bool tell(const SolveOptions& options, const Iteration& iteration);
+
+/// Seconds, by a clock that never goes back.
+double now();
+
+/// Throws MisuseError for options out of range.
+void check(const SolveOptions& options);
+
+/// The stopping tests, the callback, the log and the clock: the same for all loops.
+///
+/// A step is short when it is within the tolerance of |x| at its ends. A short step ends the solve only where the steps
+/// contract: of a linearly convergent loop where the distance left, extrapolated from the rate of the last steps, is small
+/// too; of a Newton iteration where its full step is a fraction of the last one and the matrix did not become much stiffer
+/// on the way, as it does next to a barrier.
+class Monitor {
+ public:
+  Monitor(const SolveOptions& options, Run& run);
+  /// Evaluates F at some x, for measuring its rounding level; false where it cannot.
+  using Evaluate = std::function<bool(ConstVector x, Vector next)>;
+  void evaluate_with(Evaluate evaluate) { evaluate_ = std::move(evaluate); }
+
+  /// Whether a step as long as this, to an x as large as that, is within the tolerance.
+  bool is_short(double step, double size) const { return step <= options_.tolerance * scale(size); }
+
+  /// The same, or at the rounding of x.
+  bool is_negligible(double step, double size) const;
+  /// Whether a step is about as short as the last places of x: a line search that shortens one to that has found nothing.
+  bool is_lost(double step, double size) const;
+
+  /// Who decides whether the step that is recorded was the last.
+  enum class Converged {
+    by_steps,  ///< the monitor, from the lengths of the steps: loops that converge linearly
+    yes,       ///< the loop: it was
+    no,        ///< the loop: it was not
+  };
+  /// After each step, with run.x where it ended. True when the loop is to end, with run.status set.
+  bool record_and_check(double step, double size, double value, double length, Converged converged = Converged::by_steps);
+  /// Whether F was evaluated elsewhere since this was asked last: what the loop has at its point is then to be made again.
+  bool has_left_point() { return std::exchange(left_point_, false); }
+
+  /// A full Newton step before it is made. Its stiffness is a norm of the matrix along the step.
+  struct NewtonStep {
+    double step = 0, size = 0, stiffness = 0;
+  };
+  /// Whether it leads to the solution: it is short, and was seen to contract. (Newton's method may converge only linearly
+  /// there, where the matrix is singular at the solution.)
+  bool is_last(const NewtonStep& newton) const;
+  /// Which share of it was then made.
+  void took(const NewtonStep& newton, double length);
+
+  /// Whether a step as long as this is within the rounding of x, or of F at run.x, seen by evaluating F around it.
+  bool is_rounding(double step);
+  /// Ends because steps as long as this are: converged where they are within the tolerance too.
+  void end_at_rounding(double step, double within);
+  /// The loop goes on from run.start, which is another point: what was seen of the steps so far is forgotten.
+  void start_again();
+
+  /// Ends for a reason of the solver's own, or because a solver within says so.
+  void end(Status status, std::string about = {});
+  double seconds() const;  ///< since the start
+
+ private:
+  double scale(double size) const;
+  void observe(double step, double scale);
+  bool is_near(double step, double within) const;
+  bool reached_rounding(double step, double scale, double value, double length);
+
+  const SolveOptions& options_;
+  Run& run_;
+  Evaluate evaluate_;
+  bool left_point_ = false;
+  double begin_, first_size_, size_before_, largest_ = 0, smallest_ = std::numeric_limits<double>::infinity();
+  // Ratios of the lengths of successive steps, how they creep towards 1, and how many iterations the length takes to halve:
+  // the last three times.
+  double step_before_ = 0, ratio_ = 0, ratio_before_ = 0, creep_ = 0, creep_before_ = 0;
+  bool sees_creep_ = false;  // or rounding hides it
+  int contractions_ = 0, since_halving_ = 0;
+  double halved_from_ = 0;
+  std::array<double, 3> halving_times_{};
+  // The last full Newton step, and how many in a row were between a third and nine tenths of the one before.
+  NewtonStep newton_before_;
+  bool was_full_ = false;
+  int linear_ = 0;
+  // Iterations in which no step was half as long as the shortest before them.
+  double stall_from_ = 0, stall_longest_ = 0, path_ = 0, value_before_ = 0;
+  int stalled_ = 0, window_ = 0;
+  bool values_stand_still_ = false;
+};
+
+}  // namespace onestep::detail

@@ -1,0 +1,28 @@
+// What a loop hands back, with as much of its way as an estimator asked for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "onestep/solver.h"
+#include "onestep/status.h"
+#include "solve/trajectory.h"
+
+namespace onestep::detail {
+
+/// What a solver hands back.
+struct Run {
+  Status status = Status::iteration_limit;
+  std::string about;  ///< what the status is about, where there is more to say
+  Statistics statistics;
+  std::vector<double> start, previous, x;  ///< x_0, x_{k-1}, x_k
+  double last_step = 0;                    ///< ‖x_k - x_{k-1}‖
+  double step_before = 0;                  ///< the length of the step before that; 0: there was none
+  double slowness = 0;                     ///< 1/(1 - ρ), ρ being the rate at which steps became shorter; 0: not seen
+  std::vector<double> controls;            ///< with which the last step is differentiated: undamped
+  std::vector<double> proof;               ///< of an infeasible or unbounded problem, in the form of a state
+  std::vector<double> anchor, scratch;     ///< the monitor's
+  Trajectory trajectory;
+};
+
+}  // namespace onestep::detail

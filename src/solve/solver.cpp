@@ -1,0 +1,77 @@
+// Solvers as the values users hold: a start, options, constants and an equation of their own.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "solve/monitor.h"
+#include "solve/recipe.h"
+
+namespace onestep {
+
+std::size_t Parts::checked(std::size_t i) const {
+  if (i < parts_.size()) return i;
+  throw MisuseError(fmt::format("[Parts] part {} of {}; they are counted from 0", i, parts_.size()));
+}
+
+Parts::operator Array() const {
+  if (parts_.size() != 1)
+    throw MisuseError(fmt::format("[Parts] {} arrays where one is asked for; take them by their index", parts_.size()));
+  return parts_.front();
+}
+
+Solver Solver::from(Parts x0) const {
+  detail::Recipe copy = detail::recipe_of(*this).start.call ? detail::recipe_of(*this).changed() : detail::recipe_of(*this);
+  copy.start = {};
+  copy.x0 = std::move(x0);
+  return detail::solver_of(std::move(copy));
+}
+Solver Solver::from_body(detail::Body start) const {
+  detail::Recipe copy = detail::recipe_of(*this).changed();
+  copy.start = std::move(start);
+  copy.x0.reset();
+  return detail::solver_of(std::move(copy));
+}
+Solver Solver::with(SolveOptions options) const {
+  detail::check(options);
+  detail::Recipe copy = detail::recipe_of(*this);
+  if (copy.by_steps) {
+    detail::Recipe steps = *copy.by_steps;
+    steps.options = options;
+    copy.by_steps = std::make_shared<const detail::Recipe>(std::move(steps));
+  }
+  copy.options = std::move(options);
+  return detail::solver_of(std::move(copy));
+}
+Solver Solver::on(const Context& context) const {
+  detail::Recipe copy = detail::recipe_of(*this);
+  if (copy.by_steps) {
+    detail::Recipe steps = *copy.by_steps;
+    steps.context = context;
+    copy.by_steps = std::make_shared<const detail::Recipe>(std::move(steps));
+  }
+  copy.context = context;
+  return detail::solver_of(std::move(copy));
+}
+Solver Solver::knowing(Constants constants) const {
+  for (const auto& [name, value] :
+       {std::pair{"rho", constants.rho}, {"L_A", constants.L_A}, {"L_J", constants.L_J}, {"norm_B", constants.norm_B}})
+    if (std::isnan(value)) throw MisuseError(fmt::format("[knowing] {} is not a number; leave out what is not known", name));
+  detail::Recipe copy = detail::recipe_of(*this).changed();
+  copy.known = constants;
+  return detail::solver_of(std::move(copy));
+}
+Solver Solver::with_equation(detail::Body residual) const {
+  detail::Recipe copy = detail::recipe_of(*this).changed();
+  copy.equation = std::move(residual);
+  copy.foreign_equation.reset();
+  return detail::solver_of(std::move(copy));
+}
+Solver Solver::equation(ForeignStep residual) const {
+  if (!residual.apply) throw MisuseError("[equation] a foreign equation needs its apply callback");
+  detail::Recipe copy = detail::recipe_of(*this).changed();
+  copy.equation = {};
+  copy.foreign_equation = std::move(residual);
+  return detail::solver_of(std::move(copy));
+}
+
+}  // namespace onestep
