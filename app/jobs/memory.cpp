@@ -19,24 +19,24 @@ Needs needs_of_loading(const JobOptions& options) {
 
 Needs needs_of_fit(Loss loss) {
   if (loss == Loss::softmax) return {{.matrices = 2.45, .per_class = 5.8, .blocks = 9}};
-  return {{.matrices = 1, .vectors = 34, .blocks = 4}};
+  return {{.matrices = 1, .vectors = 38, .blocks = 4}};
 }
 
 // First the samples without a fold, and their products with the inverse of the Hessian; then many numbers for each sample,
 // five lists in the document and in its text.
 Needs needs_of_influence(Loss loss, const Sizes& sizes) {
   const double classes = std::max(1.0, sizes.classes);
-  const Need report{.matrices = 1, .vectors = 180, .per_class = 30};
+  const Need report{.matrices = 1, .vectors = loss == Loss::ridge ? 172.0 : 212.0, .per_class = 30};
   if ((sizes.features + 1) * classes > static_cast<double>(LeaveOneOut::most_unknowns))
     return {report, {.matrices = 2.5, .vectors = 20, .per_class = 30, .blocks = 10}};
-  if (loss != Loss::softmax) return {report, {.matrices = 3.9, .vectors = 60, .blocks = 36}};
+  if (loss != Loss::softmax) return {report, {.matrices = 4.75, .vectors = 60, .blocks = 24}};
   return {
       report,
       {.matrices = 3.9, .vectors = 20, .per_class = 12, .per_pair_of_classes = 3.3, .per_coefficient = 0.4, .hessians = 5}};
 }
 
 Needs needs_of_clean(Loss loss) {
-  if (loss == Loss::softmax) return {{.matrices = 2.45, .vectors = 72, .per_class = 8.2, .blocks = 15}};
+  if (loss == Loss::softmax) return {{.matrices = 2.45, .vectors = 72, .per_class = 8.2, .blocks = 18}};
   return {{.matrices = 1, .vectors = 98, .blocks = 30}};
 }
 
@@ -44,11 +44,12 @@ Needs needs_of_clean(Loss loss) {
 Needs needs_of_tune(Loss loss, double folds, bool nested) {
   const double parts = std::max(1.0, folds), nested_copies = nested ? folds * std::max(0.0, folds - 1) : 0;
   if (loss == Loss::softmax)
-    return {{.matrices = 1.5 + folds + nested_copies,
+    return {{.matrices = 1.9 + folds + nested_copies,
              .vectors = 40 * parts,
              .per_class = (nested ? 28.5 : 26) * parts,
              .blocks = 50 + 10 * parts}};
-  return {{.matrices = 1 + folds + nested_copies, .vectors = (nested ? 74 : 64) * parts, .blocks = 20 * parts}};
+  const double vectors = loss == Loss::ridge ? 60 : 78;
+  return {{.matrices = 1 + folds + nested_copies, .vectors = (vectors + (nested ? 8 : 0)) * parts, .blocks = 20 * parts}};
 }
 
 // The samples as they were read, with a column of ones, and scaled where the model is; then the document and the table.
