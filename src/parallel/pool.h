@@ -1,5 +1,6 @@
-// Pools of threads: one for the process, and one for each context that has its own (onestep/context.h). A loop is handed out index by index to whoever is free, so nothing that
-// is computed may depend on who ran what: work is cut by its shape and never by the number of threads.
+// Pools of threads: one for the process, and one for each context that has its own (onestep/context.h). A loop is handed out
+// index by index to whoever is free, so nothing that is computed may depend on who ran what: work is cut by its shape and
+// never by the number of threads.
 #pragma once
 
 #include <limits>
