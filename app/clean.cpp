@@ -240,13 +240,15 @@ class Clean {
   void report_found(Report& r) const {
     const Found f = found(flipped_, judgement_);
     r.sentence += fmt::format(
-        " Of {} flipped labels {} are among the suspects: precision {:.3f}, recall {:.3f}, F1 {:.3f}; AUC of the order "
-        "{:.3f}.",
-        f.flipped, f.right, f.precision, f.recall, f.f1, f.auc);
-    r.document["found"] = {{"flipped", f.flipped}, {"suspects", f.suspects},
-                           {"right", f.right},     {"precision", f.precision},
-                           {"recall", f.recall},   {"f1", f.f1},
-                           {"auc", f.auc}};
+        " Of {} flipped labels {} are among the suspects: precision {:.3f}, recall {:.3f}, F1 {:.3f}{}.", f.flipped, f.right,
+        f.precision, f.recall, f.f1, f.auc ? fmt::format("; AUC of the order {:.3f}", *f.auc) : "");
+    r.document["found"] = {{"flipped", f.flipped},
+                           {"suspects", f.suspects},
+                           {"right", f.right},
+                           {"precision", f.precision},
+                           {"recall", f.recall},
+                           {"f1", f.f1},
+                           {"auc", f.auc ? Json(*f.auc) : Json()}};
   }
 
   void report_suspects(Report& r) const {
@@ -321,13 +323,13 @@ class Clean {
   }
 
   void write_tables() const {
-    if (!options_.csv.empty()) write_whole_file(options_.csv, table_of_samples());
+    if (!options_.csv.empty()) write_file(options_.csv, table_of_samples());
     if (!options_.out.empty()) write_file(options_, "samples.csv", table_of_samples());
     if (options_.cleaned.empty()) return;
     std::vector<std::size_t> rows;
     for (std::size_t i = 0; removes_ && i < judgement_.suspects.size(); ++i)
       if (judgement_.suspects[i]) rows.push_back(job_.train.rows[i]);
-    write_whole_file(options_.cleaned, file_without(options_, job_, rows).text);
+    write_file(options_.cleaned, file_without(options_, job_, rows).text);
   }
 
   const CleanOptions& options_;
@@ -381,7 +383,7 @@ void add_clean(CommandLine& line) {
                   Progress progress(*options);
                   JobData job = load(*options, false, progress);
                   job.memory_needed = std::max(job.memory_needed,
-                                               require_memory(*options, job.name, need_of_clean(job.loss), sizes_of(job)));
+                                               require_memory(*options, job.name, needs_of_clean(job.loss), sizes_of(job)));
                   return Clean(*options, job, progress).run();
                 },
             .out_help = "write clean.json, samples.csv and a page into this folder, which\nis made if needed"});

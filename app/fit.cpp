@@ -39,7 +39,7 @@ class Fit {
   Fit(const FitOptions& options, Progress& progress)
       : options_(options), progress_(progress), job_(load(options, false, progress)), model_(job_) {
     job_.memory_needed =
-        std::max(job_.memory_needed, require_memory(options, job_.name, need_of_fit(job_.loss), sizes_of(job_)));
+        std::max(job_.memory_needed, require_memory(options, job_.name, needs_of_fit(job_.loss), sizes_of(job_)));
     note_sizes();
     const auto n = static_cast<std::size_t>(job_.n());
     std::vector<double> penalty(n, options.l2());
@@ -280,8 +280,8 @@ class Fit {
                     seconds_text(options_.clock->seconds_of("fit")), objective_);
     const bool quantity = job_.loss == Loss::ridge;
     for (const NamedScores& s : scores_)
-      text +=
-          fmt::format(", {} {} {:.4f}", s.name, quantity ? "R2" : "accuracy", quantity ? s.scores.r2 : s.scores.accuracy);
+      text += fmt::format(", {} {} {}", s.name, quantity ? "R2" : "accuracy",
+                          score_text(quantity ? s.scores.r2 : s.scores.accuracy));
     return is_solution(status_) ? text + "." : fmt::format("{}. {}", text, message_);
   }
 

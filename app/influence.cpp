@@ -66,7 +66,7 @@ class Influence {
     verify();
     progress_.enter("report");
     const Report all = report();
-    if (!options_.csv.empty()) write_whole_file(options_.csv, table_of_samples());
+    if (!options_.csv.empty()) write_file(options_.csv, table_of_samples());
     if (!options_.out.empty()) write_file(options_, "influence.csv", table_of_samples());
     return show(options_, all, progress_);
   }
@@ -230,7 +230,7 @@ class Influence {
                         .title = "Test samples, scored by the fit to all training samples",
                         .caption = "",
                         .columns = {"samples", "mean loss", model_.score_name()},
-                        .rows = {{std::to_string(job_.test->count()), shown(s.loss), fmt::format("{:.4f}", s.score)}}});
+                        .rows = {{std::to_string(job_.test->count()), shown(s.loss), score_text(s.score)}}});
   }
 
   void report_accuracy(Report& r) const {
@@ -360,8 +360,9 @@ void add_influence(CommandLine& line) {
                   Progress progress(*options);
                   if (options->split_asked) options->split = *options->split_asked;
                   JobData job = load(*options, options->split_asked.has_value(), progress);
-                  job.memory_needed =
-                      std::max(job.memory_needed, require_memory(*options, job.name, need_of_influence(), sizes_of(job)));
+                  job.memory_needed = std::max(
+                      job.memory_needed,
+                      require_memory(*options, job.name, needs_of_influence(job.loss, sizes_of(job)), sizes_of(job)));
                   return Influence(*options, job, progress).run();
                 },
             .out_help = "write influence.json, influence.csv and a page into this folder,\nwhich is made if needed"});

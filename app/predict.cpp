@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -12,9 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "data/text.h"
+#include "jobs/memory.h"
 #include "jobs/model_file.h"
 #include "jobs/report.h"
+#include "jobs/sample_files.h"
 #include "jobs/scores.h"
 #include "page/text.h"
 #include "verbs.h"
@@ -28,14 +28,6 @@ using namespace jobs;
 struct PredictOptions : JobOptions {
   std::string model, csv;
 };
-
-// A field of CSV as others read it: in quotation marks where that is needed.
-std::string field_of(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == text.npos && text == std::string(data::trimmed(text))) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
 
 class Prediction {
  public:
@@ -53,8 +45,8 @@ class Prediction {
 
   int show(Progress& progress) const {
     progress.clear();
-    const std::string table = csv_text();
-    if (!options_.csv.empty() && options_.csv != "-") write(options_.csv, table);
+    const std::string table = wants_table() ? csv_text() : "";
+    if (!options_.csv.empty() && options_.csv != "-") write_file(options_.csv, table);
     const Json document = document_of(options_, {.status = "done", .notes = notes_}, json());
     if (!options_.out.empty()) {
       write_file(options_, "predictions.csv", table);
@@ -71,6 +63,7 @@ class Prediction {
 
  private:
   const JobData& job() const { return model_.job; }
+  bool wants_table() const { return !options_.csv.empty() || !options_.out.empty(); }
   bool is_class() const { return job().loss != Loss::ridge; }
 
   // ---- samples ----
@@ -89,10 +82,15 @@ class Prediction {
     Dataset set;
     try {
       set = read_dataset(options_.file, how);
-    } catch (const Error& wrong) { throw Misuse(in_words_of_the_command(wrong.what())); }
+    } catch (const FileError& wrong) { throw Misuse(in_words_of_the_command(wrong, options_.verb)); }
     check(set);
     for (const std::string& note : set.notes) notes_.push_back(note);
     in_file_ = std::max(set.in_file, static_cast<std::size_t>(set.A.shape()[0]));
+    const Sizes sizes{static_cast<double>(set.A.shape()[0]), static_cast<double>(set.A.shape()[1]),
+                      static_cast<double>(job().labels.size())};
+    memory_needed_ = require_memory(
+        options_, short_name(options_.file),
+        needs_of_predict(job().scaling.has_value(), options_.json || !options_.out.empty(), wants_table()), sizes);
     labels_ = std::move(set.y);
     set.y = Array(Shape{0}, {});
     samples_ = samples_of(set, job());
@@ -101,8 +99,8 @@ class Prediction {
   void check(const Dataset& set) {
     const std::string file = short_name(options_.file);
     if (job().has_names && !set.encoding.empty() && set.names.empty())
-      throw Misuse(
-          fmt::format("{} has no header; the model knows its features by their names: {}", file, some(job().features)));
+      throw Misuse(fmt::format("{} has no header; the model knows its features by their names: {}", file,
+                               some_names(job().features)));
     if (job().encoding.empty() != set.encoding.empty())
       throw Misuse(fmt::format("{} is {}, but the model was learned from {}, which is {}", file, kind(set.encoding.empty()),
                                job().name, kind(job().encoding.empty())));
@@ -110,19 +108,15 @@ class Prediction {
       throw Misuse(fmt::format("{} has an index 0, {} had none: indices start at 0 in one of them and at 1 in the other",
                                file, job().name));
     if (!set.left_out.empty())
-      notes_.push_back(fmt::format("columns that the model does not know are left out: {}", some(set.left_out)));
+      notes_.push_back(fmt::format("columns that the model does not know are left out: {}", some_names(set.left_out)));
     const auto n = static_cast<std::size_t>(set.A.shape()[1]), known = job().features.size() + job().left_out.size();
     if (job().encoding.empty() && job().kept.empty() && n != known) {
-      if (!set.open_ended) throw Misuse(fmt::format("{} has {} features, the model {}", file, n, known));
+      if (!set.open_ended)
+        throw Misuse(fmt::format("{} has {} features, the model {}; give samples of the kind that it learned from, {}", file,
+                                 n, known, job().name));
       notes_.push_back(fmt::format("{} has {} features, the model {}: {}", file, n, known,
                                    n > known ? "the model does not know the last ones" : "zero stands for the last ones"));
     }
-  }
-  static std::string some(const std::vector<std::string>& names) {
-    constexpr std::size_t most = 5;
-    const std::size_t count = std::min(most, names.size());
-    return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count), ", "),
-                       names.size() > most ? fmt::format(" and {} more", names.size() - most) : "");
   }
   static const char* kind(bool no_columns) { return no_columns ? "in LIBSVM's format or IDX" : "CSV"; }
 
@@ -160,24 +154,21 @@ class Prediction {
   std::size_t classes() const { return job().labels.size(); }
 
   std::string csv_text() const {
-    std::string text = "sample,";
-    if (!is_class()) text += "prediction";
-    if (is_class()) text += "label";
-    for (std::size_t k = 0; k < classes(); ++k) text += "," + field_of("probability of " + job().label_text(job().y_of(k)));
-    text += "\n";
+    std::vector<std::string> fields{"sample", is_class() ? "label" : "prediction"};
+    for (std::size_t k = 0; k < classes(); ++k) fields.push_back("probability of " + job().label_text(job().y_of(k)));
+    CsvTable table(fields);
     std::size_t i = 0;
     for (std::size_t row = 1; row <= in_file_; ++row) {
-      text += std::to_string(row) + ",";
+      fields.assign(fields.size(), "");  // of a sample that lacks a value
+      fields[0] = std::to_string(row);
       if (i < samples_.rows.size() && samples_.rows[i] == row) {
-        text += is_class() ? field_of(label(i)) : fmt::format("{}", prediction_.values()[i]);
-        for (std::size_t k = 0; k < classes(); ++k) text += fmt::format(",{}", probabilities_.values()[i * classes() + k]);
+        fields[1] = is_class() ? label(i) : exact(prediction_.values()[i]);
+        for (std::size_t k = 0; k < classes(); ++k) fields[2 + k] = exact(probabilities_.values()[i * classes() + k]);
         ++i;
-      } else {  // a sample that lacks a value
-        text += std::string(classes(), ',');
       }
-      text += "\n";
+      table.add(fields);
     }
-    return text;
+    return table.text();
   }
 
   Json json() const {
@@ -185,6 +176,7 @@ class Prediction {
                  {"model", {{"file", options_.model}, {"version", model_.version}, {"command", model_.command}}},
                  {"loss", name_of(job().loss)},
                  {"samples", in_file_},
+                 {"memory_needed", static_cast<std::int64_t>(memory_needed_)},
                  {"sample", samples_.rows}};
     if (scores_) json["scores"] = json_of(job(), scores_->scores);
     if (!is_class()) {
@@ -230,17 +222,11 @@ class Prediction {
     return text;
   }
 
-  static void write(const std::string& file, const std::string& text) {
-    const std::filesystem::path path(file);
-    CommonOptions folder;
-    folder.out = path.parent_path().empty() ? "." : path.parent_path().string();
-    write_file(folder, path.filename().string(), text);
-  }
-
   const PredictOptions& options_;
   SavedModel model_;
   Samples samples_;
   std::size_t in_file_ = 0;
+  double memory_needed_ = 0;
   Array labels_, prediction_, probabilities_;
   std::vector<std::size_t> likeliest_;
   std::optional<NamedScores> scores_;

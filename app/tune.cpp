@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -80,12 +81,15 @@ class Tune {
         hyper_(hyper_of(options, job, model_)),
         shared_(Hyper::Kind::l2, options.l2(), {}, job, model_),
         journal_(options.checkpoint, identity()) {
-    model_.get_ready(job.train, options.l2());
+    if (!hyper_.is_penalty() || options.l2_asked) model_.get_ready(job.train, options.l2());
     const auto count = static_cast<std::size_t>(options.folds);
     if (count > 0)
       folds_ = folds_of(job, count, options.seed);
     else
       folds_ = {{job.train, *job.valid}};
+    if (constexpr std::int64_t few = 10; count_judged(folds_) < few)
+      job.notes.push_back(fmt::format("judged by {} only, hyperparameters mean little; more samples would tell",
+                                      counted(count_judged(folds_), "sample")));
     if (count > 0 && !hyper_.is_penalty())
       for (const Fold& fold : folds_) model_.require_a_best_fit(fold.train, options.l2());
   }
@@ -129,12 +133,17 @@ class Tune {
   double probed() {
     constexpr double much_worse = 1.1;
     std::optional<Evaluator> evaluate;  // made when the first value is not known yet
+    const Model unprepared = model_;
     double best = 0, least = 0, last = 0;
     for (double exponent = 5; exponent >= -3; exponent -= 1) {
       const double l2 = shared_.unit() * std::pow(10.0, exponent);
       const double loss = step(fmt::format("trying l2 = {:g}", l2), [&] {
+        // What makes fits quick with one penalty makes them slow with another that is far from it.
+        model_ = unprepared;
+        model_.get_ready(job_.train, l2);
+        if (model_.is_preconditioned()) evaluate.reset();
         if (!evaluate) evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)));
-        return std::vector<double>{(*evaluate)(Parts(Array(l2)))};
+        return std::vector<double>{evaluate->afresh(Parts(Array(l2)))};
       })[0];
       f_.probes.emplace_back(l2, loss);
       ++f_.solves_before;
@@ -143,6 +152,8 @@ class Tune {
       last = loss;
     }
     std::ranges::reverse(f_.probes);
+    model_ = unprepared;
+    if (stop_signal() == 0) model_.get_ready(job_.train, best);
     return best;
   }
 
@@ -151,7 +162,8 @@ class Tune {
     const std::vector<double> best = step("one l2 for all features", [&] {
       const Outcome o = minimise(inner_of(shared_, folds_, {}, rough_fit()), {shared_.parameter(start)}, Lbfgs{},
                                  {.cancelled = [] { return stop_signal() != 0; }, .certified = false});
-      return std::vector<double>{o.theta[0].item(), o.value, static_cast<double>(o.evaluations)};
+      const double loss = is_usable(o) ? o.value : std::numeric_limits<double>::infinity();
+      return std::vector<double>{o.theta[0].item(), loss, static_cast<double>(o.evaluations)};
     });
     if (stop_signal() != 0) return false;
     if (!std::isfinite(best[1])) {
@@ -165,12 +177,13 @@ class Tune {
     first_model_ = model_;
     model_.get_ready(job_.train, best[0]);
     progress_.enter("nested_searches");
-    if (!can_be_nested(folds_)) {
-      f_.spread.note = "there are too few samples to leave some of them unseen";
+    const std::vector<Round> rounds = nested_rounds(job_, folds_, options_.seed + 1);
+    if (rounds.empty()) {
+      f_.spread.note = "there are too few samples, or too few of most classes, to leave some of them unseen";
       return true;
     }
     SpreadSearch spread(job_, model_, shared_, hyper_, journal_, progress_);
-    f_.spread = spread.choose(nested_rounds(job_, folds_, options_.seed + 1), start_of_spread());
+    f_.spread = spread.choose(rounds, start_of_spread());
     f_.solves_before += f_.spread.solves;
     return stop_signal() == 0;
   }
@@ -214,8 +227,7 @@ class Tune {
     f_.values.resize(hyper_.names().size(), f_.values[0]);  // one penalty that is kept for all features
     for (OuterIteration& i : f_.search.history) i.theta = hyper.values(Array(start_.start.shape(), i.theta));
     f_.begun_loss = f_.shared ? f_.shared->second : f_.search.history.front().value;
-    double judged = 0;
-    for (const Fold& fold : folds_) judged += static_cast<double>(fold.valid.count());
+    const auto judged = static_cast<double>(count_judged(folds_));
     for (std::size_t k = 0; k < folds_.size(); ++k)
       f_.loss += static_cast<double>(folds_[k].valid.count()) / judged * hyper.judged(folds_[k].valid, f_.search.x[k][0]);
   }
@@ -347,8 +359,8 @@ void add_tune(CommandLine& line) {
                   const bool has_validation = options->split_asked || (options->demo && options->loss == "softmax");
                   JobData job = load(*options, has_validation && options->folds <= 0, progress);
                   settle_validation(*options, job);
-                  const Need need = need_of_tune(job.loss, options->folds, options->hyper == "l2-per-feature");
-                  job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, need, sizes_of(job)));
+                  const Needs needs = needs_of_tune(job.loss, options->folds, options->hyper == "l2-per-feature");
+                  job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, needs, sizes_of(job)));
                   return Tune(*options, job, progress).run();
                 },
             .out_help = "write tune.json and a page into this folder, which is made if\nneeded"});

@@ -93,7 +93,11 @@ void print(std::string_view text) {
 }
 
 void write_file(const CommonOptions& options, const std::string& name, std::string_view text) {
-  const std::filesystem::path path = std::filesystem::path(options.out) / name, part = path.string() + ".part";
+  write_file(std::filesystem::path(options.out) / name, text);
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  const std::filesystem::path part = path.string() + ".part";
   std::ofstream file(part, std::ios::binary);
   file << text;
   file.close();

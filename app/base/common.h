@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -84,8 +85,9 @@ void make_folder(const CommonOptions& options);
 /// Throws Misuse when the file that an option names, if it does, cannot be written: before the work, not after it.
 void check_folder_of(std::string_view option, const std::string& file);
 
-/// Writes a file into the folder of --out, which is there when the work begins. Throws std::runtime_error when that fails;
-/// then the file is as it was before.
+/// Writes a file. Throws std::runtime_error when that fails; then the file is as it was before.
+void write_file(const std::filesystem::path& path, std::string_view text);
+/// The same into the folder of --out, which is there when the work begins.
 void write_file(const CommonOptions& options, const std::string& name, std::string_view text);
 
 /// From here on an interrupt (Ctrl-C) or a request to end only sets a flag, which long work looks at; a second one ends the

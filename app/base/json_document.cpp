@@ -32,7 +32,9 @@ Failure failure_of(std::exception_ptr problem) {
     std::rethrow_exception(std::move(problem));
   } catch (const Misuse& wrong) { refuse(wrong.what()); } catch (const std::bad_alloc&) {
     failure.message = "not enough memory";
-  } catch (const WriteError& wrong) { failure.message = wrong.what(); } catch (const NotConvergedError& wrong) {
+  } catch (const WriteError& wrong) { failure.message = wrong.what(); } catch (const FileError& wrong) {
+    refuse(wrong.problem.empty() ? wrong.what() : wrong.problem.c_str());
+  } catch (const NotConvergedError& wrong) {
     failure.message = fmt::format("a solve did not converge: {}", to_string(wrong.status));
   } catch (const NoDerivativeError& wrong) {
     failure.message = fmt::format("there is no derivative: {}", wrong.reason);
@@ -41,9 +43,6 @@ Failure failure_of(std::exception_ptr problem) {
   }
   std::string& text = failure.message;
   if (text.starts_with('[') && text.find("] ") != text.npos) text.erase(0, text.find("] ") + 2);
-  // Of verbs without an option for it.
-  constexpr std::string_view of_the_library = "; raise memory_limit if the machine has it";
-  if (const std::size_t at = text.find(of_the_library); at != text.npos) text.erase(at, of_the_library.size());
   std::ranges::replace(text, '\n', ' ');
   return failure;
 }

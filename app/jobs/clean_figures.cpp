@@ -5,39 +5,24 @@
 #include <algorithm>
 #include <numeric>
 
+#include "jobs/scores.h"
+
 namespace onestep::app::jobs {
-
-namespace {
-
-// The probability that one of the first has a lower value than one of the second; equal ones count half.
-double area_under_curve(const std::vector<double>& first, const std::vector<double>& second) {
-  if (first.empty() || second.empty()) return 0.5;
-  std::vector<double> sorted = second;
-  std::ranges::sort(sorted);
-  double sum = 0;
-  for (const double value : first) {
-    const auto [begin, end] = std::ranges::equal_range(sorted, value);
-    sum += static_cast<double>(sorted.end() - end) + 0.5 * static_cast<double>(end - begin);
-  }
-  return sum / (static_cast<double>(first.size()) * static_cast<double>(second.size()));
-}
-
-}  // namespace
 
 Found found(const std::vector<bool>& flipped, const Judgement& judgement) {
   Found f;
-  std::vector<double> wrong, good;
+  std::vector<bool> is_good;
   for (std::size_t i = 0; i < flipped.size(); ++i) {
     f.flipped += flipped[i] ? 1 : 0;
     f.suspects += judgement.suspects[i] ? 1 : 0;
     f.right += flipped[i] && judgement.suspects[i] ? 1 : 0;
-    (flipped[i] ? wrong : good).push_back(judgement.quality[i]);
+    is_good.push_back(!flipped[i]);
   }
   const auto right = static_cast<double>(f.right);
   f.precision = f.suspects > 0 ? right / static_cast<double>(f.suspects) : 0;
   f.recall = f.flipped > 0 ? right / static_cast<double>(f.flipped) : 0;
   f.f1 = f.right > 0 ? 2 * right / static_cast<double>(f.suspects + f.flipped) : 0;
-  f.auc = area_under_curve(wrong, good);
+  f.auc = auc_of(judgement.quality, is_good);
   return f;
 }
 

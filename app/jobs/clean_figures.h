@@ -1,6 +1,7 @@
 // What the page of `clean` draws.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "jobs/cleaning.h"
@@ -12,7 +13,8 @@ namespace onestep::app::jobs {
 struct Found {
   std::size_t flipped = 0, suspects = 0, right = 0;
   double precision = 0, recall = 0, f1 = 0;
-  double auc = 0;  ///< probability that a flipped label ranks before one that was not
+  /// Probability that a flipped label ranks before one that was not; none where all are flipped.
+  std::optional<double> auc = {};
 };
 Found found(const std::vector<bool>& flipped, const Judgement& judgement);
 

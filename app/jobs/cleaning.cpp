@@ -31,12 +31,6 @@ Samples joined(const Samples& train, const Samples* trusted) {
   return all;
 }
 
-ClassIndices classes_of_all(const JobData& job, const Samples& samples) {
-  ClassIndices labels;
-  for (const double y : samples.y.values()) labels.push_back(job.class_of(y));
-  return labels;
-}
-
 // a + to - from
 Array moved(const Array& a, const Array& from, const Array& to) {
   std::vector<double> entries(a.values().begin(), a.values().end());
@@ -92,7 +86,7 @@ Cleaner::Cleaner(const JobData& job, const Model& model, const Samples* trusted,
       all_(joined(job.train, trusted)),
       train_(static_cast<std::size_t>(job.train.count())),
       classes_(job.labels.size()),
-      labels_(classes_of_all(job, all_)),
+      labels_(class_of_each(job, all_)),
       fold_(deal_out(std::span(labels_).first(train_), folds, seed)),
       judged_(labels_.size()),
       fits_of_all_(model, all_, classes_, l2) {

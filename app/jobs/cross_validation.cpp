@@ -5,35 +5,22 @@
 #include <algorithm>
 #include <numbers>
 
+#include "jobs/folds.h"
 #include "jobs/scores.h"
 #include "onestep/onestep.h"
 
 namespace onestep::app::jobs {
 
-namespace {
-
-// The fold of each training sample.
-std::vector<std::size_t> fold_of_each(const JobData& job, std::size_t folds, std::uint64_t seed) {
-  std::vector<std::size_t> fold(static_cast<std::size_t>(job.train.count()));
-  std::size_t next = 0;
-  for (const auto& places : shuffled_classes(job, seed))
-    for (const std::size_t i : places) fold[i] = next++ % folds;
-  return fold;
-}
-
-}  // namespace
-
 CrossValidation cross_validate(const Model& model, const JobData& job, const Array& penalty, std::size_t folds,
                                std::uint64_t seed, const Array& x, Progress& progress) {
   CrossValidation found{.folds = folds, .prediction = {}, .failure = {}};
-  const std::vector<std::size_t> fold = fold_of_each(job, folds, seed);
+  const std::vector<std::size_t> fold = deal_out(class_of_each(job, job.train), folds, seed);
   const std::int64_t N = job.train.count();
-  if (job.loss != Loss::ridge)
-    for (const auto& places : shuffled_classes(job, seed))
-      if (places.size() < 2) {
-        found.failure = fmt::format("one sample only has the label {}", job.label_text(job.train.y.values()[places[0]]));
-        return found;
-      }
+  if (const auto alone = std::ranges::find(fold, no_fold); alone != fold.end()) {
+    const double y = job.train.y.values()[static_cast<std::size_t>(alone - fold.begin())];
+    found.failure = fmt::format("one sample only has the label {}", job.label_text(y));
+    return found;
+  }
   // Samples of the fold have weight 0, so that one trace serves all.
   const Solver solver =
       model.solver([&](Expr at, Expr w) { return sum(w * model.losses(job.train, at)) + model.penalty(at, penalty); },

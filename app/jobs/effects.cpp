@@ -26,11 +26,6 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-std::vector<double> losses_of(const Model& model, const Samples& samples, const Array& x) {
-  const Array all = evaluate(traced([&](Expr at) { return model.losses(samples, at); }, model.shape()), {x})[0];
-  return {all.values().begin(), all.values().end()};
-}
-
 }  // namespace
 
 std::int64_t Effects::most_unknowns() { return LeaveOneOut::most_unknowns; }
@@ -54,9 +49,8 @@ Effects::Effects(const JobData& job, const Model& model, double l2, std::size_t 
 
 void Effects::split(std::size_t folds, std::uint64_t seed) {
   const std::size_t N = effects_.size();
-  std::vector<std::size_t> classes;
-  for (const double y : job_.train.y.values()) classes.push_back(job_.class_of(y));
-  const std::vector<std::size_t> fold = folds > 0 ? deal_out(classes, folds, seed) : std::vector<std::size_t>(N, no_fold);
+  const std::vector<std::size_t> fold =
+      folds > 0 ? deal_out(class_of_each(job_, job_.train), folds, seed) : std::vector<std::size_t>(N, no_fold);
   for (std::size_t f = 0; f < std::max<std::size_t>(folds, 1); ++f) {
     Part part;
     part.weights.assign(N, 1.0);
@@ -85,7 +79,7 @@ const Solution& Effects::fit(const Part& part, std::vector<double> weights, cons
 }
 
 double Effects::judge(const Part& part, const Array& x) const {
-  const std::vector<double> all = losses_of(model_, part.judges, x);
+  const std::vector<double> all = model_.sample_losses(part.judges, x);
   return std::reduce(all.begin(), all.end());
 }
 
@@ -109,7 +103,7 @@ void Effects::compute() {
       s = &fit(part, part.weights, start);
     }
     start = part.x = s->x();
-    const std::vector<double> own = losses_of(model_, job_.train, part.x);
+    const std::vector<double> own = model_.sample_losses(job_.train, part.x);
     if (own_losses_.empty()) own_losses_ = own;
     for (const std::size_t i : part.judged) own_losses_[i] = own[i];
     part.loss = judge(part, part.x);

@@ -72,9 +72,13 @@ double unit_of_penalties(const JobData& job) {
 Hyper::Hyper(Kind kind, double l2, Groups groups, const JobData& job, const Model& model)
     : kind_(kind), l2_(l2), groups_(std::move(groups)), job_(job), model_(model) {
   if (is_penalty()) unit_ = unit_of_penalties(job);
-  if (kind == Kind::class_weight && job.loss == Loss::ridge) throw Misuse("--hyper class-weight needs classes, not ridge");
+  if (kind == Kind::class_weight && job.loss == Loss::ridge)
+    throw Misuse(fmt::format(
+        "--hyper class-weight needs classes, but the target of {} is a quantity; if it has classes: --loss softmax",
+        job.name));
   if (kind == Kind::group_weight && groups_.of.size() != job.in_file)
-    throw Misuse(fmt::format("--groups: {} numbers, but {} has {} samples", groups_.of.size(), job.name, job.in_file));
+    throw Misuse(fmt::format("--groups: {} numbers, but {} has {} samples; write one for each, in the order of the file",
+                             groups_.of.size(), job.name, job.in_file));
 }
 
 Parameter Hyper::parameter(double value) const {

@@ -248,8 +248,29 @@ void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optiona
       traced([&](Expr x) { return grad(sum(model_.losses(train_, x)) + model_.penalty(x, l2_), x); }, model_.shape());
   const std::size_t m = n_ * outputs_;
   std::vector<double> steps(largest.size() * m);
-  for (std::size_t k = 0; k < largest.size(); ++k)
-    std::ranges::copy(refined(largest[k], gradient_at), steps.begin() + static_cast<std::ptrdiff_t>(k * m));
+  // Where the steps do not contract, as the Hessian without the sample is another one, the model is fitted again.
+  const std::size_t cost_of_fit = changes.size() * n_ * outputs_ * std::max<std::size_t>(50, 6 * n_);
+  std::size_t fits_left = budget / cost_of_fit;
+  std::optional<Prepared> fits;
+  for (std::size_t k = 0; k < largest.size(); ++k) {
+    Refined found = refined(largest[k], gradient_at);
+    if (!found.converged && fits_left > 0) {
+      --fits_left;
+      if (!fits)
+        fits.emplace(
+            model_.solver([&](Expr x, Expr w) { return sum(w * model_.losses(train_, x)) + model_.penalty(x, l2_); },
+                          stops_at_signals()),
+            x_, ones({train_.count()}));
+      std::vector<double> weights(changes.size(), 1.0);
+      weights[largest[k]] = 0;
+      const Solution& s = fits->solve(x_, Array(Shape{train_.count()}, std::move(weights)));
+      if (is_solution(s.status())) {
+        const Array at = s.x().contiguous();
+        for (std::size_t u = 0; u < m; ++u) found.step[u] = at.values()[u] - x_.values()[u];
+      }
+    }
+    std::ranges::copy(found.step, steps.begin() + static_cast<std::ptrdiff_t>(k * m));
+  }
   std::vector<std::optional<Change>> found(largest.size());
   add_exact(judged, Array({static_cast<std::int64_t>(largest.size()), static_cast<std::int64_t>(m)}, std::move(steps)),
             found);
@@ -259,7 +280,7 @@ void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optiona
 
 // x₋ⱼ - x by Newton-like steps, all with the Hessian at x less the sample's part: a step is taken as long as each is much
 // shorter, in the norm of that matrix, than the one before.
-std::vector<double> LeaveOneOut::refined(std::size_t sample, const Function& gradient_at) const {
+LeaveOneOut::Refined LeaveOneOut::refined(std::size_t sample, const Function& gradient_at) const {
   constexpr int most_steps = 25;
   constexpr double contraction = 0.9, short_step = 1e-9;  // of squares
   const std::size_t m = n_ * outputs_;
@@ -273,13 +294,13 @@ std::vector<double> LeaveOneOut::refined(std::size_t sample, const Function& gra
     if (step == 0) first = length;
     if (!(length < contraction * last)) break;
     for (std::size_t u = 0; u < m; ++u) moved[u] -= s[u], at[u] -= s[u];
-    if (length <= short_step * first) break;
+    if (length <= short_step * first) return {std::move(moved), true};
     last = length;
     const Array all = evaluate(gradient_at, {Array(model_.shape(), at)})[0];
     g = sample_gradient(sample, at);
     for (std::size_t u = 0; u < m; ++u) g[u] = all.values()[u] - g[u];
   }
-  return moved;
+  return {std::move(moved), false};
 }
 
 // (H - U C Uᵀ)⁻¹ g with U = a ⊗ I, by Woodbury's formula.

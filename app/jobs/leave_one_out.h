@@ -17,7 +17,8 @@ struct Change {
 /// differs by a matrix of rank K (the number of outputs: classes of softmax, else one), so that one factorisation serves
 /// all samples: x₋ⱼ - x = H⁻¹(aⱼ ⊗ tⱼ), tⱼ = (I - CⱼMⱼ)⁻¹rⱼ, with rⱼ the derivative of the sample's loss by its outputs, Cⱼ
 /// the second derivative and Mⱼ = (aⱼᵀ ⊗ I) H⁻¹ (aⱼ ⊗ I) the leverage. Exact for ridge. For the samples with the largest
-/// effects, as many as a budget of operations allows, further steps with the same matrix follow until they are short.
+/// effects, as many as a budget of operations allows, further steps with the same matrix follow until they are short; where
+/// they do not get shorter the model is fitted again without the sample, for as many as the budget allows.
 class LeaveOneOut {
  public:
   /// Of the fit to `train` that ended at x.
@@ -38,7 +39,11 @@ class LeaveOneOut {
   Array steps(std::size_t begin, std::size_t end) const;
   void add_exact(const Samples& judged, const Array& steps, std::span<std::optional<Change>> to) const;
   void refine_largest(const Samples& judged, std::vector<std::optional<Change>>& changes) const;
-  std::vector<double> refined(std::size_t sample, const Function& gradient_at) const;
+  struct Refined {
+    std::vector<double> step;
+    bool converged = false;
+  };
+  Refined refined(std::size_t sample, const Function& gradient_at) const;
   std::vector<double> without(std::size_t sample, const std::vector<double>& g) const;
   std::vector<double> times_inverse(const std::vector<double>& v) const;
   std::vector<double> sample_gradient(std::size_t sample, const std::vector<double>& x) const;

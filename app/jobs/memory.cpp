@@ -6,36 +6,58 @@
 #include <cmath>
 
 #include "base/json_document.h"
+#include "jobs/leave_one_out.h"
 
 namespace onestep::app::jobs {
 
 // The samples as they were read and with a column of ones; another copy to scale them; and without a penalty those in which
 // features that depend on others are looked for and left out.
-Need need_of_loading(const JobOptions& options) {
-  const bool unpenalised = options.l2() == 0;
-  return {.matrices = unpenalised ? 5.1 : options.standardise ? 3.0 : 2.0, .vectors = 4};
+Needs needs_of_loading(const JobOptions& options) {
+  if (options.l2() == 0) return {{.matrices = 5.3, .vectors = 9}};
+  return {{.matrices = options.standardise ? 3.0 : 2.0, .vectors = 4}};
 }
 
-Need need_of_fit(Loss loss) {
-  if (loss == Loss::softmax) return {.matrices = 2, .vectors = 5, .per_class = 11.5};
-  return {.matrices = 2, .vectors = 28, .hessians = 4};
+Needs needs_of_fit(Loss loss) {
+  if (loss == Loss::softmax) return {{.matrices = 2.45, .per_class = 5.8, .blocks = 9}};
+  return {{.matrices = 1, .vectors = 38, .blocks = 4}};
 }
 
-// Many numbers for each sample: five lists in the document and in its text, and effects over the folds.
-Need need_of_influence() { return {.matrices = 3.95, .vectors = 125, .per_class = 35, .hessians = 12}; }
+// First the samples without a fold, and their products with the inverse of the Hessian; then many numbers for each sample,
+// five lists in the document and in its text.
+Needs needs_of_influence(Loss loss, const Sizes& sizes) {
+  const double classes = std::max(1.0, sizes.classes);
+  const Need report{.matrices = 1, .vectors = loss == Loss::ridge ? 172.0 : 212.0, .per_class = 30};
+  if ((sizes.features + 1) * classes > static_cast<double>(LeaveOneOut::most_unknowns))
+    return {report, {.matrices = 2.5, .vectors = 20, .per_class = 30, .blocks = 10}};
+  if (loss != Loss::softmax) return {report, {.matrices = 4.75, .vectors = 60, .blocks = 24}};
+  return {
+      report,
+      {.matrices = 3.9, .vectors = 20, .per_class = 12, .per_pair_of_classes = 3.3, .per_coefficient = 0.4, .hessians = 5}};
+}
 
-Need need_of_clean(Loss loss) {
-  return {.matrices = 2, .vectors = loss == Loss::softmax ? 55.0 : 86.0, .per_class = 15.5, .hessians = 2};
+Needs needs_of_clean(Loss loss) {
+  if (loss == Loss::softmax) return {{.matrices = 2.45, .vectors = 72, .per_class = 8.2, .blocks = 18}};
+  return {{.matrices = 1, .vectors = 98, .blocks = 30}};
 }
 
 // Each fold is a copy of the samples, with the workspace of its solver; nested ones are copies again.
-Need need_of_tune(Loss loss, double folds, bool nested) {
+Needs needs_of_tune(Loss loss, double folds, bool nested) {
   const double parts = std::max(1.0, folds), nested_copies = nested ? folds * std::max(0.0, folds - 1) : 0;
-  const bool by_products = loss == Loss::softmax;
-  return {.matrices = 1 + folds + nested_copies,
-          .vectors = (by_products ? 40.0 : 64.0) * parts,
-          .per_class = 24 * parts,
-          .hessians = by_products ? 0 : 20 * parts};
+  if (loss == Loss::softmax)
+    return {{.matrices = 1.9 + folds + nested_copies,
+             .vectors = 40 * parts,
+             .per_class = (nested ? 28.5 : 26) * parts,
+             .blocks = 50 + 10 * parts}};
+  const double vectors = loss == Loss::ridge ? 60 : 78;
+  return {{.matrices = 1 + folds + nested_copies, .vectors = (vectors + (nested ? 8 : 0)) * parts, .blocks = 20 * parts}};
+}
+
+// The samples as they were read, with a column of ones, and scaled where the model is; then the document and the table.
+Needs needs_of_predict(bool scales, bool document, bool table) {
+  const Need report{.matrices = 1,
+                    .vectors = 12 + (document ? 24.0 : 0.0) + (table ? 4.0 : 0.0),
+                    .per_class = 2 + (document ? 17.5 : 0) + (table ? 2.5 : 0)};
+  return {report, {.matrices = scales ? 3.6 : 2.2}};
 }
 
 Sizes sizes_of(const JobData& job) {
@@ -46,18 +68,18 @@ Sizes sizes_of(const JobData& job) {
 }
 
 double bytes_of(const Need& need, const Sizes& sizes) {
-  constexpr double program = 16e6, number = sizeof(double);
-  const double unknowns = (sizes.features + 1) * std::max(1.0, sizes.classes);
-  return program + number * (need.matrices * sizes.samples * (sizes.features + 1) + need.vectors * sizes.samples +
-                             need.per_class * sizes.samples * sizes.classes + need.hessians * unknowns * unknowns);
+  constexpr double program = 12e6, number = sizeof(double);
+  const double columns = sizes.features + 1, unknowns = columns * std::max(1.0, sizes.classes);
+  const double of_a_sample = need.matrices * columns + need.vectors + need.per_class * sizes.classes +
+                             need.per_pair_of_classes * sizes.classes * sizes.classes +
+                             need.per_coefficient * columns * sizes.classes;
+  return program +
+         number * (of_a_sample * sizes.samples + need.blocks * columns * columns + need.hessians * unknowns * unknowns);
 }
 
-double require_memory(const JobOptions& options, const std::string& file, const Need& need, const Sizes& sizes) {
-  // Lists of all samples in the document, and the text that it becomes.
-  Need whole = need;
-  if (options.json || !options.out.empty())
-    whole.vectors += options.verb == "influence" ? 28 : options.verb == "clean" ? 15 : 0;
-  const double bytes = std::max(bytes_of(whole, sizes), static_cast<double>(peak_memory()));
+double require_memory(const JobOptions& options, const std::string& file, const Needs& needs, const Sizes& sizes) {
+  auto bytes = static_cast<double>(peak_memory());
+  for (const Need& need : needs) bytes = std::max(bytes, bytes_of(need, sizes));
   if (bytes <= options.memory * 0x1p30) return bytes;
   // Two digits, rounded up, so that what is advised suffices.
   const double gibibytes = bytes / 0x1p30, unit = std::pow(10, std::floor(std::log10(gibibytes)) - 1);

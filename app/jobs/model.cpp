@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -99,13 +100,7 @@ Score Model::score(const Samples& samples, const Array& x) const {
   const auto count = static_cast<double>(samples.count());
   Score score{.loss = found[0].item()};
   if (loss_ == Loss::ridge) {
-    double mean = 0, rest = 0, all = 0;
-    for (const double target : y) mean += target / count;
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      rest += std::pow(prediction[i] - y[i], 2);
-      all += std::pow(y[i] - mean, 2);
-    }
-    score.score = all > 0 ? 1 - rest / all : 0;
+    score.score = r_squared(prediction, y);
     return score;
   }
   const auto is_right = [&](std::size_t i) {
@@ -146,6 +141,22 @@ Json Model::score_json(const Samples& samples, const Array& x) const {
   Json json = {{"samples", samples.count()}, {"loss", s.loss}, {score_name(), s.score}};
   if (loss_ != Loss::ridge) json["balanced_accuracy"] = s.balanced;
   return json;
+}
+
+double r_squared(std::span<const double> prediction, std::span<const double> y) {
+  const auto [least, most] = std::ranges::minmax(y);
+  if (least == most) return std::numeric_limits<double>::quiet_NaN();
+  double mean = 0, rest = 0, all = 0;
+  for (const double target : y) mean += target / static_cast<double>(y.size());
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    rest += std::pow(prediction[i] - y[i], 2);
+    all += std::pow(y[i] - mean, 2);
+  }
+  return 1 - rest / all;
+}
+
+std::string score_text(double score) {
+  return std::isnan(score) ? "not defined: the target is constant" : fmt::format("{:.4f}", score);
 }
 
 SolveOptions stops_at_signals() {

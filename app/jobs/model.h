@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 
 #include "base/common.h"
@@ -13,7 +14,7 @@ namespace onestep::app::jobs {
 /// How good predictions are.
 struct Score {
   double loss = 0;      ///< mean
-  double score = 0;     ///< the share of right ones, or R²
+  double score = 0;     ///< the share of right ones, or R², which is NaN where it is not defined
   double balanced = 0;  ///< of classes: the mean of the shares of right ones in each
 };
 
@@ -44,6 +45,7 @@ class Model {
     return by_products() ? newton_cg(std::move(objective), {.preconditioner = preconditioner_}, options)
                          : newton(std::move(objective), options);
   }
+  bool is_preconditioned() const { return preconditioner_ != nullptr; }
   bool by_products() const { return loss_ == Loss::softmax || unknowns() > 3000; }
 
   /// "accuracy" or "R2".
@@ -66,6 +68,11 @@ class Model {
 
 /// For fits beside the search: they stop when a signal comes.
 SolveOptions stops_at_signals();
+
+/// The share of the variance of the targets that predictions explain; NaN where the targets are all the same.
+double r_squared(std::span<const double> prediction, std::span<const double> y);
+/// A score for people: four decimals, or that it is not defined.
+std::string score_text(double score);
 
 /// A number for people: six digits.
 std::string shown(double value);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "data/text.h"
@@ -49,9 +48,8 @@ class ModelReader {
                       format_version));
     try {
       return take(json);
-    } catch (const nlohmann::json::exception& problem) {
-      const std::string_view what = problem.what();
-      wrong(fmt::format("is damaged: {}", what.substr(what.find("] ") == what.npos ? 0 : what.find("] ") + 2)));
+    } catch (const nlohmann::json::exception&) {
+      wrong("is damaged: a member is missing or has another type than onestep fit --save gave it; fit again");
     }
   }
 
@@ -199,14 +197,9 @@ SavedModel read_model(const std::string& file) {
   constexpr std::size_t largest = std::size_t{1} << 30;
   try {
     return model_from(data::read_text({"model", file}, largest), file);
-  } catch (const FileError& wrong) { throw Misuse(in_words_of_the_command(wrong.what())); }
+  } catch (const FileError& wrong) { throw Misuse(wrong.problem); }
 }
 
-void write_model(const SavedModel& model, const std::string& file) {
-  const std::filesystem::path path(file);
-  CommonOptions folder;
-  folder.out = path.parent_path().empty() ? "." : path.parent_path().string();
-  write_file(folder, path.filename().string(), text_of(model));
-}
+void write_model(const SavedModel& model, const std::string& file) { write_file(file, text_of(model)); }
 
 }  // namespace onestep::app::jobs

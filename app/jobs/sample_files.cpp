@@ -3,43 +3,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <stdexcept>
 
 #include "data/parse.h"
 #include "data/text.h"
 
 namespace onestep::app::jobs {
 
+namespace {
+
+std::string quoted_where_needed(const std::string& field) {
+  if (field.find_first_of(",\"\r\n") == field.npos && data::trimmed(field) == field) return field;
+  std::string quoted = "\"";
+  for (const char c : field) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
 void CsvTable::add(const std::vector<std::string>& fields) {
   for (std::size_t j = 0; j < fields.size(); ++j) {
     if (j > 0) text_ += ',';
-    if (fields[j].find_first_of(",\"\r\n") == std::string::npos) {
-      text_ += fields[j];
-      continue;
-    }
-    text_ += '"';
-    for (const char c : fields[j]) text_ += c == '"' ? "\"\"" : std::string(1, c);
-    text_ += '"';
+    text_ += quoted_where_needed(fields[j]);
   }
   text_ += '\n';
 }
 
 std::string exact(double value) { return fmt::format("{}", value); }
-
-void write_whole_file(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  std::ofstream file(part, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code problem;
-  if (file) std::filesystem::rename(part, path, problem);
-  if (file && !problem) return;
-  std::error_code ignored;
-  std::filesystem::remove(part, ignored);
-  throw std::runtime_error(fmt::format("{} could not be written", path));
-}
 
 namespace {
 
@@ -48,7 +37,7 @@ namespace {
 std::string lines_without(const std::string& text, const JobData& job, const std::vector<bool>& left_out) {
   const bool is_csv = !job.encoding.empty();
   const auto is_empty = [&](std::string_view line) {
-    const std::string_view rest = data::trimmed(line);
+    const std::string_view rest = data::trimmed(line.substr(0, line.find('\n')));
     return rest.empty() || (!is_csv && rest.starts_with('#'));
   };
   const std::size_t samples = job.in_file;
@@ -64,10 +53,10 @@ std::string lines_without(const std::string& text, const JobData& job, const std
   if (count != samples && !has_names) return "";
   std::size_t number = count == samples ? 1 : 0;  // of the next sample; 0 is the line of names
   std::string result;
-  for (data::Lines lines(text); lines.next(line);) {
-    if (!is_empty(line) && left_out[number++]) continue;
-    result += line;
-    result += '\n';
+  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+    end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    const std::string_view whole = std::string_view(text).substr(begin, end - begin);  // with its end, if it has one
+    if (is_empty(whole) || !left_out[number++]) result += whole;
   }
   return result;
 }

@@ -8,7 +8,7 @@
 
 namespace onestep::app::jobs {
 
-/// A CSV table: fields with commas, quotation marks or line ends are quoted.
+/// A CSV table: fields with commas, quotation marks, line ends or blanks around them are quoted.
 class CsvTable {
  public:
   explicit CsvTable(const std::vector<std::string>& columns) { add(columns); }
@@ -21,9 +21,6 @@ class CsvTable {
 
 /// A number with all its digits.
 std::string exact(double value);
-
-/// The file that an option names, all of it or, when that fails, as it was before. Throws std::runtime_error.
-void write_whole_file(const std::string& path, const std::string& text);
 
 struct SampleFile {
   std::string text;

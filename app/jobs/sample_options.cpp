@@ -1,8 +1,9 @@
 // The options that say where samples are and how files are written, and what the readers say in words of these options.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <utility>
+#include <string_view>
 
 #include "jobs/samples.h"
 
@@ -20,6 +21,13 @@ char separator_of(const std::string& name) {
 }
 
 }  // namespace
+
+std::string some_names(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 5;
+  const std::size_t count = std::min(most, names.size());
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count), ", "),
+                     names.size() > most ? fmt::format(" and {} more", names.size() - most) : "");
+}
 
 std::string short_name(const std::string& file) {
   return file == "-" ? "standard input" : std::filesystem::path(file).filename().string();
@@ -41,23 +49,34 @@ DatasetOptions reading_options(const JobOptions& options) {
   return how;
 }
 
-std::string in_words_of_the_command(std::string message) {
-  constexpr std::pair<std::string_view, std::string_view> words[] = {
-      {"raise memory_limit", "that is half of --memory, as there are two copies at a time; raise it: --memory GIB"},
-      {"drop the column", "drop the column (--drop COLUMN)"},
-      {"make it the target", "make it the target (--target COLUMN)"},
-      {"name another target", "name another target (--target COLUMN)"},
-      {"say whether there is a header", "say whether there is a header (--header yes or --header no)"},
-      {"say that there is no header", "say that there is no header (--header no)"},
-      {"say what separates the fields", "say what separates the fields (--separator CHARACTER)"},
-      {"say that decimals have a comma", "say that decimals have a comma (--decimal comma)"},
-      {"fill in the target, or leave the sample out", "fill in the target, or leave such samples out (--missing drop)"},
-      {"is missing; fill it in, or leave the sample out",
-       "is missing; fill it in, leave such samples out (--missing drop), or replace such values (--missing impute)"}};
-  if (message.starts_with('[') && message.find("] ") != message.npos) message.erase(0, message.find("] ") + 2);
-  for (const auto& [library, command] : words)
-    if (const std::size_t at = message.rfind(library); at != message.npos) message.replace(at, library.size(), command);
-  return message;
+namespace {
+
+// The options of the command that do what the library advises; of predict, which reads as fit did, those that it has.
+std::string_view options_for(FileError::Remedy remedy, bool predicts) {
+  using enum FileError::Remedy;
+  switch (remedy) {
+    case memory_limit: return "; that is half of --memory, as there are two copies at a time: give a larger --memory GIB";
+    case drop: return predicts ? "" : " (--drop COLUMN)";
+    case target: return predicts ? "" : " (--target COLUMN)";
+    case drop_or_target: return predicts ? "" : " (--drop COLUMN, --target COLUMN)";
+    case header: return " (--header yes or --header no)";
+    case no_header: return " (--header no)";
+    case separator: return " (--separator CHARACTER)";
+    case decimal: return " (--decimal comma)";
+    case missing_target: return predicts ? "" : " (--missing drop)";
+    case missing_value:
+      return predicts ? " (onestep fit --missing impute makes a model that takes such samples)"
+                      : " (--missing drop), or replace such values (--missing impute)";
+    case none: break;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string in_words_of_the_command(const FileError& wrong, std::string_view verb) {
+  return fmt::format("{}{}", wrong.problem.empty() ? wrong.what() : wrong.problem,
+                     options_for(wrong.remedy, verb == "predict"));
 }
 
 std::vector<Option> csv_options(JobOptions& options) {

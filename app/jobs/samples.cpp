@@ -61,13 +61,6 @@ Array with_ones(const Array& A, std::int64_t n) {
   return {Shape{rows, n + 1}, std::move(entries)};
 }
 
-std::string list_of(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 5;
-  if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + std::ptrdiff_t{most}, ", "),
-                     names.size() - most);
-}
-
 void take_notes(JobData& job, const Dataset& set, const std::string& file) {
   for (const std::string& note : set.notes) job.notes.push_back(fmt::format("{}: {}", short_name(file), note));
 }
@@ -79,14 +72,14 @@ void check_features(const Dataset& train, const Dataset& other, const std::strin
     throw Misuse(fmt::format("{} has an index 0, {} has none: where they start at 0 in both, write 0:0 into a sample of {}",
                              file, job.name, job.name));
   if (n != m && !(train.open_ended && other.open_ended))
-    throw Misuse(fmt::format("{} has {} features, {} has {}", job.name, n, file, m));
+    throw Misuse(fmt::format("{} has {} features, {} has {}; they have to have the same columns", job.name, n, file, m));
   std::vector<std::string> unknown;
   for (const std::string& name : other.left_out)
     if (std::ranges::find(train.left_out, name) == train.left_out.end()) unknown.push_back(name);
   take_notes(job, other, file);
   if (!train.names.empty() && !unknown.empty())
-    job.notes.push_back(
-        fmt::format("{} has columns that {} has not, which are left out: {}", short_name(file), job.name, list_of(unknown)));
+    job.notes.push_back(fmt::format("{} has columns that {} has not, which are left out: {}", short_name(file), job.name,
+                                    some_names(unknown)));
   if (n == m) return;
   const std::string last = std::abs(n - m) == 1 ? "one" : std::to_string(std::abs(n - m));
   const bool odd = 10 * m > 11 * n || 2 * m < n;  // to be samples of the same kind
@@ -106,21 +99,28 @@ void note_features(JobData& job) {
   if (!job.penalised) return leave_out(job, dependent_features(job));
   std::vector<std::string> constant;
   for (const LeftOut& feature : constant_features(job)) constant.push_back(job.features[feature.place]);
-  if (constant.size() == job.features.size()) throw Misuse(fmt::format("{}: all features are constant", job.name));
+  if (constant.size() == job.features.size())
+    throw Misuse(
+        fmt::format("{}: all features are constant, and say nothing about the target; name other columns, or check "
+                    "--separator and --header",
+                    job.name));
   if (!constant.empty() && job.image_side == 0)
-    job.notes.push_back(fmt::format("constant, with a coefficient of 0: {}", list_of(constant)));
+    job.notes.push_back(fmt::format("constant, with a coefficient of 0: {}", some_names(constant)));
 }
 
 // Labels that training has, numbers or names as there.
 void check_labels(const Dataset& other, const std::string& file, const JobData& job) {
   if (job.label_names.empty() && !other.label_names.empty())
-    throw Misuse(
-        fmt::format("{} has names for labels, such as {}, {} has numbers", file, other.label_names.front(), job.name));
+    throw Misuse(fmt::format("{} has names for labels, such as {}, {} has numbers; write them in the same way in both", file,
+                             other.label_names.front(), job.name));
   if (job.loss == Loss::ridge) return;
   for (std::size_t i = 0; i < other.y.values().size(); ++i) {
     const double label = other.y.values()[i];
     if (!std::ranges::binary_search(job.labels, label))
-      throw Misuse(fmt::format("{}: the label of sample {} is {}, which no sample of {} has", file, i + 1, label, job.name));
+      throw Misuse(
+          fmt::format("{}: the label of sample {} is {}, which no sample of {} has; correct it, leave the sample out, "
+                      "or learn from samples that have it",
+                      file, i + 1, label, job.name));
   }
 }
 
@@ -151,20 +151,29 @@ Array kept_columns(const Array& A, const std::vector<std::size_t>& places) {
 void find_labels(JobData& job, const Dataset& train) {
   if (job.loss == Loss::ridge) {
     if (!train.label_names.empty())
-      throw Misuse(fmt::format("{}: --loss ridge needs a quantity, the labels are names such as {}", job.name,
-                               train.label_names.front()));
+      throw Misuse(
+          fmt::format("{}: --loss ridge needs a quantity, the labels are names such as {}; name another column (--target "
+                      "COLUMN), or take --loss softmax",
+                      job.name, train.label_names.front()));
     return;
   }
-  try {
-    job.labels = classes_of(train.y).values;
-  } catch (const Error& wrong) {
-    const std::string_view what = wrong.what();
-    throw Misuse(fmt::format("{}: {}: --loss ridge", job.name, what.substr(what.find(' ') + 1)));  // without who says it
-  }
+  const std::span<const double> y = train.y.values();
+  if (const auto odd = std::ranges::find_if_not(y, is_whole); odd != y.end())
+    throw Misuse(fmt::format("{}: --loss {} needs classes, but the label of sample {} is {}; a quantity takes --loss ridge",
+                             job.name, name_of(job.loss), odd - y.begin() + 1, *odd));
+  constexpr std::size_t most_classes = 1000;
+  if (const std::set<double> found(y.begin(), y.end()); found.size() > most_classes)
+    throw Misuse(
+        fmt::format("{}: {} different labels are too many to be classes, of which there may be {}; a quantity "
+                    "takes --loss ridge",
+                    job.name, found.size(), most_classes));
+  job.labels = classes_of(train.y).values;
   if (!train.label_names.empty()) job.label_names = train.label_names;
   if (job.labels.size() < 2)
-    throw Misuse(fmt::format("{}: all samples have the label {}; there is nothing to tell apart", job.name,
-                             job.label_names.empty() ? fmt::format("{}", job.labels[0]) : job.label_names[0]));
+    throw Misuse(
+        fmt::format("{}: all samples have the label {}, and there is nothing to tell apart; name the column of the labels "
+                    "(--target COLUMN), or add samples with another label",
+                    job.name, job.label_names.empty() ? fmt::format("{}", job.labels[0]) : job.label_names[0]));
   if (job.loss == Loss::logistic && job.labels.size() > 2)
     throw Misuse(
         fmt::format("{}: --loss logistic needs two labels, there are {}; try --loss softmax", job.name, job.labels.size()));
@@ -205,8 +214,10 @@ void split_off(JobData& job, double share, std::uint64_t seed) {
   const auto count = static_cast<std::size_t>(job.train.count());
   const auto left_out = static_cast<std::size_t>(std::llround(share * static_cast<double>(count)));
   if (left_out < 1 || left_out >= count)
-    throw Misuse(fmt::format("--split {} leaves {} of {} samples for validation and {} for training", share, left_out, count,
-                             count - left_out));
+    throw Misuse(
+        fmt::format("--split {} leaves {} of {} samples for validation and {} for training; give another share, "
+                    "--valid FILE, or more samples",
+                    share, left_out, count, count - left_out));
   const auto classes = shuffled_classes(job, seed);
   const std::vector<std::size_t> left_out_each = left_out_of(classes, share, left_out);
   std::vector<std::size_t> stay, out;
@@ -243,6 +254,13 @@ std::vector<std::vector<std::size_t>> shuffled_classes(const JobData& job, std::
   std::vector<std::vector<std::size_t>> classes(job.loss == Loss::ridge ? 1 : job.labels.size());
   for (const std::size_t i : shuffled(static_cast<std::size_t>(job.train.count()), seed))
     classes[job.class_of(job.train.y.values()[i])].push_back(i);
+  return classes;
+}
+
+std::vector<std::size_t> class_of_each(const JobData& job, const Samples& samples) {
+  std::vector<std::size_t> classes;
+  classes.reserve(samples.y.values().size());
+  for (const double y : samples.y.values()) classes.push_back(job.class_of(y));
   return classes;
 }
 
@@ -321,7 +339,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
     if (!train.encoding.empty()) how.encoding = train.encoding, how.category.clear();
     try {
       return read_dataset(file, how);
-    } catch (const Error& wrong) { throw Misuse(in_words_of_the_command(wrong.what())); }
+    } catch (const FileError& wrong) { throw Misuse(in_words_of_the_command(wrong, options.verb)); }
   };
   bool has_valid = !options.valid.empty(), has_test = !options.test.empty();
   if (options.demo) {
@@ -341,7 +359,9 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
     const auto side = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(n))));
     if (job.name.find("idx3") != std::string::npos && side * side == n) job.image_side = side;
   }
-  if (train.A.shape()[1] == 0) throw Misuse(fmt::format("{}: its samples have no features", job.name));
+  if (train.A.shape()[1] == 0)
+    throw Misuse(fmt::format("{}: its samples have no features; a column beside the target has to be left", job.name));
+  if (train.A.shape()[0] < 2) throw Misuse(fmt::format("{}: one sample is not enough to learn from; add others", job.name));
   job.loss = chosen_loss(options, train, job.notes);
   find_labels(job, train);
   if (!options.valid.empty()) check_labels(valid, options.valid, job);
@@ -362,7 +382,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (has_test) samples += static_cast<double>(test.A.shape()[0]);
   const double classes = job.loss == Loss::softmax ? static_cast<double>(job.labels.size()) : 0;
   job.memory_needed =
-      require_memory(options, job.name, need_of_loading(options), {samples, static_cast<double>(n), classes});
+      require_memory(options, job.name, needs_of_loading(options), {samples, static_cast<double>(n), classes});
   job.standardised = options.standardise;
   job.penalised = options.l2() > 0;
   if (options.standardise || !job.penalised) job.scaling = standardisation_with_ones(with_ones(train.A, n));

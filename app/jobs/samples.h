@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/command_line.h"
 #include "onestep/dataset.h"
+#include "onestep/error.h"
 
 namespace onestep::app::jobs {
 
@@ -31,9 +33,10 @@ struct JobOptions : CommonOptions {
 DatasetOptions reading_options(const JobOptions& options);
 /// The rows in the help of how a CSV file is written.
 std::vector<Option> csv_options(JobOptions& options);
-/// What the library says about a file, without the names of its functions and with the options of the command in place of
-/// the library's.
-std::string in_words_of_the_command(std::string message);
+/// What is wrong with a file, with the options of the verb that would help in place of the library's.
+std::string in_words_of_the_command(const FileError& wrong, std::string_view verb);
+/// The first names of a list, and how many more there are.
+std::string some_names(const std::vector<std::string>& names);
 /// How reports call a file.
 std::string short_name(const std::string& file);
 
@@ -96,6 +99,9 @@ void split_off(JobData& job, double share, std::uint64_t seed);
 /// The places of the training samples, class by class and in an order that the seed decides; all in one where there are no
 /// classes.
 std::vector<std::vector<std::size_t>> shuffled_classes(const JobData& job, std::uint64_t seed);
+
+/// The class of each of the samples, by its place among the labels; 0 throughout for ridge.
+std::vector<std::size_t> class_of_each(const JobData& job, const Samples& samples);
 
 /// Means and deviations of the features; the column of ones stays as it is.
 Scaling standardisation_with_ones(const Array& A);

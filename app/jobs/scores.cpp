@@ -30,36 +30,15 @@ double loss_at(Loss loss, std::span<const double> z, double y) {
   return log_sum_exp(z) - z[static_cast<std::size_t>(y)];
 }
 
-// The probability that a sample of the class has the larger value than one of the rest; ties count half. By ranks.
-std::optional<double> auc_of(const std::vector<double>& values, const std::vector<bool>& in_class) {
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
-  double ranks = 0;
-  const auto count = static_cast<double>(std::ranges::count(in_class, true)),
-             rest = static_cast<double>(values.size()) - count;
-  if (count == 0 || rest == 0) return std::nullopt;
-  for (std::size_t begin = 0; begin < order.size();) {
-    std::size_t end = begin;
-    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
-    const double rank = 0.5 * static_cast<double>(begin + 1 + end);
-    for (std::size_t k = begin; k < end; ++k) ranks += in_class[order[k]] ? rank : 0;
-    begin = end;
-  }
-  return (ranks - 0.5 * count * (count + 1)) / (count * rest);
-}
-
 void score_quantity(Scores& scores, std::span<const double> z, std::span<const double> y) {
   const auto count = static_cast<double>(y.size());
-  double mean = 0, rest = 0, all = 0;
-  for (const double target : y) mean += target / count;
+  double squares = 0;
   for (std::size_t i = 0; i < y.size(); ++i) {
-    rest += (z[i] - y[i]) * (z[i] - y[i]);
-    all += (y[i] - mean) * (y[i] - mean);
+    squares += (z[i] - y[i]) * (z[i] - y[i]);
     scores.mae += std::fabs(z[i] - y[i]) / count;
   }
-  scores.rmse = std::sqrt(rest / count);
-  scores.r2 = all > 0 ? 1 - rest / all : 0;
+  scores.rmse = std::sqrt(squares / count);
+  scores.r2 = r_squared(z, y);
 }
 
 void calibrate(Scores& scores, const std::vector<double>& predicted, const std::vector<bool>& came_true) {
@@ -123,6 +102,24 @@ void score_classes(Scores& scores, const JobData& job, const Array& prediction, 
 }
 
 }  // namespace
+
+std::optional<double> auc_of(const std::vector<double>& values, const std::vector<bool>& in_class) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
+  double ranks = 0;
+  const auto count = static_cast<double>(std::ranges::count(in_class, true)),
+             rest = static_cast<double>(values.size()) - count;
+  if (count == 0 || rest == 0) return std::nullopt;
+  for (std::size_t begin = 0; begin < order.size();) {
+    std::size_t end = begin;
+    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
+    const double rank = 0.5 * static_cast<double>(begin + 1 + end);
+    for (std::size_t k = begin; k < end; ++k) ranks += in_class[order[k]] ? rank : 0;
+    begin = end;
+  }
+  return (ranks - 0.5 * count * (count + 1)) / (count * rest);
+}
 
 Array linear_prediction(const Array& A, const Array& x) {
   const auto n = static_cast<std::size_t>(A.shape()[1]), N = static_cast<std::size_t>(A.shape()[0]), K = width_of(x);
@@ -208,7 +205,7 @@ page::Table score_table(const JobData& job, const std::vector<NamedScores>& all)
     table.rows.push_back({name, std::to_string(s.samples), shown(s.loss)});
     auto& row = table.rows.back();
     if (quantity)
-      row.insert(row.end(), {fmt::format("{:.4f}", s.r2), shown(s.rmse), shown(s.mae)});
+      row.insert(row.end(), {score_text(s.r2), shown(s.rmse), shown(s.mae)});
     else
       row.insert(row.end(), {fmt::format("{:.4f}", s.accuracy), fmt::format("{:.4f}", s.balanced),
                              s.auc ? fmt::format("{:.4f}", *s.auc) : "", fmt::format("{:.4f}", s.calibration_error)});

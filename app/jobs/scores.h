@@ -18,6 +18,10 @@ Array class_probabilities(Loss loss, const Array& prediction);
 /// The likeliest class of each sample.
 std::vector<std::size_t> likeliest_classes(Loss loss, const Array& prediction);
 
+/// The area under the ROC curve: the probability that a sample of the class has a larger value than one of the rest; ties
+/// count half. None where there are none of the class, or no others.
+std::optional<double> auc_of(const std::vector<double>& values, const std::vector<bool>& in_class);
+
 /// Samples with similar predicted probabilities: how large they were on average, and how often it came true.
 struct CalibrationGroup {
   std::size_t count = 0;
@@ -36,7 +40,8 @@ struct Scores {
   std::vector<CalibrationGroup> calibration = {};
   double calibration_error = 0;  ///< mean distance of predicted and observed
   // Of quantities.
-  double r2 = 0, rmse = 0, mae = 0;
+  double r2 = 0;  ///< NaN where the targets are all the same
+  double rmse = 0, mae = 0;
 };
 
 /// `y` as Samples have it.

@@ -9,20 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "bilevel/checkpoint.h"
+#include "jobs/folds.h"
 #include "jobs/report.h"
 
 namespace onestep::app::jobs {
 
 namespace {
 
-// The only sample of its class is always trained on.
-std::vector<Fold> folds_of_classes(const Samples& all, const std::vector<std::vector<std::size_t>>& classes,
-                                   std::size_t count) {
-  std::vector<std::size_t> fold(static_cast<std::size_t>(all.count()), count);
-  std::size_t next = 0;
-  for (const std::vector<std::size_t>& places : classes)
-    if (places.size() > 1)
-      for (const std::size_t i : places) fold[i] = next++ % count;
+// Training and validation samples of each fold.
+std::vector<Fold> dealt_folds(const Samples& all, const std::vector<std::size_t>& fold, std::size_t count) {
   std::vector<Fold> folds;
   for (std::size_t f = 0; f < count; ++f) {
     std::vector<std::size_t> in, out;
@@ -32,51 +27,49 @@ std::vector<Fold> folds_of_classes(const Samples& all, const std::vector<std::ve
   return folds;
 }
 
-// The places of samples class by class, in an order that the seed decides.
-std::vector<std::vector<std::size_t>> classes_of_places(const JobData& job, const Samples& samples, std::uint64_t seed) {
-  std::vector<std::vector<std::size_t>> classes(job.loss == Loss::ridge ? 1 : job.labels.size());
-  for (const std::size_t i : shuffled(static_cast<std::size_t>(samples.count()), seed))
-    classes[job.class_of(samples.y.values()[i])].push_back(i);
-  return classes;
-}
-
 }  // namespace
+
+std::int64_t count_judged(const std::vector<Fold>& folds) {
+  std::int64_t count = 0;
+  for (const Fold& fold : folds) count += fold.valid.count();
+  return count;
+}
 
 std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t seed) {
   const Samples& all = job.train;
   const auto size = static_cast<std::size_t>(all.count());
   if (count < 2 || count > size)
     throw Misuse(fmt::format("--folds {}: at least 2, and at most as many as the {} samples", count, size));
-  const auto classes = shuffled_classes(job, seed);
-  for (const std::vector<std::size_t>& places : classes)
-    if (places.size() == 1)
-      throw Misuse(fmt::format("--folds {}: one sample of {} has the label {}; a fold would leave none for training", count,
-                               job.name, job.label_text(all.y.values()[places[0]])));
-  return folds_of_classes(all, classes, count);
+  const std::vector<std::size_t> fold = deal_out(class_of_each(job, all), count, seed);
+  if (const auto alone = std::ranges::find(fold, no_fold); alone != fold.end())
+    throw Misuse(fmt::format(
+        "--folds {}: one sample of {} has the label {}, and a fold would leave none for training; leave it out, or give "
+        "--valid FILE or --split SHARE",
+        count, job.name, job.label_text(all.y.values()[static_cast<std::size_t>(alone - fold.begin())])));
+  return dealt_folds(all, fold, count);
 }
 
 std::vector<Round> nested_rounds(const JobData& job, const std::vector<Fold>& folds, std::uint64_t seed) {
+  constexpr std::int64_t few = 20;
+  if (count_judged(folds) < std::max(few, 2 * static_cast<std::int64_t>(folds.size()))) return {};
+  const auto parts_of = [&](const Samples& samples, std::size_t count) {
+    return dealt_folds(samples, deal_out(class_of_each(job, samples), count, seed), count);
+  };
   std::vector<Round> rounds;
   if (folds.size() > 1) {
-    for (const Fold& outer : folds) {
-      const auto classes = classes_of_places(job, outer.train, seed);
-      rounds.push_back({folds_of_classes(outer.train, classes, folds.size()), outer.train, outer.valid});
-    }
-    return rounds;
+    for (const Fold& outer : folds) rounds.push_back({parts_of(outer.train, folds.size()), outer.train, outer.valid});
+  } else {
+    constexpr std::size_t parts = 5;
+    for (Fold& part : parts_of(folds[0].valid, parts))
+      rounds.push_back({{{folds[0].train, std::move(part.train)}}, folds[0].train, std::move(part.valid)});
   }
-  constexpr std::size_t parts = 5;
-  const Samples& valid = folds[0].valid;
-  for (Fold& part : folds_of_classes(valid, classes_of_places(job, valid, seed), parts))
-    rounds.push_back({{{folds[0].train, std::move(part.train)}}, folds[0].train, std::move(part.valid)});
+  // Where classes are small most of their samples are the only ones that are left of a class, which no fold holds out.
+  const auto tells_enough = [](const Round& round) {
+    const bool of_folds = round.folds.size() > 1;
+    return round.unseen.count() > 0 && (!of_folds || 2 * count_judged(round.folds) >= round.fit.count());
+  };
+  if (!std::ranges::all_of(rounds, tells_enough)) return {};
   return rounds;
-}
-
-bool can_be_nested(const std::vector<Fold>& folds) {
-  constexpr std::int64_t few = 20;
-  if (folds.size() == 1) return folds[0].valid.count() >= few;
-  std::int64_t all = 0;
-  for (const Fold& fold : folds) all += fold.valid.count();
-  return all >= few && all >= 2 * static_cast<std::int64_t>(folds.size());
 }
 
 Evaluator::Evaluator(const std::vector<Inner>& inner, const Parts& theta)
@@ -86,6 +79,11 @@ double Evaluator::operator()(const Parts& theta) {
   if (!is_solution(objective_.solve(theta, x_, 0))) return std::numeric_limits<double>::infinity();
   x_ = objective_.states();
   return objective_.value();
+}
+
+double Evaluator::afresh(const Parts& theta) {
+  x_ = objective_.starts();
+  return (*this)(theta);
 }
 
 BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Progress& progress, const std::string& verb) {

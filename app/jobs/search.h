@@ -19,6 +19,9 @@ struct Fold {
 /// The folds of a cross-validation: each training sample is judged once, and each fold has its share of every class.
 std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t seed);
 
+/// How many samples folds judge, all of them together.
+std::int64_t count_judged(const std::vector<Fold>& folds);
+
 /// A search of its own, and samples that neither its fits nor its judgement have seen.
 struct Round {
   std::vector<Fold> folds;  ///< what it searches with
@@ -27,17 +30,18 @@ struct Round {
 };
 
 /// Of folds: each is left out once, and the search is repeated with folds of the rest. Of one split: the validation samples
-/// are cut into five parts, each is left out once, and the search is judged by the others.
+/// are cut into five parts, each is left out once, and the search is judged by the others. None where there are too few
+/// samples, or too few of most classes, for that to tell anything.
 std::vector<Round> nested_rounds(const JobData& job, const std::vector<Fold>& folds, std::uint64_t seed);
-/// Whether there are enough samples for that to tell anything.
-bool can_be_nested(const std::vector<Fold>& folds);
 
-/// Solves the inner problems at given hyperparameters, warm from the last time.
+/// Solves the inner problems at given hyperparameters.
 class Evaluator {
  public:
   Evaluator(const std::vector<Inner>& inner, const Parts& theta);
-  /// Σ g, or infinity when an inner problem cannot be solved there.
+  /// Σ g, or infinity when an inner problem cannot be solved there; warm from the last time.
   double operator()(const Parts& theta);
+  /// The same from the start: the bits do not depend on what was evaluated before.
+  double afresh(const Parts& theta);
 
  private:
   detail::Objective objective_;

@@ -12,12 +12,6 @@ namespace {
 
 constexpr double deviations[] = {1, 2, 4};
 
-double judged_by(const std::vector<Fold>& folds) {
-  double count = 0;
-  for (const Fold& fold : folds) count += static_cast<double>(fold.valid.count());
-  return count;
-}
-
 double mean_of(const std::vector<double>& all) {
   return std::reduce(all.begin(), all.end()) / static_cast<double>(all.size());
 }
@@ -48,7 +42,7 @@ SolveOptions rough_fit() { return {.tolerance = 1e-6}; }
 
 std::vector<Inner> inner_of(const Hyper& hyper, const std::vector<Fold>& folds, Hyperprior prior,
                             const SolveOptions& options) {
-  const double judged = judged_by(folds);
+  const double judged = static_cast<double>(count_judged(folds));
   std::vector<Inner> all;
   for (const Fold& f : folds)
     if (f.valid.count() > 0)
@@ -62,14 +56,14 @@ std::vector<Inner> inner_of(const Hyper& hyper, const std::vector<Fold>& folds, 
 Hyperprior SpreadSearch::prior(const std::vector<Fold>& folds, double deviation, double shared, double shared_loss) const {
   const double unit = job_.loss == Loss::ridge ? 2 * shared_loss : 1;
   constexpr double level_deviation = 2;
-  const double of_a_sample = unit / judged_by(folds);
+  const double of_a_sample = unit / static_cast<double>(count_judged(folds));
   return {of_a_sample / (deviation * deviation), of_a_sample / (level_deviation * level_deviation), shared};
 }
 
 double SpreadSearch::tolerance(const std::vector<Fold>& folds, double shared_loss) const {
   constexpr double of_a_sample = 0.05;
   const double unit = job_.loss == Loss::ridge ? 2 * shared_loss : 1;
-  return std::clamp(of_a_sample * unit / (judged_by(folds) * shared_loss), 1e-6, 1e-2);
+  return std::clamp(of_a_sample * unit / (static_cast<double>(count_judged(folds)) * shared_loss), 1e-6, 1e-2);
 }
 
 struct SpreadSearch::Found {

@@ -221,7 +221,7 @@ class TuneReport {
       if (!x) return row.insert(row.end(), 2, std::string()), void();
       const Score score = model_.score(s, *x);
       row.push_back(shown(hyper_.judged(s, *x)));
-      row.push_back(fmt::format("{:.4f}", hyper_.is_balanced() ? score.balanced : score.score));
+      row.push_back(score_text(hyper_.is_balanced() ? score.balanced : score.score));
       to = model_.score_json(s, *x);
       if (hyper_.is_balanced()) to["balanced_loss"] = hyper_.judged(s, *x);
     };
@@ -244,7 +244,7 @@ class TuneReport {
       each.push_back(model_.score_json(folds_[f].valid, x));
     }
     scores_.rows.push_back({name, std::to_string(job_.train.count()), shown(f_.loss),
-                            fmt::format("{:.4f}", hyper_.is_balanced() ? mean.balanced : mean.score),
+                            score_text(hyper_.is_balanced() ? mean.balanced : mean.score),
                             f_.begun_loss ? shown(*f_.begun_loss) : "", ""});
     report_.document["cross_validation"] = {
         {"loss", mean.loss}, {"minimised", true}, {model_.score_name(), mean.score}, {"folds", each}};
@@ -253,12 +253,10 @@ class TuneReport {
   void add_unseen() {
     const SpreadChoice& spread = f_.spread;
     if (spread.tried.empty()) return;
-    std::int64_t count = 0;
-    for (const Fold& fold : folds_) count += fold.valid.count();
+    const std::int64_t count = count_judged(folds_);
     const SpreadScore &taken = spread.tried[spread.chosen], &shared = spread.tried[0];
     scores_.rows.push_back({by_folds() ? "nested folds, unseen" : "validation in turn, unseen", std::to_string(count),
-                            shown(taken.loss), fmt::format("{:.4f}", taken.score), shown(shared.loss),
-                            fmt::format("{:.4f}", shared.score)});
+                            shown(taken.loss), score_text(taken.score), shown(shared.loss), score_text(shared.score)});
   }
 
   void add_comparison() {

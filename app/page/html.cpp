@@ -22,13 +22,13 @@ main, footer { max-width: 1120px; margin: 0 auto; padding: 0 20px; overflow-wrap
 h1 { font-size: clamp(1.6rem, 5vw, 2.3rem); line-height: 1.15; margin: 2.2rem 0 .4rem; letter-spacing: -.015em; }
 h2 { font-size: 1.45rem; line-height: 1.25; margin: 0 0 .3rem; letter-spacing: -.01em; }
 h3 { font-size: 1.05rem; margin: 0 0 .5rem; }
-p { margin: .4rem 0; max-width: 46rem; }
+p { margin: .4rem 0; max-width: 58rem; }
 section { margin: 3.2rem 0 0; padding-top: 1.6rem; border-top: 1px solid var(--grid); }
 a { color: var(--implicit-text); }
 .soft, figcaption, footer { color: var(--soft); }
 nav { margin: .9rem 0 0; display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; }
 figure { margin: 1.6rem 0 0; }
-figcaption { font-size: .95rem; max-width: 46rem; margin-top: .5rem; }
+figcaption { font-size: .95rem; max-width: 58rem; margin-top: .5rem; }
 .panels { display: grid; gap: 1.4rem 1.6rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 380px), 1fr)); }
 .one .panels { max-width: 620px; }
 .panels p { font-size: .88rem; margin: 0; }
@@ -59,11 +59,11 @@ ul.claims li > b { display: inline-block; width: 1.6rem; text-indent: 0; }
 .gallery li.marked img { border-bottom-color: var(--one_step); }
 .gallery span { display: block; }
 .gallery span:first-of-type { color: var(--ink); font-weight: 600; }
-.answer { font-size: 1.15rem; max-width: 52rem; }
+.answer { font-size: 1.15rem; max-width: 62rem; }
 .answer::first-letter { text-transform: uppercase; }
 .tables { display: flex; flex-wrap: wrap; gap: 0 4rem; }
 .tables .table { max-width: 100%; }
-.tables .table p { max-width: 31rem; }
+.tables .table p { max-width: 33rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--grid); border-radius: 4px; padding: .7rem .9rem;
   font-size: .92rem; }
 footer { font-size: .88rem; margin-top: 3.2rem; padding-bottom: 2.5rem; }
@@ -106,6 +106,8 @@ std::string formula(std::string_view text) {
     const bool has_base =
         is_letter(before) || is_digit(before) || before == ')' || (static_cast<unsigned char>(before) & 0x80U);
     if ((mark != '^' && mark != '_') || !has_base) continue;
+    const bool in_a_word = mark == '_' && at > 1 && (is_letter(text[at - 2]) || is_digit(text[at - 2]));
+    if (in_a_word) continue;  // a name such as class_0
     const bool braces = text[at + 1] == '{';
     const std::size_t begin = at + 1 + (braces ? 1 : 0), end = braces ? text.find('}', begin) : begin + 1;
     if (end == std::string_view::npos || (!braces && !is_letter(text[begin]) && !is_digit(text[begin]))) continue;

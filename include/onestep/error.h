@@ -59,11 +59,34 @@ class NoDerivativeError : public Error {
 ///     try { read_csv("a.csv"); } catch (const FileError& e) { std::cerr << e.file << ':' << e.line << '\n'; }
 class FileError : public Error {
  public:
-  FileError(const std::string& message, std::string its_file, std::size_t its_line = 0, std::size_t its_field = 0)
-      : Error(message), file(std::move(its_file)), line(its_line), field(its_field) {}
-  std::string file;   ///< as it was named
-  std::size_t line;   ///< counted from 1; 0: the whole file
-  std::size_t field;  ///< within the line, counted from 1; 0: the whole line
+  /// The option of the reader that would help, for programs whose users know it by another name.
+  enum class Remedy : std::uint8_t {
+    none,            ///< no option: the file has to be changed
+    memory_limit,    ///< a larger one
+    drop,            ///< of the column
+    target,          ///< another column
+    drop_or_target,  ///< either of these
+    header,          ///< whether there is one
+    no_header,       ///< that there is none
+    separator,       ///< of the fields
+    decimal,         ///< that decimals have a comma
+    missing_target,  ///< samples without one are left out
+    missing_value,   ///< samples without one are left out, or values are imputed
+  };
+
+  FileError(const std::string& message, std::string its_file, std::size_t its_line = 0, std::size_t its_field = 0,
+            std::string its_problem = {}, Remedy its_remedy = Remedy::none)
+      : Error(message),
+        file(std::move(its_file)),
+        line(its_line),
+        field(its_field),
+        problem(std::move(its_problem)),
+        remedy(its_remedy) {}
+  std::string file;     ///< as it was named
+  std::size_t line;     ///< counted from 1; 0: the whole file
+  std::size_t field;    ///< within the line, counted from 1; 0: the whole line
+  std::string problem;  ///< where and what, without the reader and its options; empty where there is no more than what()
+  Remedy remedy;        ///< what would help
 };
 
 /// A file could not be written while a job was running: no room, no permission any more. What was there before is kept.

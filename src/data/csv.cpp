@@ -35,9 +35,10 @@ class CsvParser {
     find_columns();
     while (records_.find()) read_sample();
     if (samples_ == 0)
-      fail(source_, columns_->names().empty() ? "there is no sample in it"
-                                              : "there is no sample in it, only a line of names; if those are values, say "
-                                                "that there is no header");
+      columns_->names().empty()
+          ? fail(source_, "there is no sample in it")
+          : fail(source_, "there is no sample in it, only a line of names; if those are values, say that there is no header",
+                 Remedy::no_header);
     return dataset();
   }
 
@@ -155,18 +156,22 @@ class CsvParser {
     const bool may_be_target = column == 0 && options_.target.empty() && options_.names.empty();
     if (levels != nullptr) refuse(where, column, text, "it was a number in the samples that were learned from");
     if (columns_->count() == 1)
-      refuse(where, column, text, "the first line has no comma, semicolon or tab: say what separates the fields");
+      refuse(where, column, text, "the first line has no comma, semicolon or tab: say what separates the fields",
+             Remedy::separator);
     if (is_date(text))
       refuse(where, column, text,
              "it looks like a date or a time, which a linear model cannot use as it is: give the days since some day, or "
-             "year, month and weekday in columns of their own, or drop the column");
+             "year, month and weekday in columns of their own, or drop the column",
+             Remedy::drop);
     if (is_dressed_number(text))
       refuse(where, column, text,
-             "it looks like one: take out signs and separators of thousands, or say that decimals have a comma");
+             "it looks like one: take out signs and separators of thousands, or say that decimals have a comma",
+             Remedy::decimal);
     if (!options_.categories && !raw.category)
       refuse(where, column, text,
              may_be_target ? "give categories numbers, drop the column, or make it the target"
-                           : "give categories numbers, or drop the column");
+                           : "give categories numbers, or drop the column",
+             may_be_target ? Remedy::drop_or_target : Remedy::drop);
     if (raw.text_rows.empty()) raw.first_text = where;
     raw.text_rows.push_back(samples_);
     return count_level(raw, text, where, column);
@@ -176,7 +181,8 @@ class CsvParser {
     if (raw.found.size() == most_classes && !raw.found.contains(level))
       refuse(where, column, level,
              fmt::format("the column has more than {} different texts, too many to be a category; drop the column",
-                         most_classes));
+                         most_classes),
+             Remedy::drop);
     return static_cast<double>(raw.found.try_emplace(level, raw.found.size()).first->second);
   }
 
@@ -201,17 +207,23 @@ class CsvParser {
     if (is_missing(text) && !provided_for)
       records_.fail_at(where, column,
                        fmt::format("{} is missing; {}, or leave the sample out", title(column),
-                                   is_target ? "fill in the target" : "fill it in"));
-    if (number) records_.fail_at(where, column, fmt::format("{} is {}, not finite", title(column), quoted(text)));
+                                   is_target ? "fill in the target" : "fill it in"),
+                       is_target ? Remedy::missing_target : Remedy::missing_value);
+    if (number)
+      records_.fail_at(
+          where, column,
+          fmt::format("{} is {}, not finite; correct it, or leave the sample out", title(column), quoted(text)));
     return std::nullopt;
   }
 
-  [[noreturn]] void refuse(const char* where, std::size_t column, std::string_view text, std::string_view advice) const {
-    records_.fail_at(where, column, fmt::format("{} is {}, not a number; {}", title(column), quoted(text), advice));
+  [[noreturn]] void refuse(const char* where, std::size_t column, std::string_view text, std::string_view advice,
+                           Remedy remedy = Remedy::none) const {
+    records_.fail_at(where, column, fmt::format("{} is {}, not a number; {}", title(column), quoted(text), advice), remedy);
   }
-  [[noreturn]] void refuse_first_text(const char* first_text, std::size_t column, std::string_view advice) {
+  [[noreturn]] void refuse_first_text(const char* first_text, std::size_t column, std::string_view advice,
+                                      Remedy remedy = Remedy::none) {
     records_.go_to(first_text);
-    refuse(first_text, column, records_.read_field(column), advice);
+    refuse(first_text, column, records_.read_field(column), advice, remedy);
   }
 
   // ---- the target ----
@@ -234,7 +246,8 @@ class CsvParser {
     if (!options_.label_names.empty()) return known_class(first, number ? level_name(*number) : text);
     if (number) return *number;
     if (columns_->count() == 1)
-      refuse(first, target, text, "the first line has no comma, semicolon or tab: say what separates the fields");
+      refuse(first, target, text, "the first line has no comma, semicolon or tab: say what separates the fields",
+             Remedy::separator);
     if (label_.text_rows.empty()) label_.first_text = first;
     label_.text_rows.push_back(samples_);
     return count_class(text);
@@ -246,7 +259,9 @@ class CsvParser {
     if (found == known.end())
       records_.fail_at(
           where, *columns_->target(),
-          fmt::format("{} is {}, which is not among {}", title(*columns_->target()), quoted(name), list_of(known)));
+          fmt::format("{} is {}, which is not among the classes that were learned from, {}; correct it, leave the sample "
+                      "out, or learn from samples that have it",
+                      title(*columns_->target()), quoted(name), list_of(known)));
     return static_cast<double>(found - known.begin());
   }
 
@@ -276,7 +291,7 @@ class CsvParser {
     set.in_file = samples_;
     leave_out_samples(set);
     const auto rows = static_cast<std::int64_t>(samples_ - left_out_);
-    if (rows == 0) fail(source_, "every sample lacks a value; drop the columns that have none");
+    if (rows == 0) fail(source_, "every sample lacks a value; drop the columns that have none", Remedy::drop);
     if (options_.encoding.empty())
       for (std::size_t j = 0; j < raw_.size(); ++j) fill_column(j, set.encoding[j]);
     for (std::string& note : notes_on_filled(values_, set.encoding)) notes_.push_back(std::move(note));
@@ -319,7 +334,8 @@ class CsvParser {
             raw.first_text, column,
             fmt::format("{} of {} samples have a text of their own, too many to be the levels of a category; drop "
                         "the column",
-                        raw.found.size(), known));
+                        raw.found.size(), known),
+            Remedy::drop);
     }
     if (!raw.reference.empty() && !raw.found.contains(raw.reference))
       fail(source_,
@@ -358,7 +374,7 @@ class CsvParser {
   void fill_column(std::size_t j, ColumnEncoding& encoding) {
     const bool lacks = std::ranges::any_of(values_[j], [](double v) { return std::isnan(v); });
     if (lacks && std::ranges::all_of(values_[j], [](double v) { return std::isnan(v); }))
-      fail(source_, fmt::format("no sample has a value of {}; drop the column", quoted(encoding.name)));
+      fail(source_, fmt::format("no sample has a value of {}; drop the column", quoted(encoding.name)), Remedy::drop);
     encoding.fill = fill_of(values_[j], !encoding.levels.empty());
     encoding.indicator = lacks;
   }

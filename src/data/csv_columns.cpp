@@ -85,7 +85,8 @@ void Columns::find_columns() {
   check_names();
   target_ = options_.target.empty() ? kinds_.size() - 1 : find(options_.target, "for the target");
   if (kinds_[*target_] == Kind::dropped)
-    fail(source_, fmt::format("the column {} is the target and cannot be dropped; name another target", called(*target_)));
+    fail(source_, fmt::format("the column {} is the target and cannot be dropped; name another target", called(*target_)),
+         Remedy::target);
   kinds_[*target_] = Kind::target;
   for (std::size_t i = 0; i < kinds_.size(); ++i)
     if (kinds_[i] == Kind::feature) features_.push_back(i);
@@ -153,8 +154,10 @@ void Columns::check_names() const {
       others.push_back(names_[i]);
   }
   if (first.empty()) return;
-  fail(source_, fmt::format("{}{}; rename one, or drop it by its position", first,
-                            others.empty() ? "" : fmt::format(" (and so on: {})", list_of(others))));
+  fail(source_,
+       fmt::format("{}{}; rename one, or drop it by its position", first,
+                   others.empty() ? "" : fmt::format(" (and so on: {})", list_of(others))),
+       Remedy::drop);
 }
 
 std::string Columns::called(std::size_t place) const {

@@ -56,9 +56,11 @@ Below look_below(const Records& records, const std::vector<Fields>& rest, std::s
 }
 
 [[noreturn]] void ask(const Records& records, const Fields& fields, std::string_view why) {
-  fail(records.source(), fmt::format("the first line, {}, has numbers only, which may be names or a sample: {}; say whether "
-                                     "there is a header",
-                                     list_of(fields), why));
+  fail(records.source(),
+       fmt::format("the first line, {}, has numbers only, which may be names or a sample: {}; say whether "
+                   "there is a header",
+                   list_of(fields), why),
+       Remedy::header);
 }
 
 // A first line of numbers. Names are sequences that do not look like the lines below; what is far from all of those may be
@@ -183,7 +185,8 @@ bool guess_decimal_comma(Records& records) {
   if (comma && only_thousands)
     fail(records.source(),
          fmt::format("the comma in {} may separate decimals or thousands; say that decimals have a comma, or take it out",
-                     quoted(example)));
+                     quoted(example)),
+         Remedy::decimal);
   return comma;
 }
 

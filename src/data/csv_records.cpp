@@ -14,8 +14,8 @@ Records::Records(const Source& source, const std::string& text)
   if (text_.starts_with(byte_order_mark)) at_ += byte_order_mark.size();
 }
 
-void Records::fail_at(const char* where, std::size_t field, std::string_view what) const {
-  fail(source_, line_of(where), field + 1, what);
+void Records::fail_at(const char* where, std::size_t field, std::string_view what, Remedy remedy) const {
+  fail(source_, line_of(where), field + 1, what, remedy);
 }
 
 std::size_t Records::line_of(const char* where) const {

@@ -47,7 +47,7 @@ class Records {
   char likely_separator() const;
 
   /// Throws FileError with the line of the place, and the field, which counts from 0.
-  [[noreturn]] void fail_at(const char* where, std::size_t field, std::string_view what) const;
+  [[noreturn]] void fail_at(const char* where, std::size_t field, std::string_view what, Remedy remedy = Remedy::none) const;
   std::size_t line_of(const char* where) const;
 
  private:

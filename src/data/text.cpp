@@ -27,19 +27,24 @@ constexpr std::string_view standard_input = "-";
 
 std::string_view name_of(const Source& source) { return source.file == standard_input ? "standard input" : source.file; }
 
+[[noreturn]] void fail_at(const Source& source, std::size_t line, std::size_t field, std::string problem, Remedy remedy) {
+  const std::string_view advice = remedy == Remedy::memory_limit ? "; raise memory_limit if the machine has it" : "";
+  throw FileError(fmt::format("[{}] {}{}", source.reader, problem, advice), std::string(source.file), line, field, problem,
+                  remedy);
+}
+
 }  // namespace
 
-void fail(const Source& source, std::string_view what) {
-  throw FileError(fmt::format("[{}] {}: {}", source.reader, name_of(source), what), std::string(source.file));
+void fail(const Source& source, std::string_view what, Remedy remedy) {
+  fail_at(source, 0, 0, fmt::format("{}: {}", name_of(source), what), remedy);
 }
 
 void fail(const Source& source, std::size_t line, std::string_view what) {
-  throw FileError(fmt::format("[{}] {}:{}: {}", source.reader, name_of(source), line, what), std::string(source.file), line);
+  fail_at(source, line, 0, fmt::format("{}:{}: {}", name_of(source), line, what), Remedy::none);
 }
 
-void fail(const Source& source, std::size_t line, std::size_t field, std::string_view what) {
-  throw FileError(fmt::format("[{}] {}:{}: field {}: {}", source.reader, name_of(source), line, field, what),
-                  std::string(source.file), line, field);
+void fail(const Source& source, std::size_t line, std::size_t field, std::string_view what, Remedy remedy) {
+  fail_at(source, line, field, fmt::format("{}:{}: field {}: {}", name_of(source), line, field, what), remedy);
 }
 
 namespace {
@@ -47,8 +52,7 @@ namespace {
 constexpr std::size_t piece = 1 << 16;  // bytes read or decompressed at a time
 
 [[noreturn]] void fail_above_limit(const Source& source, std::size_t limit) {
-  fail(source,
-       fmt::format("has more than {} bytes, above the memory limit; raise memory_limit if the machine has it", limit));
+  fail(source, fmt::format("has more than {} bytes, above the memory limit", limit), Remedy::memory_limit);
 }
 
 // `to` grows by what one piece holds; the decompressors below say how much of it they filled.
@@ -168,8 +172,9 @@ void check_memory(const Source& source, std::string_view what, double entries, s
   if (bytes <= static_cast<double>(limit)) return;
   const auto gigabytes = [](double b) { return fmt::format("{:.3g} GB", b / 1e9); };
   fail(source,
-       fmt::format("{} need {} as dense matrices, above the memory limit of {}; raise memory_limit if the machine has it",
-                   what, gigabytes(bytes), gigabytes(static_cast<double>(limit))));
+       fmt::format("{} need {} as dense matrices, above the memory limit of {}", what, gigabytes(bytes),
+                   gigabytes(static_cast<double>(limit))),
+       Remedy::memory_limit);
 }
 
 std::optional<double> parse_number(std::string_view text) {

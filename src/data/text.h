@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "onestep/error.h"
+
 namespace onestep::data {
 
 /// Who reads what, for the messages of errors: `[read_qps] HS21.QPS`.
@@ -13,11 +15,14 @@ struct Source {
   std::string_view reader, file;
 };
 
+using Remedy = FileError::Remedy;
+
 /// Throws FileError: `[read_qps] HS21.QPS: what`.
-[[noreturn]] void fail(const Source& source, std::string_view what);
+[[noreturn]] void fail(const Source& source, std::string_view what, Remedy remedy = Remedy::none);
 /// The same at a line, and at its field where there is one, both counted from 1: `[read_qps] HS21.QPS:12: field 3: what`.
 [[noreturn]] void fail(const Source& source, std::size_t line, std::string_view what);
-[[noreturn]] void fail(const Source& source, std::size_t line, std::size_t field, std::string_view what);
+[[noreturn]] void fail(const Source& source, std::size_t line, std::size_t field, std::string_view what,
+                       Remedy remedy = Remedy::none);
 
 /// The bytes of the source's file, of standard input when it is called "-". Throws FileError when it cannot be read, or has
 /// more than `limit` bytes.

@@ -209,58 +209,12 @@ class Certifier {
     c_.advice = std::move(advice);
   }
 
-  bool can(const std::string& missing, const char* which) {
-    if (!is_solution(s_.run.status)) {
-      refuse(fmt::format("the solve ended with status {}{}", to_string(s_.run.status),
-                         s_.run.about.empty() ? "" : fmt::format(" ({})", s_.run.about)),
-             explain(s_.run.status));
-      return false;
-    }
-    AtSolution* const known = s_.loop->reference();
-    if (std::string why = known != nullptr ? known->degeneracy() : ""; !why.empty()) {
-      refuse(std::move(why), "the solution has no derivative there; change the data, or smooth the problem");
-      return false;
-    }
-    if (std::string why = no_contraction(s_); !why.empty()) {
-      refuse(std::move(why), "take Implicit{}");
-      return false;
-    }
-    if (s_.method->lacks_orders) {
-      refuse("the solve inside is differentiated by one step, which has the right first derivative alone",
-             "give that solver KStep{2}, by Solver::with, or no estimator");
-      return false;
-    }
-    if (!s_.method->inside_left_out.empty()) {
-      refuse(s_.method->inside_left_out + ": what that leaves out is not known here",
-             "give that solver Implicit{} or Auto{}, by Solver::with");
-      return false;
-    }
-    if (s_.method->precise && known != nullptr) {
-      refuse("the data of the program contain a solve, the error of which is not known here",
-             "solve outside, and give the program the result as a parameter");
-      return false;
-    }
-    if (!missing.empty()) {
-      refuse(fmt::format("the certificate needs the {} of the step, which is missing", which),
-             "give the step its other derivative");
-      return false;
-    }
-    return true;
-  }
-
-  // Whether there is a derivative to certify.
-  bool is_there() {
-    if (s_.degenerate.value_or(false)) {
-      refuse("the method converges only linearly there: the solution is degenerate, its linear system singular",
-             "the solution may not be unique: regularise the problem");
-      return false;
-    }
-    if (!std::isfinite(c_.value) || s_.report.status == Status::singular) {
-      refuse(fmt::format("there is no derivative: the linear system is singular, or its relative residual stayed at {:.1e}",
-                         s_.report.residual),
-             "the solution may not be unique: regularise the problem");
-      return false;
-    }
+  // Whether there can be a certificate, and a derivative to certify.
+  bool can(const std::string& missing, const char* which) { return !refused(why_not(s_, missing, which)); }
+  bool is_there() { return !refused(why_no_derivative(s_, c_.value)); }
+  bool refused(std::optional<Refusal> why) {
+    if (!why) return false;
+    refuse(std::move(why->reason), std::move(why->advice));
     return true;
   }
 

@@ -9,6 +9,15 @@ namespace onestep::detail {
 Certificate certify_vjp(SolutionState& s, ConstVector c);
 Certificate certify_jvp(SolutionState& s, std::span<const Array> v);
 
+/// Why there is no certificate, and what to do about it.
+struct Refusal {
+  std::string reason, advice;
+};
+/// Before anything is computed for it. `missing` says why the step has no derivative of the kind that is needed, `which`.
+std::optional<Refusal> why_not(SolutionState& s, const std::string& missing, const char* which);
+/// Where the derivative, whose norm this is, does not exist.
+std::optional<Refusal> why_no_derivative(const SolutionState& s, double value);
+
 /// Looks for vectors that I - A shortens, by at most so many products with a random one. Once for each solve; notes ‖(I -
 /// A)⁻¹‖.
 void probe_inverse(SolutionState& s, const LinearSystem& system, int most);

@@ -136,7 +136,7 @@ TEST_F(FitAndPredict, FilesThatAreNoModelsAreRefused) {
   EXPECT_THAT(refused(other), HasSubstr("is damaged: coefficients has null"));
   other = document;
   other.erase("input");
-  EXPECT_THAT(refused(other), HasSubstr("is damaged: key 'input' not found"));
+  EXPECT_THAT(refused(other), HasSubstr("is damaged: a member is missing"));
   EXPECT_THAT(misuse({"predict", train, train}), HasSubstr("is not a model that onestep fit --save wrote"));
   EXPECT_THAT(misuse({"predict", "/nowhere.json", train}), HasSubstr("/nowhere.json: cannot be opened"));
   EXPECT_THAT(misuse({"fit", train, "--save", "/no/such/m.json"}), HasSubstr("there is no folder /no/such"));
@@ -349,10 +349,10 @@ TEST_F(FitAndPredict, WhatWasGuessedIsSaid) {
   EXPECT_THAT(misuse({"fit", folder_.write("d.csv", "day,a,y\n2024-01-01,1,2.5\n2024-01-02,2,1.5\n")}),
               HasSubstr("looks like a date or a time, which a linear model cannot use as it is"));
   EXPECT_THAT(misuse({"fit", folder_.write("y.csv", "a,y\n1,2\n2,\n")}),
-              HasSubstr("\"y\" is missing; fill in the target, or leave such samples out (--missing drop)\n"));
+              HasSubstr("\"y\" is missing; fill in the target, or leave the sample out (--missing drop)\n"));
   EXPECT_THAT(misuse({"fit", folder_.write("n.csv", "a,y\n1,2\n,3\n")}),
               HasSubstr("onestep: " + path("n.csv") +
-                        ":3: field 1: the value of \"a\" is missing; fill it in, leave such samples "
+                        ":3: field 1: the value of \"a\" is missing; fill it in, or leave the sample "
                         "out (--missing drop), or replace such values (--missing impute)"));
 }
 
@@ -369,9 +369,56 @@ TEST_F(FitAndPredict, WordsThatAreNearlyRightAreSuggested) {
 }
 
 TEST_F(FitAndPredict, OneIterationIsNotSeveral) {
-  const Ended ended = run_command({"fit", folder_.write("q", "1.5 1:1\n2.5 1:2\n3.5 1:4\n1 1:3\n")});
-  EXPECT_THAT(ended.out, ::testing::AnyOf(HasSubstr("in 1 iteration,"), HasSubstr("in 2 iterations,")));
-  EXPECT_THAT(ended.out, Not(HasSubstr("1 iterations")));
+  const std::string file = folder_.write("q", "1.5 1:1\n2.5 1:2\n3.5 1:4\n1 1:3\n");
+  const int iterations = json({"fit", file})["iterations"];
+  EXPECT_THAT(run_command({"fit", file}).out,
+              HasSubstr(fmt::format(" in {} iteration{},", iterations, iterations == 1 ? "" : "s")));
+  EXPECT_EQ(app::counted(0, "iteration"), "0 iterations");
+  EXPECT_EQ(app::counted(1, "iteration"), "1 iteration");
+  EXPECT_EQ(app::counted(21, "iteration"), "21 iterations");
+}
+
+// ---- what is not defined is not 0 ----
+
+TEST_F(FitAndPredict, ATargetThatIsConstantHasNoR2) {
+  // The mean of these is not 0.1 to the bit.
+  const std::string constant = folder_.write("c.csv", "a,y\n1,0.1\n2,0.1\n4,0.1\n3,0.1\n5,0.1\n7,0.1\n6,0.1\n9,0.1\n"),
+                    varies = folder_.write("v.csv", "a,y\n1,0.1\n2,0.3\n4,0.4\n3,0.2\n5,0.55\n7,0.7\n6,0.6\n9,0.8\n"),
+                    model = path("model.json");
+  const auto fitted = json({"fit", constant, "--loss", "ridge"});
+  EXPECT_TRUE(fitted["train"]["R2"].is_null()) << fitted["train"];
+  EXPECT_EQ(fitted["train"]["rmse"].get<double>() < 1e-12, true);
+  EXPECT_THAT(run_command({"fit", constant, "--loss", "ridge"}).out, HasSubstr("R2 not defined: the target is constant"));
+  json({"fit", varies, "--save", model});
+  EXPECT_TRUE(json({"predict", model, constant})["scores"]["R2"].is_null());
+  EXPECT_TRUE(json({"influence", varies, "--test", constant})["test"]["R2"].is_null());
+  EXPECT_TRUE(json({"tune", varies, "--folds", "2", "--test", constant})["test"]["R2"].is_null());
+}
+
+// ---- every refusal has a way out ----
+
+TEST_F(FitAndPredict, RefusalsNameTheThingAndTheWayOut) {
+  const std::string two = folder_.write("two.csv", "a,b,y\n1,2,u\n2,1,v\n3,3,u\n4,5,v\n"),
+                    numbers = folder_.write("n.csv", "1,2,0\n2,1,1\n3,3,0\n4,5,1\n"), model = path("model.json");
+  EXPECT_THAT(misuse({"fit", two, "--test", folder_.write("t.csv", "a,b,y\n1,2,w\n")}),
+              HasSubstr("is \"w\", which is not among the classes that were learned from, \"u\", \"v\"; correct it, leave "
+                        "the sample out, or learn from samples that have it"));
+  EXPECT_THAT(misuse({"fit", folder_.write("s", "1 1:1\n-1 1:2\n1 1:3\n"), "--test", folder_.write("t", "3 1:1\n")}),
+              HasSubstr("t: the label of sample 1 is 3, which no sample of s has; correct it, leave the sample out"));
+  EXPECT_THAT(misuse({"fit", numbers, "--header", "no", "--test", folder_.write("m.csv", "1,2,u\n"), "--loss", "logistic"}),
+              HasSubstr("write them in the same way in both"));
+  EXPECT_THAT(misuse({"tune", folder_.write("q.csv", "a,y\n1,0.5\n2,1.5\n3,2.5\n4,1\n"), "--hyper", "class-weight"}),
+              HasSubstr("the target of q.csv is a quantity; if it has classes: --loss softmax"));
+  EXPECT_THAT(misuse({"fit", folder_.write("h.csv", "a,y\n1,0.5\n2,1\n3,0\n"), "--loss", "logistic"}),
+              HasSubstr("the label of sample 1 is 0.5; a quantity takes --loss ridge"));
+  // What predict advises, predict has.
+  json({"fit", two, "--save", model});
+  const std::string lacks = folder_.write("l.csv", "a,b\n1,\n");
+  EXPECT_THAT(misuse({"predict", model, lacks}),
+              HasSubstr("is missing; fill it in, or leave the sample out (onestep fit --missing impute makes a model"));
+  EXPECT_THAT(misuse({"fit", folder_.write("e.csv", "a,b,y\n")}), HasSubstr("say that there is no header (--header no)\n"));
+  EXPECT_THAT(misuse({"fit", folder_.write("f.csv", "a,b,y\n1,2,3\n"), "--drop", "y", "--target", "y"}),
+              HasSubstr("name another target (--target COLUMN)\n"));
 }
 
 }  // namespace

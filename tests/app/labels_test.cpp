@@ -198,6 +198,21 @@ class LabelJobs : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(LabelJobs, InfluenceOfSamplesWithMuchLeverageIsWhatTrainingAgainFinds) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    Random random(seed);
+    std::string text = "a,b,c,y\n";
+    for (int i = 0; i < 80; ++i) {
+      const double a = random.uniform(-1, 1), b = random.uniform(-1, 1), c = random.uniform(-1, 1);
+      text += fmt::format("{},{},{},{}\n", a, b, c, a + 0.5 * b + 0.3 * random.uniform(-1, 1) > 0 ? 1 : 0);
+    }
+    text += "9,-4,6,0\n-8,3,5,1\n";  // far out and wrong: without them the Hessian is another one
+    const auto found = json({"influence", folder_.write("a.csv", text), "--verify", "20", "--l2", "0.1"})["verify"];
+    EXPECT_NEAR(found["slope"], 1, 1e-4) << seed;
+    EXPECT_LT(found["largest_error"], 2e-3) << seed;
+  }
+}
+
 TEST_F(LabelJobs, CleanFindsFlippedLabelsWithAndWithoutTrustedOnes) {
   const std::string train = folder_.write("train.csv", cloud_csv(1, 150, 3)),
                     test = folder_.write("t.csv", cloud_csv(2, 300, 3)),
@@ -274,6 +289,26 @@ TEST_F(LabelJobs, CleanWritesTheLinesThatAreKept) {
   EXPECT_THAT(rest, HasSubstr("a,b,c,kind\n"));
   EXPECT_THAT(rest, Not(HasSubstr("6.5,6,0.1,spam")));
   EXPECT_THAT(contents_of(table), HasSubstr("sample,label,more_probable,quality,wrong,suspect,removed\n"));
+}
+
+TEST_F(LabelJobs, CleanKeepsTheEndsOfLinesAsTheyAre) {
+  const std::string text = cloud_csv(1, 150, 4) + "6.5,6,0.1,spam\n-2,-1.5,0.1,ham\n6,6,0.2,spam\n5,6,0.1,ham\n";
+  const auto with_crlf = [](const std::string& plain) {
+    std::string all;
+    for (const char c : plain) all += c == '\n' ? std::string("\r\n") : std::string(1, c);
+    return all;
+  };
+  const std::string kept = (folder_.path() / "kept.csv").string();
+  const auto kept_of = [&](const std::string& contents) {
+    EXPECT_EQ(run_command({"clean", folder_.write("a.csv", contents), "--cleaned", kept}).status, 0);
+    return contents_of(kept);
+  };
+  const std::string plain = kept_of(text), without_end = text.substr(0, text.size() - 1);
+  ASSERT_LT(plain.size(), text.size());
+  ASSERT_TRUE(plain.ends_with("ham\n")) << "the last line is kept";
+  EXPECT_EQ(kept_of(with_crlf(text)), with_crlf(plain));
+  EXPECT_EQ(kept_of(without_end), plain.substr(0, plain.size() - 1));
+  EXPECT_EQ(kept_of("\xef\xbb\xbf" + with_crlf(without_end)), "\xef\xbb\xbf" + with_crlf(plain.substr(0, plain.size() - 1)));
 }
 
 TEST_F(LabelJobs, CleanDoesItsWorkWhateverTheUnits) {

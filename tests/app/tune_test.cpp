@@ -165,33 +165,52 @@ TEST_F(Tune, ConstantAndDuplicateColumnsAreNoTrouble) {
   EXPECT_TRUE(std::isfinite(found["train"]["loss"].get<double>()));
 }
 
+TEST_F(Tune, SmallClassesLeaveNoNestedFoldsWhichIsSaid) {
+  // Two samples of each of ten classes: a fold leaves one of each, which cannot be held out again.
+  std::string text = "a,b,y\n";
+  Random random(9);
+  for (int i = 0; i < 20; ++i)
+    text += fmt::format("{},{},k{}\n", i % 10 + 0.1 * random.uniform(-1, 1), random.uniform(-1, 1), i % 10);
+  const std::string file = folder_.write("a.csv", text);
+  const auto by_folds = json({file, "--hyper", "l2-per-feature", "--folds", "2"}),
+             by_split = json({file, "--hyper", "l2-per-feature", "--split", "0.5"});
+  EXPECT_THAT(by_folds["spread"]["note"], HasSubstr("too few of most classes"));
+  EXPECT_EQ(by_folds["spread"]["tried"].size(), 0U);
+  EXPECT_THAT(by_split["spread"]["note"], HasSubstr("too few samples"));
+}
+
+// Whether the file of a checkpoint has a step, by its name.
+bool has_step(const std::string& file, const std::string& step) {
+  std::error_code none;
+  return std::filesystem::exists(file, none) && contents_of(file).find(step) != std::string::npos;
+}
+
 TEST_F(Tune, KilledInAnyPhaseItGoesOnAndEndsWithTheSameBits) {
-  const std::string file = folder_.write("a.csv", made_csv(8, {"logistic", 150, 12, 2}, 150)),
+  const std::string file = folder_.write("a.csv", made_csv(8, {"logistic", 300, 25, 2}, 300)),
                     checkpoint = (folder_.path() / "c").string();
   const auto straight = json({file, "--hyper", "l2-per-feature"});
-  // Killed again and again, as soon as the file has grown: in every phase, the first among them.
-  std::uintmax_t size = 0;
+  ASSERT_GT(straight["probes"].size(), 3U);
+  // Killed once in each phase, as soon as the step before it is in the file; at last when the search has its own.
+  const std::vector<std::string> phases{"", "trying l2", "one l2 for all features", "nested round 3 of 5, one penalty",
+                                        "nested round 2 of 5, penalties of deviation 1"};
   int killed = 0;
-  for (; killed < 4; ++killed) {
+  for (std::size_t phase = 0; phase <= phases.size(); ++phase) {
     const RunningCommand running({"tune", file, "--hyper", "l2-per-feature", "--checkpoint", checkpoint});
-    std::error_code none;
-    for (int i = 0; i < 3000; ++i) {
-      const std::uintmax_t now = std::filesystem::file_size(checkpoint, none);
-      if (!none && now > size) {
-        size = now;
-        break;
-      }
-      usleep(1000);
-    }
+    const auto begun = [&] {
+      return phase < phases.size() ? has_step(checkpoint, phases[phase]) : std::filesystem::exists(checkpoint + ".search");
+    };
+    for (int i = 0; i < 100000 && !begun() && kill(running.pid(), 0) == 0; ++i) usleep(300);
     kill(running.pid(), SIGKILL);
-    if (running.wait().status != 128 + SIGKILL) break;  // it was faster
-    ASSERT_TRUE(std::filesystem::exists(checkpoint));
+    const int status = running.wait().status;
+    killed += status == 128 + SIGKILL ? 1 : 0;
+    EXPECT_TRUE(begun()) << "phase " << phase;
+    if (status != 128 + SIGKILL) break;  // it was faster
   }
-  EXPECT_GE(killed, 1);
+  EXPECT_GE(killed, 5);
   const auto resumed = json({file, "--hyper", "l2-per-feature", "--checkpoint", checkpoint});
-  EXPECT_EQ(resumed["hyperparameters"], straight["hyperparameters"]);
-  EXPECT_EQ(resumed["model"], straight["model"]);
-  EXPECT_EQ(resumed["spread"], straight["spread"]);
+  EXPECT_EQ(resumed["resumed"], true);
+  for (const char* member : {"probes", "best_shared", "spread", "hyperparameters", "model", "loss_minimised", "train"})
+    EXPECT_EQ(resumed[member], straight[member]) << member;
 }
 
 TEST_F(Tune, ClassesThatAreAllTheSameAndValuesThatAreNoNumbersAreRefused) {
