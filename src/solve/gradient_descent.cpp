@@ -291,8 +291,11 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
                 s - alpha * g, backtracks ? std::vector<Expr>{value, sum(square(g))} : std::vector<Expr>{}, {}};
           }
           const Expr x = slice(s, 0, n), before = slice(s, n, 2 * n), inertia = how.momentum.beta * (x - before);
-          const Expr at = how.momentum.kind == Momentum::Kind::nesterov ? x + inertia : x;
-          const Expr next = x + inertia - alpha * grad(f(at, theta), at);
+          // By s where at is a slice of it, which the slices that are the parts of x would not contain.
+          const Expr at = x + inertia;
+          const Expr gradient =
+              how.momentum.kind == Momentum::Kind::nesterov ? grad(f(at, theta), at) : slice(grad(f(x, theta), s), 0, n);
+          const Expr next = at - alpha * gradient;
           return TracedStep{concat({next, x}), {}, {}};
         },
         !has_momentum);
