@@ -188,6 +188,8 @@ class OuterValue {
 
   /// The value; infinity where an inner problem has no solution there, and status() says why.
   double operator()(const Parts& theta);
+  /// The next call starts from the starts of the inner problems: its bits do not depend on what was asked before.
+  void forget();
   /// Of the last call: converged, or the status of the first inner problem that was not solved.
   Status status() const;
 
