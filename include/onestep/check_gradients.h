@@ -84,7 +84,7 @@ std::ostream& operator<<(std::ostream& out, const GradientCheck& check);
 /// nothing to say. A matrix that goes into cholesky or ldlt must be symmetric in every direction: write such a function in
 /// terms of what the matrix is made from. Throws MisuseError when the inputs do not fit or an option is out of range.
 ///
-///     Function f = trace([](Expr x) { return sum(softplus(x)); }, Shape{3});
+///     Function f = traced([](Expr x) { return sum(softplus(x)); }, Shape{3});
 ///     GradientCheck check = check_gradients(f, {Array{0.1, -2.0, 3.0}});
 GradientCheck check_gradients(const Function& f, std::span<const Array> inputs, const GradientCheckOptions& options = {});
 inline GradientCheck check_gradients(const Function& f, std::initializer_list<Array> inputs,

@@ -31,7 +31,7 @@ std::vector<std::string> feature_names(const std::vector<ColumnEncoding>& encodi
 /// N samples with n features each: the rows of A and the entries of y belong together.
 ///
 ///     Dataset d = read_libsvm("heart_scale");
-///     Function loss = trace([&](Expr x) { return sum(softplus(-d.y * matmul(d.A, x))); }, Input{"x", {d.A.shape()[1]}});
+///     Function loss = traced([&](Expr x) { return sum(softplus(-d.y * matmul(d.A, x))); }, Input{"x", {d.A.shape()[1]}});
 struct Dataset {
   Array A;                                 ///< (N, n), the features
   Array y;                                 ///< (N), the labels or the target; empty where it was optional and is not there

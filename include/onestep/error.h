@@ -100,6 +100,8 @@ class WriteError : public FileError {
 namespace detail {
 /// Throws MisuseError: an object of this class was used after it was moved from.
 [[noreturn]] void fail_moved_from(const char* what);
+/// Throws MisuseError: an unsigned index is larger than any array.
+[[noreturn]] void fail_index(std::uint64_t index);
 }  // namespace detail
 
 }  // namespace onestep

@@ -151,5 +151,10 @@ std::vector<Array> evaluate(const Function& function, std::span<const Array> inp
 inline std::vector<Array> evaluate(const Function& function, std::initializer_list<Array> inputs) {
   return evaluate(function, std::span(inputs.begin(), inputs.size()));
 }
+/// The value of an expression of arrays and numbers alone. Throws MisuseError inside a traced function for what depends on
+/// its arguments: that has no value yet.
+///
+///     double distance = evaluate(norm(a - b)).item();
+Array evaluate(const Expr& expression);
 
 }  // namespace onestep
