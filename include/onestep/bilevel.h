@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "onestep/estimate.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A parameter of the inner problem that is optimised: where it starts, where it may lie, how it is moved.
@@ -194,7 +196,7 @@ class OuterValue {
   Status status() const;
 
  private:
-  struct State;
+  struct ONESTEP_HIDDEN State;
   std::unique_ptr<State> state_;
 };
 
@@ -211,3 +213,4 @@ Outcome minimise(const std::vector<Inner>& inner, const std::vector<Parameter>& 
                  const OuterMethod& method = Lbfgs{}, const BilevelOptions& options = {});
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -5,6 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "onestep/export.h"
+
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A file for the state of a computation that may be killed, as `minimise` keeps its own (BilevelOptions::checkpoint). Held
@@ -34,3 +37,4 @@ class CheckpointFile {
 };
 
 }  // namespace onestep
+ONESTEP_EXPORT_END
