@@ -278,6 +278,18 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
     const auto f = [lambda = problem.lambda, x_parts](const Expr& x, std::span<const Expr> theta) {
       return call_objective("gradient_descent", lambda, x, x_parts, theta);
     };
+    // Traced alone: parts of a slice of the state are slices of the state itself, and f is then not made from the slice.
+    const auto gradient_at = [&f](const Expr& at, std::span<const Expr> theta) {
+      std::vector<Input> inputs{at.shape()};
+      std::vector<Expr> arguments{at};
+      for (const Expr& t : theta) {
+        inputs.emplace_back(t.shape());
+        arguments.push_back(t);
+      }
+      const Function gradient(
+          inputs, [&](std::span<const Expr> in) { return std::vector<Expr>{grad(f(in[0], in.subspan(1)), in[0])}; });
+      return gradient(arguments).front();
+    };
     const auto n = static_cast<std::int64_t>(flat_size(x_parts));
     const bool backtracks = how.step.kind == GradientStep::Kind::backtracking;
     method->step = std::make_shared<TracedMap>(
@@ -292,7 +304,7 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
           }
           const Expr x = slice(s, 0, n), before = slice(s, n, 2 * n), inertia = how.momentum.beta * (x - before);
           const Expr at = how.momentum.kind == Momentum::Kind::nesterov ? x + inertia : x;
-          const Expr next = x + inertia - alpha * grad(f(at, theta), at);
+          const Expr next = x + inertia - alpha * gradient_at(at, theta);
           return TracedStep{concat({next, x}), {}, {}};
         },
         !has_momentum);
