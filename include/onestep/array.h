@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "onestep/error.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 namespace detail {
@@ -249,3 +251,4 @@ inline Array& operator/=(Array& a, const Array& b) { return a = a / b; }
 std::ostream& operator<<(std::ostream& out, const Array& array);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "onestep/export.h"
 #include "onestep/function.h"
 #include "onestep/solver.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// What check_gradients looks at, and how closely.
@@ -111,3 +113,4 @@ GradientCheck check_gradients(const Solver& solver, const Parts& x, const Parts&
                               const GradientCheckOptions& options = {});
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "onestep/array.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// How a column of a CSV file became features, so that the columns of other samples become the same ones. A column of
@@ -263,3 +265,4 @@ struct LinearModel {
 LinearModel unscaled(const LinearModel& model, const Scaling& scaling);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

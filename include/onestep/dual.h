@@ -8,6 +8,9 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "onestep/export.h"
+
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A number and its derivatives along K directions at once: what is done to the value is done once, however many directions
@@ -188,3 +191,4 @@ template <std::size_t K> bool isfinite(const Dual<K>& a) { return std::isfinite(
 template <std::size_t K> bool isnan(const Dual<K>& a) { return std::isnan(a.value); }
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

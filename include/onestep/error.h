@@ -8,8 +8,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "onestep/export.h"
 #include "onestep/status.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// Everything the library throws. The message names the operation, the values and the way out:
@@ -105,3 +107,4 @@ namespace detail {
 }  // namespace detail
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

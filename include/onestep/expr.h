@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "onestep/array.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
-class Graph;
+class ONESTEP_HIDDEN Graph;
 class Expr;
 
 /// The entries [begin, end) along an axis; negative numbers count from the end.
@@ -375,3 +377,4 @@ Expr call(std::shared_ptr<const Foreign> function, std::span<const Expr> argumen
 Expr call(std::shared_ptr<const Foreign> function, std::initializer_list<Expr> arguments);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

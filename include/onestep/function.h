@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "onestep/export.h"
 #include "onestep/operations.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// An argument of a traced function: its shape and a name for printing and errors.
@@ -162,3 +164,4 @@ requires(!std::is_convertible_v<F, Expr>)
 }
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -6,8 +6,10 @@
 #include <initializer_list>
 #include <span>
 
+#include "onestep/export.h"
 #include "onestep/expr.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// Numbers as a vector, or vectors of one length as the rows (axis 0) or columns (axis 1) of a matrix.
@@ -67,3 +69,4 @@ Expr inverse(const Expr& m);
 Expr inverse(const Factor& factor);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "onestep/array.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// Arrays that belong together: the parts of a state, or several parameters. One array converts to it and from it, a number
@@ -83,3 +85,4 @@ inline Array operator-(const Parts& a) { return -static_cast<Array>(a); }
 std::ostream& operator<<(std::ostream& out, const Parts& parts);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

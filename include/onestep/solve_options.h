@@ -6,6 +6,9 @@
 #include <limits>
 #include <vector>
 
+#include "onestep/export.h"
+
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// What an iteration tells the callback and the log.
@@ -67,3 +70,4 @@ struct Statistics {
 };
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

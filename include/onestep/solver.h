@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "onestep/context.h"
+#include "onestep/export.h"
 #include "onestep/function.h"
 #include "onestep/parts.h"
 #include "onestep/quadratic_program.h"
@@ -20,6 +21,7 @@
 #include "onestep/status.h"
 #include "onestep/traced_program.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// What is known about a map F(x, θ), for the bounds of certificates. Negative: not known. They are compared with what was
@@ -40,8 +42,8 @@ struct Constants {
 class Estimator;
 class Solver;
 namespace detail {
-struct Recipe;
-struct SolverAccess;
+struct ONESTEP_HIDDEN Recipe;
+struct ONESTEP_HIDDEN SolverAccess;
 Expr solve_node(const Solver& solver, std::span<const Expr> theta);
 
 // A lambda of k expressions, k found by trying.
@@ -344,3 +346,4 @@ Solver quadratic_program(const SolveOptions& options = quadratic_program_options
 Parts parts_of(const QuadraticProgram& program);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -3,8 +3,10 @@
 
 #include <limits>
 
+#include "onestep/export.h"
 #include "onestep/expr.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A quadratic program whose data are traced functions of the parameters: the expressions beside QuadraticProgram, with the
@@ -52,3 +54,4 @@ struct TracedProgram {
 };
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

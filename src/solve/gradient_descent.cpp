@@ -278,6 +278,18 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
     const auto f = [lambda = problem.lambda, x_parts](const Expr& x, std::span<const Expr> theta) {
       return call_objective("gradient_descent", lambda, x, x_parts, theta);
     };
+    // Traced alone: parts of a slice of the state are slices of the state itself, and f is then not made from the slice.
+    const auto gradient_at = [&f](const Expr& at, std::span<const Expr> theta) {
+      std::vector<Input> inputs{at.shape()};
+      std::vector<Expr> arguments{at};
+      for (const Expr& t : theta) {
+        inputs.emplace_back(t.shape());
+        arguments.push_back(t);
+      }
+      const Function gradient(
+          inputs, [&](std::span<const Expr> in) { return std::vector<Expr>{grad(f(in[0], in.subspan(1)), in[0])}; });
+      return gradient(arguments).front();
+    };
     const auto n = static_cast<std::int64_t>(flat_size(x_parts));
     const bool backtracks = how.step.kind == GradientStep::Kind::backtracking;
     method->step = std::make_shared<TracedMap>(
@@ -291,11 +303,8 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
                 s - alpha * g, backtracks ? std::vector<Expr>{value, sum(square(g))} : std::vector<Expr>{}, {}};
           }
           const Expr x = slice(s, 0, n), before = slice(s, n, 2 * n), inertia = how.momentum.beta * (x - before);
-          // By s where at is a slice of it, which the slices that are the parts of x would not contain.
-          const Expr at = x + inertia;
-          const Expr gradient =
-              how.momentum.kind == Momentum::Kind::nesterov ? grad(f(at, theta), at) : slice(grad(f(x, theta), s), 0, n);
-          const Expr next = at - alpha * gradient;
+          const Expr at = how.momentum.kind == Momentum::Kind::nesterov ? x + inertia : x;
+          const Expr next = x + inertia - alpha * gradient_at(at, theta);
           return TracedStep{concat({next, x}), {}, {}};
         },
         !has_momentum);
