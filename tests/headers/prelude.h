@@ -45,5 +45,6 @@ extern Solver fit, slow;
 extern Solution s;
 extern Dataset valid;
 extern Inner inner;
+extern Many weights, penalty;
 
 }  // namespace examples
