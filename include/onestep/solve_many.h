@@ -51,7 +51,7 @@ class ManySolutions {
   std::size_t size() const;
   /// Solution i, with its status, certificate and everything else; throws MisuseError where there is none.
   ///
-  ///     std::cout << s[3].status() << '\n';
+  ///     Status of_second = solve_many(fit, {x0}, {weights, penalty})[1].status();
   Solution operator[](std::size_t i) const;
   /// A part of all states.
   Many x(std::size_t part = 0) const;
