@@ -89,7 +89,7 @@ class Fit {
     };
     const auto f = [&](Expr x) { return sum(model_.losses(job_.train, x)) + model_.penalty(x, penalty_); };
     const Solution s = onestep::solve(model_.solver(f, how), model_.start(), Parts());
-    const std::vector<Array> at = evaluate(trace(
+    const std::vector<Array> at = evaluate(traced(
                                                [&](Expr x) {
                                                  return std::pair{f(x), grad(f(x), x)};
                                                },

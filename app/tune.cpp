@@ -133,7 +133,7 @@ class Tune {
   // those far below the best, whose fits are ill-conditioned, are not tried.
   double probed() {
     constexpr double much_worse = 1.1;
-    std::optional<Evaluator> evaluate;  // made when the first value is not known yet
+    std::optional<OuterValue> evaluate;  // made when the first value is not known yet
     const Model unprepared = model_;
     double best = 0, least = 0, last = 0;
     for (double exponent = 5; exponent >= -3; exponent -= 1) {
@@ -143,8 +143,10 @@ class Tune {
         model_ = unprepared;
         model_.get_ready(job_.train, l2);
         if (model_.is_preconditioned()) evaluate.reset();
-        if (!evaluate) evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)));
-        return std::vector<double>{evaluate->afresh(Parts(Array(l2)))};
+        if (!evaluate)
+          evaluate.emplace(inner_of(shared_, folds_, {}, rough_fit()), Parts(Array(1.0)), [] { return stop_signal() != 0; });
+        evaluate->forget();
+        return std::vector<double>{(*evaluate)(Parts(Array(l2)))};
       })[0];
       f_.probes.emplace_back(l2, loss);
       ++f_.solves_before;
@@ -241,7 +243,7 @@ class Tune {
     progress_.enter("compare");
     const int budget = std::max(2, f_.solves());
     const Parameter p = hyper_.parameter(1.0);
-    Evaluator evaluate(inner_of(hyper_, folds_), Parts(p.start));
+    OuterValue evaluate(inner_of(hyper_, folds_), Parts(p.start), [] { return stop_signal() != 0; });
     std::mt19937_64 engine(options_.seed + 17);
     std::uniform_real_distribution<double> uniform;
     const double low = std::log(hyper_.is_penalty() ? 1e-3 * hyper_.unit() : 1e-2),

@@ -31,8 +31,8 @@ Function newton_map(const Logistic& data, bool with_vjp) {
     const Expr f = sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x));
     return std::pair(x - solve(cholesky(hessian(f, x)), grad(f, x)), f);
   };
-  if (!with_vjp) return trace(map, Input{"x", {n}}, Input{"w", {N}});
-  return trace(
+  if (!with_vjp) return traced(map, Input{"x", {n}}, Input{"w", {N}});
+  return traced(
       [&](const Expr& x, const Expr& w, const Expr& v) {
         const auto [x_next, f] = map(x, w);
         return std::tuple(x_next, f, vjp(x_next, w, v));
@@ -124,7 +124,7 @@ void ridge_row(Suite& suite) {
   must_agree("the floor's ridge step", floor.x_next(), expected);
 
   const Array A = matrix(data), y = Array::view(data.y);
-  const Function map = trace(
+  const Function map = traced(
       [&](const Expr& x) {
         const Expr f = 0.5 * sum(square(matmul(A, x) - y)) + 0.5 * lambda * sum(square(x));
         return x - alpha * grad(f, x);
@@ -144,8 +144,8 @@ void chain_row(Suite& suite) {
   ChainFloor floor(a, b, x);
   floor.run();
   must_agree("the floor's chain", floor.result(), expected);
-  const Function f = trace([&](const Expr& e) { return sqrt(1.0 + square(tanh(a * e + b))) * exp(e); },
-                           Input{"x", {static_cast<std::int64_t>(x.size())}});
+  const Function f = traced([&](const Expr& e) { return sqrt(1.0 + square(tanh(a * e + b))) * exp(e); },
+                            Input{"x", {static_cast<std::int64_t>(x.size())}});
   Ours ours(f, {Array::view(x)});
   ours.run();
   must_agree("our chain", ours.result(0), expected);

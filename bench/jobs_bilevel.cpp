@@ -139,7 +139,7 @@ void influence_row(Suite& suite) {
                  return sum(weights * losses(data.train, x)) + 0.5 * sum(square(slice(x, 0, n - 1)));
                }),
                x0, w, OneStep{});
-  const Plan judge(trace([&](Expr x) { return grad(mean_loss(data.valid, x), x); }, Shape{n}));
+  const Plan judge(traced([&](Expr x) { return grad(mean_loss(data.valid, x), x); }, Shape{n}));
   Workspace workspace = judge.workspace();
   std::vector<double> c(data.train.n), influence(data.train.N);
   const auto solve = [&] { return is_solution(fit.solve(x0, w).status()); };
@@ -154,7 +154,7 @@ void influence_row(Suite& suite) {
   // Their sum is the derivative by one weight for all samples.
   const double all = [&] {
     const Array up = full(shape_of(data.train.N), 1 + 1e-4), down = full(shape_of(data.train.N), 1 - 1e-4);
-    const Function loss = trace([&](Expr x) { return mean_loss(data.valid, x); }, Shape{n});
+    const Function loss = traced([&](Expr x) { return mean_loss(data.valid, x); }, Shape{n});
     const double above = evaluate(loss, {fit.solve(x0, up).x()})[0].item();
     return (above - evaluate(loss, {fit.solve(x0, down).x()})[0].item()) / 2e-4;
   }();
@@ -216,7 +216,7 @@ void clean_row(Suite& suite) {
   OuterStep step(inner, all, Array(shape_of(w.size()), w));
   if (!suite.quick()) must_agree_with_differences(step, 1e-2, 1e-3);
   const Function gradient =
-      trace([&](Expr x, Expr weights) { return grad(objective(x, weights), x); }, Shape{n + 1, K}, shape_of(w.size()));
+      traced([&](Expr x, Expr weights) { return grad(objective(x, weights), x); }, Shape{n + 1, K}, shape_of(w.size()));
   const Statistics& took = step.solution().statistics();
   const double norm = gradient_norm(gradient, step.solution(), step.theta());
   suite.note(fmt::format("clean {}: {} iterations, {} products from the solution before; gradient {:.1e}", name,

@@ -39,7 +39,7 @@ void fit_row(Suite& suite, const Set& set, const std::string& loss) {
   const auto fit = [&] { return solve(newton(objective), zeros({n}), Parts()); };
   const Solution s = fit();
   if (!is_solution(s.status())) throw std::runtime_error(s.message());
-  const Array g = evaluate(trace([&](Expr x) { return grad(objective(x), x); }, Shape{n}), {s.x()})[0];
+  const Array g = evaluate(traced([&](Expr x) { return grad(objective(x), x); }, Shape{n}), {s.x()})[0];
   double norm = 0;
   for (const double e : g.values()) norm = std::hypot(norm, e);
   const Statistics& took = s.statistics();

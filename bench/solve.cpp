@@ -305,8 +305,8 @@ void softmax_rows(Suite& suite, const SoftmaxSize& size) {
 
   if (suite.wants(product_row)) {
     const Plan plan(
-        trace([&](Expr x, Expr weights, Expr penalty, Expr v) { return hvp(objective(x, weights, penalty), x, v); }, shape,
-              w.shape(), Shape{}, shape),
+        traced([&](Expr x, Expr weights, Expr penalty, Expr v) { return hvp(objective(x, weights, penalty), x, v); }, shape,
+               w.shape(), Shape{}, shape),
         {.levels = {2, 1, 1, 3}});
     Workspace workspace = plan.workspace();
     std::vector<double> v(size.n * size.classes), product(v.size());

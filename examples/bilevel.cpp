@@ -41,7 +41,7 @@ int main() {
   const double log_lambda = best.x().item();
   std::cout << best.status() << " in " << best.statistics().iterations << " steps: log λ = " << log_lambda << '\n';
 
-  const Function outer = trace([&](Expr t) { return std::pair{validation_loss(t), grad(validation_loss(t), t)}; }, Shape{});
+  const Function outer = traced([&](Expr t) { return std::pair{validation_loss(t), grad(validation_loss(t), t)}; }, Shape{});
   bool best_of_neighbours = true;
   const double least = evaluate(outer, {Array(log_lambda)})[0].item();
   for (const double t : {-20.0, log_lambda - 0.1, log_lambda, log_lambda + 0.1}) {

@@ -25,7 +25,7 @@ int main() {
           }};
 
   const double M = 1.0, e = 0.3;
-  const Solution s = solve(fixed_point(kepler), zeros(1), {M, e}, Auto{.tolerance = 1e-10});
+  const Solution s = solve(fixed_point(kepler), zeros(1), {Array(M), Array(e)}, Auto{.tolerance = 1e-10});
   const Parts g = s.vjp(ones(1));
   const double E = s.x()(0), exact = 1 / (1 - e * std::cos(E));
   std::cout << "E = " << E << ", dE/dM = " << g[0] << ", dE/de = " << g[1] << " by " << s.report().method << '\n'

@@ -11,9 +11,9 @@ SoftmaxBlocks::SoftmaxBlocks(const Array& A, const Array& x, double l2)
     : n_(static_cast<std::size_t>(x.shape()[0])),
       classes_(static_cast<std::size_t>(x.shape()[1])),
       inverses_(classes_ * n_ * n_),
-      product_(trace([](Expr M, Expr c) { return matmul(M, c); }, Shape{x.shape()[0], x.shape()[0]}, Shape{x.shape()[0]})) {
+      product_(traced([](Expr M, Expr c) { return matmul(M, c); }, Shape{x.shape()[0], x.shape()[0]}, Shape{x.shape()[0]})) {
   const std::int64_t n = x.shape()[0], count = A.shape()[0];
-  const Function weights_at = trace(
+  const Function weights_at = traced(
       [&](Expr at) {
         const Expr s = matmul(A, at);
         const Expr p = exp(s - reshape(log_sum_exp(s, 1), {count, 1}));
@@ -22,7 +22,7 @@ SoftmaxBlocks::SoftmaxBlocks(const Array& A, const Array& x, double l2)
       x.shape());
   const Array weights = evaluate(weights_at, {x})[0];
   // Without a penalty there may be nothing that holds a coefficient: a little does, relative to the mean of the diagonal.
-  const Plan plan(trace(
+  const Plan plan(traced(
       [&](Expr v, Expr share) {
         const Expr M = gram(A, v), little = share * sum(diagonal(M)) / static_cast<double>(n);
         return std::pair{solve(cholesky(M + (l2 + little) * eye(n)), eye(n)), little};

@@ -14,7 +14,7 @@ LinearModel raw(const JobData& job, const Model& model, const Array& x) {
   LinearModel result{K > 0 ? Array({n, K}, first) : Array({n}, first), K > 0 ? Array({K}, last) : Array(last[0])};
   if (!job.scaling) return result;
   const auto first_n = [n](const Array& a) {
-    return evaluate(trace([n](Expr v) { return slice(v, 0, n); }, a.shape()), {a})[0];
+    return evaluate(traced([n](Expr v) { return slice(v, 0, n); }, a.shape()), {a})[0];
   };
   return unscaled(result, {first_n(job.scaling->mean), first_n(job.scaling->scale)});
 }

@@ -130,7 +130,7 @@ Array gram_of(const std::vector<Column>& columns, std::size_t N) {
     entries.insert(entries.end(), column.begin(), column.end());
   }
   const Array rows(Shape{static_cast<std::int64_t>(columns.size()), static_cast<std::int64_t>(N)}, std::move(entries));
-  return evaluate(trace([](Expr z) { return matmul(z, transpose(z)); }, rows.shape()), {rows})[0];
+  return evaluate(traced([](Expr z) { return matmul(z, transpose(z)); }, rows.shape()), {rows})[0];
 }
 
 std::string combination_of(const JobData& job, const std::vector<std::size_t>& parts) {

@@ -129,7 +129,7 @@ void Effects::differentiate(const Part& part, const Solution& s) {
   const Stopwatch watch(derivative_seconds_);
   const auto count = static_cast<double>(judging_);
   const Function gradient_at =
-      trace([&](Expr x) { return grad(sum(model_.losses(part.judges, x)) / count, x); }, model_.shape());
+      traced([&](Expr x) { return grad(sum(model_.losses(part.judges, x)) / count, x); }, model_.shape());
   const Array gradient = evaluate(gradient_at, {part.x})[0], g = s.vjp(gradient);
   for (const std::size_t i : part.places) effects_[i].derivative += count * g.values()[i];
   Certificate certificate = s.certificate(gradient);

@@ -1,26 +1,31 @@
 #include "jobs/journal.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
+
+#include "base/json_document.h"
 
 namespace onestep::app::jobs {
 
 Journal::Journal(const std::string& file, std::string identity) : identity_(std::move(identity)) {
   if (file.empty()) return;
-  file_ = std::make_unique<detail::CheckpointFile>(file);
+  file_ = std::make_unique<CheckpointFile>(file);
   const std::optional<std::string> bytes = file_->read();
   if (!bytes) {
     write();
     return;
   }
-  detail::Reader reader(*bytes);
-  std::string theirs, name;
-  reader(theirs);
-  if (theirs != identity_) file_->refuse("is of another problem: the samples or the options differ");
-  reader(earlier_);
-  while (!reader.at_end()) {
-    std::vector<double> found;
-    reader(name), reader(found);
-    steps_.emplace(name, std::move(found));
+  const Json kept = Json::parse(*bytes, nullptr, false);
+  if (!kept.is_object() || !kept.contains("steps")) file_->refuse("is not of this job");
+  if (kept.value("identity", "") != identity_) file_->refuse("is of another problem: the samples or the options differ");
+  earlier_ = kept.value("seconds", 0.0);
+  for (const auto& [name, found] : kept["steps"].items()) {
+    std::vector<double>& numbers = steps_[name];
+    for (const Json& number : found) numbers.push_back(std::strtod(number.get<std::string>().c_str(), nullptr));
   }
   resumed_ = !steps_.empty();
 }
@@ -37,12 +42,14 @@ void Journal::keep(const std::string& step, const std::vector<double>& found) {
 
 double Journal::seconds() const { return earlier_ + std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
+// Numbers as texts, which have all their bits, and infinity.
 void Journal::write() {
-  detail::Writer writer;
-  writer(identity_);
-  writer(seconds());
-  for (auto& [name, found] : steps_) writer(name), writer(found);
-  file_->write(writer.take());
+  Json kept = {{"identity", identity_}, {"seconds", seconds()}, {"steps", Json::object()}};
+  for (const auto& [name, found] : steps_) {
+    Json& numbers = kept["steps"][name] = Json::array();
+    for (const double number : found) numbers.push_back(fmt::format("{}", number));
+  }
+  file_->write(kept.dump());
 }
 
 }  // namespace onestep::app::jobs

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bilevel/checkpoint.h"
+#include "onestep/checkpoint.h"
 
 namespace onestep::app::jobs {
 
@@ -35,7 +35,7 @@ class Journal {
   void write();
 
   using Clock = std::chrono::steady_clock;
-  std::unique_ptr<detail::CheckpointFile> file_;
+  std::unique_ptr<CheckpointFile> file_;
   std::string identity_;
   std::map<std::string, std::vector<double>> steps_;
   double earlier_ = 0;

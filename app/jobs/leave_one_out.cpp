@@ -16,7 +16,7 @@ struct OutputDerivatives {
 };
 
 OutputDerivatives output_derivatives(const Model& model, const Samples& samples, const Array& x) {
-  const Array s = evaluate(trace([&](Expr at) { return matmul(samples.A, at); }, model.shape()), {x})[0];
+  const Array s = evaluate(traced([&](Expr at) { return matmul(samples.A, at); }, model.shape()), {x})[0];
   const auto N = static_cast<std::size_t>(samples.count());
   const std::size_t K = model.loss() == Loss::softmax ? static_cast<std::size_t>(model.shape()[1]) : 1;
   std::vector<double> first(N * K), second(N * K * K);
@@ -45,7 +45,7 @@ OutputDerivatives output_derivatives(const Model& model, const Samples& samples,
 Array sum_of_blocks(const Array& A, const Array& v, std::size_t outputs) {
   const auto n = static_cast<std::size_t>(A.shape()[1]), N = static_cast<std::size_t>(A.shape()[0]), m = n * outputs;
   std::vector<double> H(m * m), d(N), block(n * n);
-  const Plan plan(trace([&](Expr w) { return gram(A, w); }, Shape{A.shape()[0]}));
+  const Plan plan(traced([&](Expr w) { return gram(A, w); }, Shape{A.shape()[0]}));
   Workspace workspace = plan.workspace();
   for (std::size_t k = 0; k < outputs; ++k)
     for (std::size_t l = 0; l <= k; ++l) {
@@ -94,7 +94,7 @@ SecondMoments second_moments(const Model& model, const Samples& samples, const A
       for (std::size_t l = 0; l < K; ++l)
         products[(i * K + k) * K + l] = d.first.values()[i * K + k] * d.first.values()[i * K + l];
   const Array gradient =
-      evaluate(trace([&](Expr r) { return matmul(transpose(samples.A), r); }, d.first.shape()), {d.first})[0];
+      evaluate(traced([&](Expr r) { return matmul(transpose(samples.A), r); }, d.first.shape()), {d.first})[0];
   return {sum_of_blocks(samples.A, d.second, K), sum_of_blocks(samples.A, Array(d.second.shape(), std::move(products)), K),
           Array({gradient.size()}, std::vector<double>(gradient.values().begin(), gradient.values().end()))};
 }
@@ -129,7 +129,7 @@ void LeaveOneOut::invert_hessian(double l2) {
   for (std::size_t u = 0; u < m; ++u)
     for (std::size_t v = 0; v < m; ++v) H[u * m + v] *= scale[u] * scale[v];
   const auto size = static_cast<std::int64_t>(m);
-  const Plan plan(trace([size](Expr matrix) { return solve(cholesky(matrix), eye(size)); }, Shape{size, size}));
+  const Plan plan(traced([size](Expr matrix) { return solve(cholesky(matrix), eye(size)); }, Shape{size, size}));
   Workspace workspace = plan.workspace();
   std::vector<double> inverse(m * m);
   plan.run(workspace, {Array({size, size}, std::move(H))}, {inverse});
@@ -148,7 +148,7 @@ void LeaveOneOut::find_directions() {
   M.resize(N * K * K);
   std::vector<double> block(n_ * n_), found(N);
   const auto width = static_cast<std::int64_t>(n_);
-  const Plan plan(trace([&](Expr B) { return sum(matmul(train_.A, B) * train_.A, 1); }, Shape{width, width}));
+  const Plan plan(traced([&](Expr B) { return sum(matmul(train_.A, B) * train_.A, 1); }, Shape{width, width}));
   Workspace workspace = plan.workspace();
   for (std::size_t k = 0; k < K; ++k)
     for (std::size_t l = 0; l < K; ++l) {
@@ -181,7 +181,7 @@ Array LeaveOneOut::steps(std::size_t begin, std::size_t end) const {
         products[(i - begin) * m + j * K + k] = train_.A.values()[i * n_ + j] * directions_[i * K + k];
   const auto rows = static_cast<std::int64_t>(end - begin), size = static_cast<std::int64_t>(m);
   const Array inverse = Array::view(MatrixView{inverse_.data(), size, size, size, 1});
-  return evaluate(trace([&](Expr P) { return matmul(P, inverse); }, Shape{rows, size}),
+  return evaluate(traced([&](Expr P) { return matmul(P, inverse); }, Shape{rows, size}),
                   {Array({rows, size}, std::move(products))})[0];
 }
 
@@ -199,7 +199,7 @@ std::vector<std::optional<Change>> LeaveOneOut::changes(const Samples& judged) c
       add_exact(judged, some, std::span(result).subspan(begin, end - begin));
     } else {
       const std::vector<Array> forms =
-          evaluate(trace(
+          evaluate(traced(
                        [&](Expr D) {
                          return std::pair{matmul(D, moments.gradient) + 0.5 * sum(matmul(D, moments.hessian) * D, 1),
                                           sum(matmul(D, moments.gradients) * D, 1)};
@@ -217,7 +217,7 @@ std::vector<std::optional<Change>> LeaveOneOut::changes(const Samples& judged) c
 }
 
 void LeaveOneOut::add_exact(const Samples& judged, const Array& steps, std::span<std::optional<Change>> to) const {
-  const Function losses_at = trace([&](Expr at) { return model_.losses(judged, at); }, model_.shape());
+  const Function losses_at = traced([&](Expr at) { return model_.losses(judged, at); }, model_.shape());
   const Plan plan(losses_at);
   Workspace workspace = plan.workspace();
   const auto count = static_cast<std::size_t>(judged.count());
@@ -245,7 +245,7 @@ void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optiona
   largest.resize(std::min(largest.size(), budget / (changes.size() * n_ * outputs_)));
   if (largest.empty()) return;
   const Function gradient_at =
-      trace([&](Expr x) { return grad(sum(model_.losses(train_, x)) + model_.penalty(x, l2_), x); }, model_.shape());
+      traced([&](Expr x) { return grad(sum(model_.losses(train_, x)) + model_.penalty(x, l2_), x); }, model_.shape());
   const std::size_t m = n_ * outputs_;
   std::vector<double> steps(largest.size() * m);
   // Where the steps do not contract, as the Hessian without the sample is another one, the model is fitted again.

@@ -85,12 +85,12 @@ Expr Model::penalty(const Expr& x, const Expr& lambda) const {
 }
 
 std::vector<double> Model::sample_losses(const Samples& samples, const Array& x) const {
-  const Array each = evaluate(trace([&](Expr at) { return losses(samples, at); }, shape_), {x})[0];
+  const Array each = evaluate(traced([&](Expr at) { return losses(samples, at); }, shape_), {x})[0];
   return {each.values().begin(), each.values().end()};
 }
 
 Score Model::score(const Samples& samples, const Array& x) const {
-  const std::vector<Array> found = evaluate(trace(
+  const std::vector<Array> found = evaluate(traced(
                                                 [&](Expr at) {
                                                   return std::pair{mean_loss(samples, at), matmul(samples.A, at)};
                                                 },
@@ -122,13 +122,13 @@ Score Model::score(const Samples& samples, const Array& x) const {
 }
 
 Array Model::probabilities(const Samples& samples, const Array& x) const {
-  const Array z = evaluate(trace([&](Expr at) { return matmul(samples.A, at); }, shape_), {x})[0];
+  const Array z = evaluate(traced([&](Expr at) { return matmul(samples.A, at); }, shape_), {x})[0];
   std::vector<double> all;
   if (loss_ == Loss::logistic) {
     for (const double v : z.values()) all.insert(all.end(), {1 / (1 + std::exp(v)), 1 / (1 + std::exp(-v))});
     return {Shape{samples.count(), 2}, std::move(all)};
   }
-  const Function softmax = trace(
+  const Function softmax = traced(
       [&](Expr s) {
         return exp(s - reshape(log_sum_exp(s, 1), {samples.count(), 1}));
       },

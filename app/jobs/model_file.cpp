@@ -6,8 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "data/text.h"
 #include "jobs/coefficients.h"
+#include "onestep/data.h"
 
 namespace onestep::app::jobs {
 
@@ -88,7 +88,7 @@ class ModelReader {
   Loss loss_called(const std::string& name) const {
     for (const Loss loss : {Loss::logistic, Loss::ridge, Loss::softmax})
       if (name == name_of(loss)) return loss;
-    wrong(fmt::format("is damaged: there is no loss {}", data::quoted(name)));
+    wrong(fmt::format("is damaged: there is no loss {}", name));
   }
 
   void take_classes(const Json& json, JobData& job) const {
@@ -112,7 +112,7 @@ class ModelReader {
       if (column.contains("levels")) {
         encoding.levels = column["levels"].get<std::vector<std::string>>();
         const auto found = std::ranges::find(encoding.levels, column.at("most_frequent").get<std::string>());
-        require(found != encoding.levels.end(), fmt::format("{} lacks a level", data::quoted(encoding.name)));
+        require(found != encoding.levels.end(), fmt::format("{} lacks a level", encoding.name));
         encoding.fill = static_cast<double>(found - encoding.levels.begin());
       } else {
         encoding.fill = column.at("mean");
@@ -196,7 +196,7 @@ SavedModel model_from(const std::string& text, const std::string& file) { return
 SavedModel read_model(const std::string& file) {
   constexpr std::size_t largest = std::size_t{1} << 30;
   try {
-    return model_from(data::read_text({"model", file}, largest), file);
+    return model_from(read_text(file, largest), file);
   } catch (const FileError& wrong) { throw Misuse(wrong.problem); }
 }
 

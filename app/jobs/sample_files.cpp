@@ -4,15 +4,31 @@
 
 #include <algorithm>
 
-#include "data/parse.h"
-#include "data/text.h"
+#include "onestep/data.h"
 
 namespace onestep::app::jobs {
 
 namespace {
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r\v\f";
+  const std::size_t begin = text.find_first_not_of(blanks);
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
+// Calls f with each line of the text, its end included where it has one.
+template <class F> void for_each_line(std::string_view text, const F& f) {
+  while (!text.empty()) {
+    const std::size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
+    f(text.substr(0, size));
+    text.remove_prefix(size);
+  }
+}
+
+bool is_binary(std::string_view text) { return text.starts_with('\0'); }  // as an IDX file is
+
 std::string quoted_where_needed(const std::string& field) {
-  if (field.find_first_of(",\"\r\n") == field.npos && data::trimmed(field) == field) return field;
+  if (field.find_first_of(",\"\r\n") == field.npos && trimmed(field) == field) return field;
   std::string quoted = "\"";
   for (const char c : field) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
   return quoted + "\"";
@@ -37,27 +53,27 @@ namespace {
 std::string lines_without(const std::string& text, const JobData& job, const std::vector<bool>& left_out) {
   const bool is_csv = !job.encoding.empty();
   const auto is_empty = [&](std::string_view line) {
-    const std::string_view rest = data::trimmed(line.substr(0, line.find('\n')));
+    const std::string_view rest = trimmed(line.substr(0, line.find('\n')));
     return rest.empty() || (!is_csv && rest.starts_with('#'));
   };
   const std::size_t samples = job.in_file;
-  std::string_view line, first;
+  std::string_view first;
   std::size_t count = 0;
-  for (data::Lines lines(text); lines.next(line);) {
-    if (is_csv && std::ranges::count(line, '"') % 2 != 0) return "";
-    if (is_empty(line)) continue;
+  bool spans_lines = false;
+  for_each_line(text, [&](std::string_view line) {
+    spans_lines = spans_lines || (is_csv && std::ranges::count(line, '"') % 2 != 0);
+    if (is_empty(line)) return;
     if (count++ == 0) first = line;
-  }
+  });
+  if (spans_lines) return "";
   const auto is_there = [&](const ColumnEncoding& column) { return first.find(column.name) != std::string_view::npos; };
   const bool has_names = is_csv && count == samples + 1 && std::ranges::all_of(job.encoding, is_there);
   if (count != samples && !has_names) return "";
   std::size_t number = count == samples ? 1 : 0;  // of the next sample; 0 is the line of names
   std::string result;
-  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
-    end = std::min(text.find('\n', begin), text.size() - 1) + 1;
-    const std::string_view whole = std::string_view(text).substr(begin, end - begin);  // with its end, if it has one
-    if (is_empty(whole) || !left_out[number++]) result += whole;
-  }
+  for_each_line(text, [&](std::string_view line) {
+    if (is_empty(line) || !left_out[number++]) result += line;
+  });
   return result;
 }
 
@@ -88,8 +104,8 @@ SampleFile file_without(const JobOptions& options, const JobData& job, const std
   for (const std::size_t row : rows) left_out[row] = true;
   if (!options.demo && options.file != "-" && last == job.in_file) {
     const auto limit = static_cast<std::size_t>(options.memory * 0x1p30);
-    const std::string text = data::read_text({"clean", options.file}, limit);
-    if (!data::is_idx(text))
+    const std::string text = read_text(options.file, limit);
+    if (!is_binary(text))
       if (std::string kept = lines_without(text, job, left_out); !kept.empty()) return {std::move(kept), true};
   }
   return {table_without(job, left_out), false};

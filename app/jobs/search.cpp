@@ -8,7 +8,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "bilevel/checkpoint.h"
 #include "jobs/folds.h"
 #include "jobs/report.h"
 
@@ -70,20 +69,6 @@ std::vector<Round> nested_rounds(const JobData& job, const std::vector<Fold>& fo
   };
   if (!std::ranges::all_of(rounds, tells_enough)) return {};
   return rounds;
-}
-
-Evaluator::Evaluator(const std::vector<Inner>& inner, const Parts& theta)
-    : objective_(inner, theta, [] { return stop_signal() != 0; }), x_(objective_.starts()) {}
-
-double Evaluator::operator()(const Parts& theta) {
-  if (!is_solution(objective_.solve(theta, x_, 0))) return std::numeric_limits<double>::infinity();
-  x_ = objective_.states();
-  return objective_.value();
-}
-
-double Evaluator::afresh(const Parts& theta) {
-  x_ = objective_.starts();
-  return (*this)(theta);
 }
 
 BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Progress& progress, const std::string& verb) {
@@ -150,10 +135,6 @@ std::string ended_text(const JobOptions& options, const Outcome& o) {
     return fmt::format("Stopped {}; the same command goes on from {}.", so_far, options.checkpoint);
   return fmt::format("Stopped {}; there is nothing to go on from{}.", so_far,
                      options.checkpoint.empty() ? ": --checkpoint FILE would keep it" : "");
-}
-
-void check_checkpoint(const JobOptions& options) {
-  if (!options.checkpoint.empty()) (void)detail::CheckpointFile(options.checkpoint).read();
 }
 
 Json json_of(const Outcome& o) {

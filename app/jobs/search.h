@@ -4,7 +4,6 @@
 #include <functional>
 #include <vector>
 
-#include "bilevel/objective.h"
 #include "jobs/model.h"
 #include "onestep/onestep.h"
 #include "page/figure.h"
@@ -33,23 +32,6 @@ struct Round {
 /// are cut into five parts, each is left out once, and the search is judged by the others. None where there are too few
 /// samples, or too few of most classes, for that to tell anything.
 std::vector<Round> nested_rounds(const JobData& job, const std::vector<Fold>& folds, std::uint64_t seed);
-
-/// Solves the inner problems at given hyperparameters.
-class Evaluator {
- public:
-  Evaluator(const std::vector<Inner>& inner, const Parts& theta);
-  /// Σ g, or infinity when an inner problem cannot be solved there; warm from the last time.
-  double operator()(const Parts& theta);
-  /// The same from the start: the bits do not depend on what was evaluated before.
-  double afresh(const Parts& theta);
-
- private:
-  detail::Objective objective_;
-  detail::States x_;
-};
-
-/// Throws what `minimise` would when the file of --checkpoint cannot be used: before long work, not after it.
-void check_checkpoint(const JobOptions& options);
 
 /// What `minimise` is told in every job: it listens to signals and shows its progress.
 BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Progress& progress, const std::string& verb);

@@ -64,7 +64,7 @@ SoftFits::SoftFits(const Model& model, const Samples& samples, std::size_t class
                             : model.solver(objective, stops_at_signals());
   prepared_ = std::make_unique<Prepared>(solver, model.start(), Parts{ones({count}), zeros(shape)}, OneStep{});
   if (!has_inverse) return;
-  plan_ = std::make_unique<Plan>(trace(
+  plan_ = std::make_unique<Plan>(traced(
       [&](Expr x, Expr w, Expr targets) {
         const Expr value = objective(x, w, targets);
         return std::pair{value, grad(value, x)};
@@ -82,7 +82,7 @@ void SoftFits::approximate_hessian(const Array& x) {
   const std::int64_t n = A_.shape()[1];
   std::vector<double> penalties(static_cast<std::size_t>(n), l2_);
   penalties.back() = 0;
-  const Plan plan(trace(
+  const Plan plan(traced(
       [&](Expr at) {
         const Expr z = matmul(A_, at), p = 1.0 / (1.0 + exp(-z));
         return solve(cholesky(gram(A_, p * (1.0 - p)) + diag(Array({n}, penalties))), eye(n));

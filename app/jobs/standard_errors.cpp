@@ -13,10 +13,10 @@ namespace {
 std::vector<double> hessian_at(const Model& model, const JobData& job, const Array& penalty, const Array& x) {
   const auto f = [&](const Expr& at) { return sum(model.losses(job.train, at)) + model.penalty(at, penalty); };
   if (model.loss() != Loss::softmax) {
-    const Array H = evaluate(trace([&](Expr at) { return hessian(f(at), at); }, model.shape()), {x})[0].contiguous();
+    const Array H = evaluate(traced([&](Expr at) { return hessian(f(at), at); }, model.shape()), {x})[0].contiguous();
     return {H.values().begin(), H.values().end()};
   }
-  const Plan plan(trace([&](Expr at, Expr v) { return hvp(f(at), at, v); }, model.shape(), model.shape()),
+  const Plan plan(traced([&](Expr at, Expr v) { return hvp(f(at), at, v); }, model.shape(), model.shape()),
                   {.levels = {1, 2}});
   Workspace workspace = plan.workspace();
   const auto size = static_cast<std::size_t>(model.unknowns());
@@ -58,7 +58,7 @@ Array inverse_of(std::vector<double> H, std::int64_t size) {
   for (std::size_t i = 0; i < H.size(); ++i) H[i] /= scale[i / n] * scale[i % n];
   const Array unit(Shape{size, size}, std::move(H));
   const Array inverse =
-      evaluate(trace([size](Expr h) { return solve(cholesky(h), eye(size)); }, unit.shape()), {unit})[0].contiguous();
+      evaluate(traced([size](Expr h) { return solve(cholesky(h), eye(size)); }, unit.shape()), {unit})[0].contiguous();
   std::vector<double> entries(inverse.values().begin(), inverse.values().end());
   for (std::size_t i = 0; i < entries.size(); ++i) entries[i] /= scale[i / n] * scale[i % n];
   return {Shape{size, size}, std::move(entries)};

@@ -7,15 +7,32 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "onestep/error.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
+
+namespace detail {
+// Numbers as they are written: whole or not, but no types that merely convert to one.
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+template <class...> inline constexpr bool never = false;  // for a static_assert where something is used
+
+// An entry in braces. Not a double, so that {{1.0}, {2.0}} is a matrix and nothing else.
+struct Entry {
+  template <Number Value> Entry(Value its_value) : value(static_cast<double>(its_value)) {}
+  double value;
+};
+}  // namespace detail
 
 /// The shape of an array: rank 0 (a number), 1 (a vector) or 2 (a matrix). A size of 0 is allowed.
 ///
@@ -75,18 +92,20 @@ struct MatrixView {
 ///
 ///     Array number = 0.1;
 ///     Array vector{1.0, 2.0, 3.0};
-///     Array matrix{{1.0, 2.0}, {3.0, 4.0}};
-///     Array owned(Shape{2, 2}, std::vector<double>{1, 2, 3, 4});
+///     Array matrix{{1.0, 2.0}, {3.0, 4.0}}, column{{1.0}, {2.0}};
+///     Array from_vector = std::vector<double>{1, 2, 3}, owned(Shape{2, 2}, std::vector<double>{1, 2, 3, 4});
 class Array {
  public:
   /// The number 0.
   Array() : Array(0.0) {}
   /// A number.
-  Array(double value);
+  template <detail::Number Value> Array(Value value) : Array(Shape{}, std::vector<double>{static_cast<double>(value)}) {}
   /// A vector.
-  Array(std::initializer_list<double> entries);
+  Array(std::initializer_list<detail::Entry> entries);
+  Array(std::vector<double> entries);
   /// A matrix, row by row. Throws MisuseError when the rows differ in length.
   Array(std::initializer_list<std::initializer_list<double>> rows);
+  Array(const std::vector<std::vector<double>>& rows);
   /// Takes over `entries`, row by row. Throws MisuseError when their number is not that of the shape.
   Array(Shape shape, std::vector<double> entries);
 
@@ -162,6 +181,15 @@ class Array {
   ///
   ///     double loss = evaluate(f, {x, w})[0].item();
   double item() const;
+  /// An entry of a vector; a negative i counts from the end. Throws MisuseError outside the vector, and for a matrix, whose
+  /// entries are A(row, column).
+  ///
+  ///     double first = x[0], last = x[-1];
+  template <std::integral Index> double operator[](Index i) const {
+    if (std::is_unsigned_v<Index> && i > static_cast<Index>(std::numeric_limits<Index>::max() / 2) && sizeof(i) >= 8)
+      detail::fail_index(static_cast<std::uint64_t>(i));
+    return entry(static_cast<std::int64_t>(i));
+  }
   /// An entry; throws MisuseError outside the shape.
   ///
   ///     double last = x(12), corner = A(0, 0);
@@ -172,6 +200,7 @@ class Array {
   bool owns_entries() const { return data_.use_count() > 0; }
 
  private:
+  double entry(std::int64_t i) const;
   Array(Shape shape, std::shared_ptr<const double> data, std::int64_t row_stride, std::int64_t column_stride);
 
   Shape shape_;
@@ -191,6 +220,35 @@ template <std::integral Size> Array zeros(Size n) { return zeros(Shape{static_ca
 template <std::integral Size> Array ones(Size n) { return ones(Shape{static_cast<std::int64_t>(n)}); }
 template <std::integral Size> Array full(Size n, double value) { return full(Shape{static_cast<std::int64_t>(n)}, value); }
 
+/// Arithmetic on numbers one has, entry by entry and broadcast as expressions are; a comparison is 1 where it holds and 0
+/// elsewhere. With an expression on one side the result is an expression.
+///
+///     Array error = a - b, scaled = 2.0 * error / (1.0 + b);
+///     std::cout << a - b << '\n';
+Array operator+(const Array& a, const Array& b);
+Array operator-(const Array& a, const Array& b);
+Array operator*(const Array& a, const Array& b);
+Array operator/(const Array& a, const Array& b);
+Array operator<(const Array& a, const Array& b);
+Array operator<=(const Array& a, const Array& b);
+Array operator>(const Array& a, const Array& b);
+Array operator>=(const Array& a, const Array& b);
+Array operator==(const Array& a, const Array& b);
+Array operator!=(const Array& a, const Array& b);
+Array operator-(const Array& a);
+inline Array operator+(const Array& a) { return a; }
+/// a = a + b and so on; copies of `a` keep their entries.
+///
+///     Array total = a;
+///     total += b;
+inline Array& operator+=(Array& a, const Array& b) { return a = a + b; }
+inline Array& operator-=(Array& a, const Array& b) { return a = a - b; }
+inline Array& operator*=(Array& a, const Array& b) { return a = a * b; }
+inline Array& operator/=(Array& a, const Array& b) { return a = a / b; }
+
+/// Entries are written as the stream writes numbers (std::setprecision, std::fixed, std::scientific; std::setw is for each
+/// entry), of a long axis the first eight.
 std::ostream& operator<<(std::ostream& out, const Array& array);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

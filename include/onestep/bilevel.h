@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "onestep/estimate.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A parameter of the inner problem that is optimised: where it starts, where it may lie, how it is moved.
@@ -188,11 +190,13 @@ class OuterValue {
 
   /// The value; infinity where an inner problem has no solution there, and status() says why.
   double operator()(const Parts& theta);
+  /// The next call starts from the starts of the inner problems: its bits do not depend on what was asked before.
+  void forget();
   /// Of the last call: converged, or the status of the first inner problem that was not solved.
   Status status() const;
 
  private:
-  struct State;
+  struct ONESTEP_HIDDEN State;
   std::unique_ptr<State> state_;
 };
 
@@ -209,3 +213,4 @@ Outcome minimise(const std::vector<Inner>& inner, const std::vector<Parameter>& 
                  const OuterMethod& method = Lbfgs{}, const BilevelOptions& options = {});
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "onestep/export.h"
 #include "onestep/function.h"
 #include "onestep/solver.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// What check_gradients looks at, and how closely.
@@ -84,7 +86,7 @@ std::ostream& operator<<(std::ostream& out, const GradientCheck& check);
 /// nothing to say. A matrix that goes into cholesky or ldlt must be symmetric in every direction: write such a function in
 /// terms of what the matrix is made from. Throws MisuseError when the inputs do not fit or an option is out of range.
 ///
-///     Function f = trace([](Expr x) { return sum(softplus(x)); }, Shape{3});
+///     Function f = traced([](Expr x) { return sum(softplus(x)); }, Shape{3});
 ///     GradientCheck check = check_gradients(f, {Array{0.1, -2.0, 3.0}});
 GradientCheck check_gradients(const Function& f, std::span<const Array> inputs, const GradientCheckOptions& options = {});
 inline GradientCheck check_gradients(const Function& f, std::initializer_list<Array> inputs,
@@ -111,3 +113,4 @@ GradientCheck check_gradients(const Solver& solver, const Parts& x, const Parts&
                               const GradientCheckOptions& options = {});
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

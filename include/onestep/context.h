@@ -4,12 +4,15 @@
 #include <memory>
 #include <string>
 
+#include "onestep/export.h"
+
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 class Context;
 namespace detail {
-class Backend;
-struct ContextState;
+class ONESTEP_HIDDEN Backend;
+struct ONESTEP_HIDDEN ContextState;
 std::shared_ptr<const Backend> backend_of(const Context& context);
 }  // namespace detail
 
@@ -49,3 +52,4 @@ class Context {
 };
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

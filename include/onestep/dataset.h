@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "onestep/array.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// How a column of a CSV file became features, so that the columns of other samples become the same ones. A column of
@@ -31,7 +33,7 @@ std::vector<std::string> feature_names(const std::vector<ColumnEncoding>& encodi
 /// N samples with n features each: the rows of A and the entries of y belong together.
 ///
 ///     Dataset d = read_libsvm("heart_scale");
-///     Function loss = trace([&](Expr x) { return sum(softplus(-d.y * matmul(d.A, x))); }, Input{"x", {d.A.shape()[1]}});
+///     Function loss = traced([&](Expr x) { return sum(softplus(-d.y * matmul(d.A, x))); }, Input{"x", {d.A.shape()[1]}});
 struct Dataset {
   Array A;                                 ///< (N, n), the features
   Array y;                                 ///< (N), the labels or the target; empty where it was optional and is not there
@@ -263,3 +265,4 @@ struct LinearModel {
 LinearModel unscaled(const LinearModel& model, const Scaling& scaling);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

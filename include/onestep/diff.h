@@ -5,8 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "onestep/export.h"
 #include "onestep/expr.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// (∂y/∂x) v: how y moves when x moves along v. `x` may be any expression y was made from, not only an input: it is then
@@ -58,3 +60,4 @@ Expr hessian(const Expr& y, const Expr& x);
 Expr hvp(const Expr& y, const Expr& x, const Expr& v);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -8,6 +8,9 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "onestep/export.h"
+
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A number and its derivatives along K directions at once: what is done to the value is done once, however many directions
@@ -122,6 +125,7 @@ inline constexpr bool nothing = false;
   inline double name(double a) { return result; }
 #include "onestep/operations.def"
 inline double pow(double a, double b) { return std::pow(a, b); }
+inline double hypot(double a, double b) { return std::hypot(a, b); }
 inline double where(bool condition, double a, double b) { return condition ? a : b; }
 inline bool less(double a, double b) { return a < b; }
 inline bool less_equal(double a, double b) { return a <= b; }
@@ -155,21 +159,14 @@ inline bool not_equal(double a, double b) { return a != b; }
     return out;                                                                                          \
   }
 #include "onestep/operations.def"
-
-// A function that is not in the table, from its value and its derivative.
-template <std::size_t K> Dual<K> chain(double y, double slope, const Dual<K>& x) {
-  Dual<K> out(y);
-  add_term(out, slope, x);
-  return out;
-}
 }  // namespace pointwise
 
 }  // namespace detail
 
 // The elementwise operations of the table in operations.def, by the same names and with the same choices where a derivative
-// is not unique: exp, expm1, log, log1p, sqrt, square, abs, sign, tanh, sigmoid, softplus, erf, sin, cos, atan,
-// stop_gradient, pow, maximum, minimum, less … not_equal, where. Arguments beside a dual number may be plain numbers. Call
-// them without std:: in front.
+// is not unique: exp, expm1, log, log1p, sqrt, square, abs, sign, tanh, sigmoid, softplus, erf, sin, cos, tan, asin, acos,
+// atan, sinh, cosh, cbrt, stop_gradient, pow, maximum, minimum, less … not_equal, where, hypot, atan2. Arguments beside a
+// dual number may be plain numbers. Call them without std:: in front.
 //
 //     T z = softplus(-y * x), p = maximum(x, 0.0), q = pow(x, 3);
 #define ONESTEP_UNARY(name, kink, flops, meaning, ...) \
@@ -193,43 +190,5 @@ template <std::size_t K> Dual<K> fabs(const Dual<K>& a) { return abs(a); }
 template <std::size_t K> bool isfinite(const Dual<K>& a) { return std::isfinite(a.value); }
 template <std::size_t K> bool isnan(const Dual<K>& a) { return std::isnan(a.value); }
 
-/// Functions of <cmath> beyond the table.
-///
-///     T angle = asin(x), length = hypot(x, y);
-template <std::size_t K> Dual<K> tan(const Dual<K>& a) {
-  const double y = std::tan(a.value);
-  return detail::pointwise::chain(y, 1 + y * y, a);
-}
-template <std::size_t K> Dual<K> asin(const Dual<K>& a) {
-  return detail::pointwise::chain(std::asin(a.value), 1 / std::sqrt((1 - a.value) * (1 + a.value)), a);
-}
-template <std::size_t K> Dual<K> acos(const Dual<K>& a) {
-  return detail::pointwise::chain(std::acos(a.value), -1 / std::sqrt((1 - a.value) * (1 + a.value)), a);
-}
-template <std::size_t K> Dual<K> sinh(const Dual<K>& a) {
-  return detail::pointwise::chain(std::sinh(a.value), std::cosh(a.value), a);
-}
-template <std::size_t K> Dual<K> cosh(const Dual<K>& a) {
-  return detail::pointwise::chain(std::cosh(a.value), std::sinh(a.value), a);
-}
-template <std::size_t K> Dual<K> cbrt(const Dual<K>& a) {
-  const double y = std::cbrt(a.value);
-  return detail::pointwise::chain(y, 1 / (3 * y * y), a);
-}
-/// The derivative of hypot at (0, 0) is 0, as that of abs.
-template <class A, class B> detail::dual_of<A, B> hypot(const A& a, const B& b) {
-  const double u = detail::value_of(a), v = detail::value_of(b), length = std::hypot(u, v);
-  detail::dual_of<A, B> out(length);
-  if constexpr (detail::is_dual<A>) detail::add_term(out, length > 0 ? u / length : 0.0, a);
-  if constexpr (detail::is_dual<B>) detail::add_term(out, length > 0 ? v / length : 0.0, b);
-  return out;
-}
-template <class A, class B> detail::dual_of<A, B> atan2(const A& a, const B& b) {
-  const double u = detail::value_of(a), v = detail::value_of(b), square = u * u + v * v;
-  detail::dual_of<A, B> out(std::atan2(u, v));
-  if constexpr (detail::is_dual<A>) detail::add_term(out, v / square, a);
-  if constexpr (detail::is_dual<B>) detail::add_term(out, -u / square, b);
-  return out;
-}
-
 }  // namespace onestep
+ONESTEP_EXPORT_END

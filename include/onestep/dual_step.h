@@ -13,8 +13,10 @@
 
 #include "onestep/array.h"
 #include "onestep/dual.h"
+#include "onestep/export.h"
 #include "onestep/solver.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A parameter as a step of dual numbers sees it: read like an Array, with entries of another type.
@@ -254,3 +256,4 @@ template <std::size_t K = 8, class F> ForeignStep dual_step(F f) {
 }
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -7,7 +7,9 @@
 #include <type_traits>
 
 #include "onestep/array.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A vector or matrix of Eigen seen as an Array, without a copy: storage order and strides are kept. It must stay where it
@@ -49,3 +51,4 @@ inline Eigen::MatrixXd to_eigen_matrix(const Array& a) {
 }
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -8,8 +8,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "onestep/export.h"
 #include "onestep/status.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// Everything the library throws. The message names the operation, the values and the way out:
@@ -100,6 +102,9 @@ class WriteError : public FileError {
 namespace detail {
 /// Throws MisuseError: an object of this class was used after it was moved from.
 [[noreturn]] void fail_moved_from(const char* what);
+/// Throws MisuseError: an unsigned index is larger than any array.
+[[noreturn]] void fail_index(std::uint64_t index);
 }  // namespace detail
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -8,8 +8,10 @@
 #include <variant>
 #include <vector>
 
+#include "onestep/export.h"
 #include "onestep/solver.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// The derivative of the last step alone, ∂F/∂θ at x_{k-1}: as cheap as a derivative can be. Its error is ρ‖B‖/(1-ρ) plus a
@@ -150,8 +152,8 @@ struct Certificate {
 std::ostream& operator<<(std::ostream& out, const Certificate& certificate);
 
 namespace detail {
-struct SolutionState;
-struct SolutionAccess;
+struct ONESTEP_HIDDEN SolutionState;
+struct ONESTEP_HIDDEN SolutionAccess;
 }  // namespace detail
 
 /// What a solver converged to, and its derivatives. Cheap to copy; copies share their memory and must not be used from two
@@ -328,3 +330,4 @@ class Prepared {
 };
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

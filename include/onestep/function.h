@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "onestep/expr.h"
+#include "onestep/export.h"
+#include "onestep/operations.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// An argument of a traced function: its shape and a name for printing and errors.
@@ -26,11 +28,11 @@ struct Input {
 /// A traced function: arguments, results, and the graph between them. Const and cheap to copy; share it across threads. One
 /// that was moved from has no arguments and no results; everything else throws MisuseError.
 ///
-///     Function f = trace([&](Expr x, Expr w) { return sum(w * square(x)); }, Input{"x", {3}}, Input{"w", {3}});
+///     Function f = traced([&](Expr x, Expr w) { return sum(w * square(x)); }, Input{"x", {3}}, Input{"w", {3}});
 class Function {
  public:
   using Body = std::function<std::vector<Expr>(std::span<const Expr>)>;
-  /// Calls `body` once with an expression for each input. `trace` below is the comfortable way.
+  /// Calls `body` once with an expression for each input. `traced` below is the comfortable way.
   Function(std::vector<Input> inputs, const Body& body);
 
   std::span<const Input> inputs() const& { return inputs_; }
@@ -71,7 +73,7 @@ class Function {
 
 /// Multiply-adds (and elementwise operations) to compute these from the inputs; nodes used twice count once.
 ///
-///     Function h = trace([](Expr x) {
+///     Function h = traced([](Expr x) {
 ///       std::cout << flops(hessian(sum(exp(x)), x)) << '\n';
 ///       return x;
 ///     }, Shape{13});
@@ -80,7 +82,7 @@ double flops(std::span<const Expr> results);
 
 /// Readable text of an expression, a line for each node.
 ///
-///     trace([](Expr x) {
+///     traced([](Expr x) {
 ///       std::cout << to_string(grad(sum(exp(x)), x));
 ///       return x;
 ///     }, Shape{13});
@@ -114,6 +116,17 @@ template <class A, class B> std::vector<Expr> results(const std::pair<A, B>& bot
   return {Expr(both.first), Expr(both.second)};
 }
 
+// What a body returns, as a list of expressions.
+template <class Call> std::vector<Expr> results_of(Call&& call) {
+  using Result = decltype(call());
+  if constexpr (requires(Result(*make)()) { results(make()); }) {
+    return results(call());
+  } else {
+    static_assert(never<Result>, "a traced function returns an Expr, or several as a pair, tuple, array or vector");
+    return {};
+  }
+}
+
 // A list of inputs is one argument, a tuple of arrays; anything else is an Input.
 template <class T>
 using Spec = std::conditional_t<std::is_convertible_v<const T&, std::vector<Input>>, std::vector<Input>, Input>;
@@ -124,9 +137,9 @@ using Spec = std::conditional_t<std::is_convertible_v<const T&, std::vector<Inpu
 /// std::vector<Input> for an argument that is a tuple of arrays (f then gets a std::vector<Expr>). f returns an Expr, or
 /// several as a pair, tuple, array or vector. Arrays f closes over become constants, without a copy.
 ///
-///     Function f = trace([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))); }, Shape{13}, Input{"w",
+///     Function f = traced([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))); }, Shape{13}, Input{"w",
 ///     {270}});
-template <class F, class... Specs> Function trace(F&& f, const Specs&... specs) {
+template <class F, class... Specs> Function traced(F&& f, const Specs&... specs) {
   const std::tuple<detail::Spec<Specs>...> given(specs...);
   std::vector<Input> inputs;
   std::apply([&](const auto&... spec) { (detail::append(inputs, spec), ...); }, given);
@@ -135,11 +148,20 @@ template <class F, class... Specs> Function trace(F&& f, const Specs&... specs) 
     return std::apply(
         [&](const auto&... spec) {
           // Braces: arguments are taken in order.
-          return detail::results(
-              std::apply(f, std::tuple<decltype(detail::take(spec, rest))...>{detail::take(spec, rest)...}));
+          std::tuple<decltype(detail::take(spec, rest))...> taken{detail::take(spec, rest)...};
+          return detail::results_of([&] { return std::apply(f, std::move(taken)); });
         },
         given);
   });
 }
 
+/// The name this had before trace(A) became the trace of a matrix.
+template <class F, class... Specs>
+requires(!std::is_convertible_v<F, Expr>)
+    [[deprecated("a lambda is traced by traced(f, shapes...); trace(A) is the trace of a matrix")]] Function
+    trace(F&& f, const Specs&... specs) {
+  return traced(std::forward<F>(f), specs...);
+}
+
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -7,12 +7,14 @@
 #include <span>
 #include <string>
 
+#include "onestep/export.h"
 #include "onestep/solver.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 namespace detail {
-class OwnLoopState;
+class ONESTEP_HIDDEN OwnLoopState;
 }
 
 /// Where a loop stands, and how it goes on: at x, with the step F(x, θ) of its solver at hand. A step may have controls,
@@ -71,3 +73,4 @@ using OwnLoop = std::function<void(Iterates& at)>;
 Solver with_loop(const Solver& of, std::function<OwnLoop()> make);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

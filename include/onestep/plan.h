@@ -11,14 +11,16 @@
 #include <vector>
 
 #include "onestep/context.h"
+#include "onestep/export.h"
 #include "onestep/function.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 namespace detail {
-struct Program;
-struct WorkspaceState;
-class BoundPlan;
+struct ONESTEP_HIDDEN Program;
+struct ONESTEP_HIDDEN WorkspaceState;
+class ONESTEP_HIDDEN BoundPlan;
 }  // namespace detail
 
 /// The memory a plan runs in: one for each thread that runs it. It keeps what was computed from inputs that have not
@@ -151,5 +153,11 @@ std::vector<Array> evaluate(const Function& function, std::span<const Array> inp
 inline std::vector<Array> evaluate(const Function& function, std::initializer_list<Array> inputs) {
   return evaluate(function, std::span(inputs.begin(), inputs.size()));
 }
+/// The value of an expression of arrays and numbers alone. Throws MisuseError inside a traced function for what depends on
+/// its arguments: that has no value yet.
+///
+///     double distance = evaluate(norm(a - b)).item();
+Array evaluate(const Expr& expression);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "onestep/export.h"
 #include "onestep/quadratic_program.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A quadratic program as a file has it, with the names of its columns and rows in the file's order. The E rows without a
@@ -47,3 +49,4 @@ struct QpsFile {
 QpsFile read_qps(const std::string& path, std::size_t memory_limit = std::size_t{4} << 30);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "onestep/array.h"
+#include "onestep/export.h"
 #include "onestep/status.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// Minimise ½xᵀQx + qᵀx + constant subject to A x = b, l ≤ G x ≤ u, lo ≤ x ≤ hi.
@@ -142,7 +144,7 @@ class ProgramSolution {
 
  private:
   friend ProgramSolution solve(const QuadraticProgram& program, const ProgramOptions& options);
-  struct State;
+  struct ONESTEP_HIDDEN State;
   State& state(const char* who) const;
   std::shared_ptr<State> state_;
 };
@@ -154,3 +156,4 @@ class ProgramSolution {
 ProgramSolution solve(const QuadraticProgram& program, const ProgramOptions& options = {});
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "onestep/estimate.h"
+#include "onestep/export.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A parameter, or a part of the state, of many problems: one array that all share, or one for each.
@@ -71,7 +73,7 @@ class ManySolutions {
 
  private:
   friend class PreparedMany;
-  struct State;
+  struct ONESTEP_HIDDEN State;
   explicit ManySolutions(std::shared_ptr<State> state) : state_(std::move(state)) {}
   State& state() const;
   std::shared_ptr<State> state_;
@@ -115,3 +117,4 @@ class PreparedMany {
 };
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

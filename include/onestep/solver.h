@@ -4,8 +4,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <initializer_list>
-#include <iosfwd>
 #include <limits>
 #include <memory>
 #include <span>
@@ -15,98 +13,16 @@
 #include <vector>
 
 #include "onestep/context.h"
+#include "onestep/export.h"
 #include "onestep/function.h"
+#include "onestep/parts.h"
 #include "onestep/quadratic_program.h"
+#include "onestep/solve_options.h"
 #include "onestep/status.h"
+#include "onestep/traced_program.h"
 
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
-
-/// Arrays that belong together: the parts of a state, or several parameters. One array converts to it and from it; braces
-/// list the parts.
-///
-///     Parts one = Array{1.0, 2.0}, two = {Array{1.0, 2.0}, Array(0.5)};
-///     Array first = two[0], only = one;
-class Parts {
- public:
-  Parts() = default;
-  Parts(const Array& only) : parts_{only} {}
-  Parts(double only) : parts_{Array(only)} {}
-  Parts(std::initializer_list<Array> parts) : parts_(parts) {}
-  Parts(std::vector<Array> parts) : parts_(std::move(parts)) {}
-
-  std::size_t size() const { return parts_.size(); }
-  /// Throws MisuseError where there is no part of that number.
-  const Array& operator[](std::size_t i) const& { return parts_[checked(i)]; }
-  Array operator[](std::size_t i) const&& { return parts_[checked(i)]; }
-  auto begin() const& { return parts_.begin(); }
-  auto end() const& { return parts_.end(); }
-  void begin() const&& = delete;  // they would be gone
-  void end() const&& = delete;
-  /// Throws MisuseError unless there is exactly one part.
-  operator Array() const;
-
- private:
-  std::size_t checked(std::size_t i) const;
-  std::vector<Array> parts_;
-};
-
-/// What an iteration tells the callback and the log.
-///
-///     SolveOptions impatient{.callback = [](const Iteration& i) { return i.seconds < 1 || i.step < 1e-3 * i.scale; }};
-struct Iteration {
-  int number = 0;      ///< 1 for the first
-  double step = 0;     ///< how far the state moved (Euclidean norm); of a quadratic program its largest relative residual
-  double scale = 0;    ///< what the tolerance is relative to
-  double value = 0;    ///< objective or residual norm where the solver has one, else NaN
-  double length = 1;   ///< of the step, relative to the full one
-  double seconds = 0;  ///< since the start
-};
-
-/// When a solve stops, and whom it tells. Newton and fixed points stop on the length of the step, since that is what the
-/// derivative's error depends on: a gradient test can be met with half the digits of x missing.
-///
-///     SolveOptions options{.tolerance = 1e-12, .max_iterations = 50};
-struct SolveOptions {
-  /// The length of the last step relative to the larger of |x_k| and |x_{k-1}| (Euclidean norms), so that neither the start
-  /// nor the units of x matter. A short step counts only where the steps were seen to contract, since a short step next to
-  /// a barrier, or of a gradient descent with a tiny step size, says nothing about the distance to the solution. Newton
-  /// squares its error with each step: after a step of 1e-10 it stands at about 1e-20, that is, at rounding. The error of a
-  /// linearly convergent iteration is about ρ/(1-ρ) times its last step, with ρ its rate; Certificate::distance says so.
-  double tolerance = 1e-10;
-  /// The norm of x below which its relative accuracy does not matter: the tolerance is relative to this where |x| is
-  /// smaller. Needed where the solution is zero and the iteration converges linearly to it, since each of its steps is then
-  /// about as long as x: without this option such a solve goes on until x underflows, or to the iteration limit.
-  double typical_x = 0;
-  /// Enough for any Newton iteration that works (it takes 5 to 30); fixed points and gradient descent may need more.
-  int max_iterations = 10000;
-  /// Seconds; looked at after each iteration.
-  double time_limit = std::numeric_limits<double>::infinity();
-  /// Called after each iteration; false cancels. What it throws goes through to the caller of solve.
-  std::function<bool(const Iteration&)> callback = {};
-  /// Where to write a line for each iteration; none by default.
-  std::ostream* log = nullptr;
-  /// Whether Statistics::history is filled.
-  bool history = false;
-};
-
-/// What a solve cost.
-///
-///     const Statistics cost = s.statistics();
-///     std::cout << cost.iterations << " iterations, " << cost.seconds << " s" << '\n';
-struct Statistics {
-  int iterations = 0;
-  int evaluations = 0;  ///< of the objective or the map, line search included
-  int factorisations = 0;
-  int products = 0;    ///< with the Hessian, by methods that do not form it
-  int shifts = 0;      ///< times a matrix had to be made positive definite, or was found not to be by newton_cg
-  int backtracks = 0;  ///< times the line search shortened a step
-  /// Times newton_root left a minimum of ‖G‖ that is not a root, or gradient_descent a start that is stationary but no
-  /// minimum.
-  int restarts = 0;
-  double step_flops = 0;  ///< multiply-adds of one step, linear systems inside that are solved by an iteration not counted
-  double seconds = 0;
-  std::vector<double> history = {};  ///< lengths of the steps, when asked for
-};
 
 /// What is known about a map F(x, θ), for the bounds of certificates. Negative: not known. They are compared with what was
 /// seen: where rho is 1 or more, or the last steps shrank by less than rho says, the certificate is refused.
@@ -126,8 +42,8 @@ struct Constants {
 class Estimator;
 class Solver;
 namespace detail {
-struct Recipe;
-struct SolverAccess;
+struct ONESTEP_HIDDEN Recipe;
+struct ONESTEP_HIDDEN SolverAccess;
 Expr solve_node(const Solver& solver, std::span<const Expr> theta);
 
 // A lambda of k expressions, k found by trying.
@@ -284,7 +200,8 @@ struct GradientStep {
   static GradientStep backtracking(double first = 1) { return {Kind::backtracking, first, 0, 0}; }
 };
 
-/// How gradient descent remembers its last step. The state then has a second part: what it remembers.
+/// How gradient descent remembers its last step. The state then has a second part, what x was before; a start may leave it
+/// out.
 ///
 ///     Momentum m = Momentum::nesterov(0.9);
 struct Momentum {
@@ -382,16 +299,6 @@ template <class F> Solver newton_cg(F objective, const NewtonCgOptions& how = {}
   return detail::make_newton_cg(detail::body_of(std::move(objective)), how, options);
 }
 
-/// A quadratic program whose data are traced functions of the parameters: the expressions beside QuadraticProgram, with the
-/// same meaning and the same defaults.
-///
-///     TracedProgram p{.Q = eye(3), .q = -1.0 * x, .lo = 0.0};
-struct TracedProgram {
-  Expr Q = {}, q = {}, A = {}, b = {}, G = {};
-  Expr l = -std::numeric_limits<double>::infinity(), u = std::numeric_limits<double>::infinity();
-  Expr lo = -std::numeric_limits<double>::infinity(), hi = std::numeric_limits<double>::infinity();
-};
-
 namespace detail {
 struct ProgramBody {
   std::function<TracedProgram(std::span<const Expr>)> call;
@@ -439,3 +346,4 @@ Solver quadratic_program(const SolveOptions& options = quadratic_program_options
 Parts parts_of(const QuadraticProgram& program);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -3,6 +3,9 @@
 
 #include <iosfwd>
 
+#include "onestep/export.h"
+
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// How a solve ended. Numerical trouble is a status, never an exception; x is returned with each of them, the best point
@@ -42,3 +45,4 @@ constexpr bool is_solution(Status status) { return status == Status::converged |
 std::ostream& operator<<(std::ostream& out, Status status);
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -3,6 +3,9 @@
 
 #include <string>
 
+#include "onestep/export.h"
+
+ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// Lets every later computation use up to `n` threads, the calling one included; n = 1 means no other thread at all. Results
@@ -25,3 +28,4 @@ int threads();
 std::string blas_advice();
 
 }  // namespace onestep
+ONESTEP_EXPORT_END

@@ -131,7 +131,7 @@ BilevelRun bilevel_run(const ItemOptions& options, double rho, const Watch& watc
   double l_nabla = 0;
   for (const double e : a.values()) l_nabla = std::max(l_nabla, std::fabs(e));
   const double l_g = norm(a);
-  const Function g = trace(
+  const Function g = traced(
       [&](Expr x) {
         const Expr value = sum(a * sin(x));
         return std::pair{value, grad(value, x)};
@@ -246,8 +246,8 @@ Descent descend(const LinearBilevel& problem, double rho, int steps, const Watch
   descent.L = std::pow(spectral_norm(J), 2);
   const auto objective = [](const Array& residual) { return 0.5 * std::pow(norm(residual), 2); };
   const Function nearest =
-      trace([](Expr j, Expr t) { return matmul(j, solve(cholesky(matmul(transpose(j), j)), matmul(transpose(j), t))); },
-            J.shape(), problem.t.shape());
+      traced([](Expr j, Expr t) { return matmul(j, solve(cholesky(matmul(transpose(j), j)), matmul(transpose(j), t))); },
+             J.shape(), problem.t.shape());
   descent.least = objective(minus(evaluate(nearest, {J, problem.t})[0], problem.t));
 
   // ε is the largest error along the run, so the run comes first.

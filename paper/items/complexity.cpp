@@ -34,7 +34,7 @@ struct Problem {
   Expr step(const Expr& x, const Expr& t) const { return matmul(W, sin(x)) + matmul(C, t); }
   /// C_F: n² + nm, and n sines.
   double step_flops() const {
-    return trace([&](Expr x, Expr t) { return step(x, t); }, x0.shape(), theta.shape()).flops();
+    return traced([&](Expr x, Expr t) { return step(x, t); }, x0.shape(), theta.shape()).flops();
   }
 };
 

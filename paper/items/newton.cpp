@@ -57,7 +57,7 @@ struct Change {
 Change largest_change(const Samples& data, Random& random, const Array& x_bar, double radius, int pairs,
                       const Watch& watch) {
   const std::int64_t N = data.A.shape()[0], n = data.A.shape()[1];
-  const Function derivative = trace(
+  const Function derivative = traced(
       [&](Expr x, Expr w) {
         const Expr f = logistic_loss(data, x, w), next = x - solve(cholesky(hessian(f, x)), grad(f, x));
         const Expr by_theta = jacobian(next, w);

@@ -6,7 +6,7 @@ namespace onestep::app::paper {
 namespace {
 
 Function recursion(const Piggyback::Step& step, std::int64_t n, const Shape& theta) {
-  return trace(
+  return traced(
       [&](Expr x, Expr J, Expr t) {
         const Expr next = step(x, t);
         return std::pair{next, matmul(onestep::jacobian(next, x), J) + onestep::jacobian(next, t)};

@@ -24,7 +24,7 @@ TimedProblem random_program(Random& random, std::int64_t n, std::int64_t m, std:
     (with_margin && i % 3 == 0 ? multipliers : slack)[i] = (with_margin ? margin : 0) + random.uniform();
   const Array z({p}, std::move(multipliers));
   const Array Q =
-      evaluate(trace([](Expr a) { return matmul(transpose(a), a) + 0.1 * eye(a.shape()[1]); }, M.shape()), {M})[0];
+      evaluate(traced([](Expr a) { return matmul(transpose(a), a) + 0.1 * eye(a.shape()[1]); }, M.shape()), {M})[0];
   const Array b = product(A, x), h = plus(product(G, x), Array({p}, std::move(slack)));
   const Array q = with_margin ? times(-1, plus(product(Q, x), plus(product(A.transposed(), y), product(G.transposed(), z))))
                               : random.vector(n);

@@ -32,7 +32,7 @@ Data made_data(Random& random, std::int64_t N, std::int64_t n) {
     singular[j] = std::sqrt(static_cast<double>(N)) * std::pow(10.0, -2 * place);
     x[j] = j % 2 == 0 ? 1 : -1;
   }
-  const Function make = trace(
+  const Function make = traced(
       [](Expr u, Expr s, Expr v, Expr c) {
         return std::pair{matmul(u * s, transpose(v)), matmul(u, s * c)};
       },
@@ -46,7 +46,7 @@ Data made_data(Random& random, std::int64_t N, std::int64_t n) {
 /// would leave a condition number of 44.
 Data scaled(const std::string& path) {
   const Dataset file = read_libsvm(path);
-  const Function make = trace(
+  const Function make = traced(
       [](Expr a) { return a / maximum(max(abs(a), onestep::Axis{0}), std::numeric_limits<double>::min()); }, file.A.shape());
   return {evaluate(make, {file.A})[0], file.y,
           fmt::format("the data of --cpusmall, {} × {}, columns divided by their largest entry", file.A.shape()[0],

@@ -115,7 +115,7 @@ Array times(double factor, const Array& a) {
   return {a.shape(), std::move(x)};
 }
 Array product(const Array& a, const Array& b) {
-  return evaluate(trace([](Expr left, Expr right) { return matmul(left, right); }, a.shape(), b.shape()), {a, b}).front();
+  return evaluate(traced([](Expr left, Expr right) { return matmul(left, right); }, a.shape(), b.shape()), {a, b}).front();
 }
 
 double norm(const Array& a) {

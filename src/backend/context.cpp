@@ -75,4 +75,9 @@ std::vector<Array> evaluate(const Function& function, std::span<const Array> inp
   return result;
 }
 
+Array evaluate(const Expr& expression) {
+  return evaluate(Function({}, [&](std::span<const Expr>) { return std::vector{expression}; }), std::span<const Array>())
+      .front();
+}
+
 }  // namespace onestep

@@ -5,16 +5,16 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
 
-namespace onestep::detail {
-
+namespace onestep {
+namespace detail {
 namespace {
 
 constexpr std::string_view magic = "onestep checkpoint\n";
@@ -61,15 +61,45 @@ bool write_all(int file, std::string_view bytes) {
 
 }  // namespace
 
+// CRC-32 as gzip has it, eight bytes at a time: entry [k][b] is what byte b does k bytes later.
 std::uint32_t checksum(std::string_view bytes) {
-  return static_cast<std::uint32_t>(
-      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
+  using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
+  static constexpr Tables tables = [] {
+    Tables t{};
+    for (std::uint32_t b = 0; b < 256; ++b) {
+      std::uint32_t sum = b;
+      for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1U) ^ ((sum & 1U) != 0 ? 0xEDB88320U : 0U);
+      t[0][b] = sum;
+    }
+    for (std::size_t k = 1; k < t.size(); ++k)
+      for (std::size_t b = 0; b < 256; ++b) t[k][b] = (t[k - 1][b] >> 8U) ^ t[0][t[k - 1][b] & 0xFFU];
+    return t;
+  }();
+  std::uint32_t sum = ~0U;
+  std::size_t i = 0;
+  const auto byte = [&](std::size_t k) { return static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[i + k])); };
+  for (; i + 8 <= bytes.size(); i += 8) {
+    const std::uint32_t low = sum ^ (byte(0) | byte(1) << 8U | byte(2) << 16U | byte(3) << 24U);
+    sum = tables[7][low & 0xFFU] ^ tables[6][(low >> 8U) & 0xFFU] ^ tables[5][(low >> 16U) & 0xFFU] ^ tables[4][low >> 24U] ^
+          tables[3][byte(4)] ^ tables[2][byte(5)] ^ tables[1][byte(6)] ^ tables[0][byte(7)];
+  }
+  for (; i < bytes.size(); ++i) sum = (sum >> 8U) ^ tables[0][(sum ^ byte(0)) & 0xFFU];
+  return ~sum;
 }
 std::uint32_t checksum(const Array& values) {
   std::vector<double> entries(static_cast<std::size_t>(values.size()));
   values.copy_to(entries);
   return checksum({reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(double)});
 }
+
+}  // namespace detail
+
+using detail::checksum;
+using detail::fail;
+using detail::is_named;
+using detail::magic;
+using detail::version;
+using detail::write_all;
 
 CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_path_(path_ + ".lock") {
   do {
@@ -102,7 +132,7 @@ std::optional<std::string> CheckpointFile::read() const {
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file || !std::filesystem::is_regular_file(path_, unknown)) refuse("cannot be read");
   if (!bytes.starts_with(magic)) refuse("is no checkpoint of onestep");
-  Reader reader(std::string_view(bytes).substr(magic.size()));
+  detail::Reader reader(std::string_view(bytes).substr(magic.size()));
   std::uint32_t its_version = 0, sum = 0;
   std::string contents;
   const auto take = [&](auto& field) {
@@ -119,13 +149,13 @@ std::optional<std::string> CheckpointFile::read() const {
 }
 
 void CheckpointFile::write(std::string_view contents) {
-  Writer writer;
+  detail::Writer writer;
   writer(version);
   writer(checksum(contents));
   writer(std::string(contents));
   const std::string bytes = fmt::format("{}{}", magic, writer.take()), temporary = path_ + ".tmp";
   {
-    const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    const detail::Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
     if (!file || !write_all(file.id(), bytes) || ::fsync(file.id()) != 0) {
       const int error = errno;
       ::unlink(temporary.c_str());
@@ -139,8 +169,8 @@ void CheckpointFile::write(std::string_view contents) {
   }
   // The new name, too, is to survive a loss of power; where folders cannot be synchronised that is all there is.
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-  if (const Descriptor directory(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY); directory)
+  if (const detail::Descriptor directory(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY); directory)
     ::fsync(directory.id());
 }
 
-}  // namespace onestep::detail
+}  // namespace onestep

@@ -1,16 +1,16 @@
-// The state of a run in a file: written atomically, versioned, with a checksum, and one run's at a time.
+// The state of a run as bytes, for its checkpoint (onestep/checkpoint.h).
 #pragma once
 
 #include <bit>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "onestep/array.h"
+#include "onestep/checkpoint.h"
 
 namespace onestep::detail {
 
@@ -69,28 +69,6 @@ class Reader {
     for (auto& one : all) (*this)(one);
   }
   std::string_view rest_;
-};
-
-/// A checkpoint's file, held by this process until the object is gone; also when the process is killed. Throws FileError
-/// when another holds it.
-class CheckpointFile {
- public:
-  explicit CheckpointFile(std::string path);
-  ~CheckpointFile();
-  CheckpointFile(const CheckpointFile&) = delete;
-  CheckpointFile& operator=(const CheckpointFile&) = delete;
-
-  /// What was last written; nothing where there is no file. Throws FileError, and leaves the file alone, when it is no
-  /// checkpoint, of another version, or damaged.
-  std::optional<std::string> read() const;
-  /// Throws FileError when that fails; the file is then as it was.
-  void write(std::string_view contents);
-  /// Throws FileError: the file, and what is wrong with it.
-  [[noreturn]] void refuse(std::string_view why) const;
-
- private:
-  std::string path_, lock_path_;
-  int lock_ = -1;
 };
 
 }  // namespace onestep::detail

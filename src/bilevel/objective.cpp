@@ -326,6 +326,11 @@ double OuterValue::operator()(const Parts& theta) {
   return state_->objective.value();
 }
 
+void OuterValue::forget() {
+  if (!state_) detail::fail_moved_from("OuterValue");
+  state_->x = state_->objective.starts();
+}
+
 Status OuterValue::status() const {
   if (!state_) detail::fail_moved_from("OuterValue");
   return state_->status;

@@ -26,6 +26,10 @@ Maybe block_forward(const Expr& y, const Site& s, Tangents tangents, std::int64_
     case Op::sum: return sum(*tangents[0], 0);
     case Op::slice: return slice(*tangents[0], s.attr.j, s.attr.j + y.shape()[0]);
     case Op::pad: return pad(*tangents[0], s.attr.j, y.shape()[0]);
+    case Op::norm: return matmul(transpose(*tangents[0]), *backward(y, s, 0, 1.0));
+    case Op::cumsum: return build(s.op, {*tangents[0]}, s.attr);
+    case Op::gather: return build(s.op, {*tangents[0], s[1]}, s.attr);
+    case Op::scatter: return build(s.op, {*tangents[0], s[1]}, s.attr, to);
     case Op::broadcast: return broadcast(*tangents[0], to);
     case Op::reshape: return reshape(*tangents[0], to);
     case Op::concat: {

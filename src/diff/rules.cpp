@@ -25,11 +25,8 @@ std::optional<Selected> selected(const Expr& t) {
 
 bool is_linear_in(const Site& site, std::size_t which) {
   const unsigned linear = info(site.op).linear;
-  return linear == 255U || (which < 8 && (linear >> which & 1U) != 0);
+  return linear == linear_in::every || (which < 8 && (linear >> which & 1U) != 0);
 }
-
-// The operations that are neither elementwise nor linear: gram in its matrix, max, factors, solve in its factor, logdet,
-// call.
 
 // Along the axis of a reduction: repeated to its argument's shape, and summed.
 Expr along(const Site& s, const Expr& e) { return s.attr.i == 1 ? by_row(e, s[0].shape()) : broadcast(e, s[0].shape()); }
@@ -41,8 +38,14 @@ struct Ties {
   Ties(const Expr& y, const Site& s) : mask(equal(s[0], along(s, y))), weight(1.0 / reduce(s, mask)) {}
 };
 
+// x / |x|, the derivative of a norm; zero at zero, to all orders.
+Expr unit_vector(const Expr& y, const Site& s) {
+  const Expr at_zero = equal(y, 0.0), length = where(at_zero, 1.0, y);
+  return where(along(s, at_zero), 0.0, s[0] / along(s, length));
+}
+
 Expr solve_like(const Site& s, const Expr& b, bool transposed) { return build(Op::solve, {s[0], b}, {.i = transposed}); }
-Expr inverse_transposed(const Site& s) { return transpose(solve_like(s, eye(s[0].shape()[0]), false)); }
+Expr inverse_transposed(const Expr& factor) { return transpose(build(Op::solve, {factor, eye(factor.shape()[0])})); }
 
 // A derivative of a foreign function: 1 the jvp, 2 + i the vjp for argument i.
 Expr derivative_call(const Site& s, std::vector<Expr> extra, std::int64_t kind, const Shape& shape) {
@@ -60,61 +63,97 @@ Expr derivative_call(const Site& s, std::vector<Expr> extra, std::int64_t kind, 
   return build(Op::call, extra, {.i = s.attr.i, .j = kind}, shape);
 }
 
-Maybe special_forward(const Expr& y, const Site& s, Tangents t) {
-  switch (s.op) {
-    case Op::gram: {  // ȦᵀDA + AᵀDȦ
-      const Expr half = matmul(transpose(*t[0]), by_row(s[1], s[0].shape()) * s[0]);
-      // The transpose of a product would be rewritten to a second product.
-      return half + (is(half, Op::matmul) ? build_as_is(Op::transpose, {half}) : transpose(half));
-    }
-    case Op::max: {
-      if (s[0].shape().size() == 0) return std::nullopt;  // minus infinity, which does not move
-      const Ties ties(y, s);
-      return ties.weight * reduce(s, where(ties.mask, *t[0], 0.0));
-    }
-    case Op::solve: {  // ẋ = M⁻¹(ḃ - Ṁ x): one solve for both
-      const Expr moved = matmul(s.attr.i != 0 ? transpose(*t[0]) : *t[0], y);
-      return solve_like(s, t[1] ? *t[1] - moved : -moved, s.attr.i != 0);
-    }
-    case Op::logdet: return sum(inverse_transposed(s) * *t[0]);
-    case Op::call: return derivative_call(s, or_zeros(t, s), 1, y.shape());
-    case Op::cholesky:
-    case Op::lu:
-    case Op::ldlt:
-      return t[0];  // a factor's is its matrix's
-                    // Elementwise and linear operations do not come here; leaves do not move.
-#include "diff/cases_without_rule.inc"
-#include "graph/elementwise_cases.inc"
-      break;
-  }
-  fail(name(s.op), "no derivative rule");
-}
+// The operations with an argument they are not linear in: the tangent of the result, and the cotangent of that argument. One
+// that is forgotten does not compile: the table below asks for it.
+template <Op> struct OwnRule;
 
-Maybe special_backward(const Expr& y, const Site& s, std::size_t which, const Expr& c) {
-  switch (s.op) {
-    case Op::gram: return by_row(s[1], s[0].shape()) * matmul(s[0], c + transpose(c));
-    case Op::max: {
-      const Ties ties(y, s);
-      return along(s, ties.weight) * where(ties.mask, along(s, c), 0.0);  // a NaN has no ties: its weight is infinite
-    }
-    case Op::solve: {  // M̄ = -w xᵀ with Mᵀ w = x̄, kept as an outer product
-      const bool transposed = s.attr.i != 0;
-      const Expr w = solve_like(s, c, !transposed), left = transposed ? y : w, right = transposed ? w : y;
-      return -(y.shape().rank() == 1 ? outer(left, right) : matmul(left, transpose(right)));
-    }
-    case Op::logdet: return c * inverse_transposed(s);
-    case Op::call: return derivative_call(s, {c}, 2 + static_cast<std::int64_t>(which), s[which].shape());
-    case Op::cholesky:
-    case Op::lu:
-    case Op::ldlt:
-      return c;                         // a factor's is its matrix's
-                                        // Elementwise and linear operations do not come here; leaves do not move.
-#include "diff/cases_without_rule.inc"  // NOLINT(readability-duplicate-include)
-#include "graph/elementwise_cases.inc"  // NOLINT(readability-duplicate-include)
-      break;
+template <> struct OwnRule<Op::gram> {
+  static Maybe forward(const Expr&, const Site& s, Tangents t) {  // ȦᵀDA + AᵀDȦ
+    const Expr half = matmul(transpose(*t[0]), by_row(s[1], s[0].shape()) * s[0]);
+    // The transpose of a product would be rewritten to a second product.
+    return half + (is(half, Op::matmul) ? build_as_is(Op::transpose, {half}) : transpose(half));
   }
-  fail(name(s.op), "no derivative rule");
+  static Maybe backward(const Expr&, const Site& s, std::size_t, const Expr& c) {
+    return by_row(s[1], s[0].shape()) * matmul(s[0], c + transpose(c));
+  }
+};
+
+template <> struct OwnRule<Op::max> {
+  static Maybe forward(const Expr& y, const Site& s, Tangents t) {
+    if (s[0].shape().size() == 0) return std::nullopt;  // minus infinity, which does not move
+    const Ties ties(y, s);
+    return ties.weight * reduce(s, where(ties.mask, *t[0], 0.0));
+  }
+  static Maybe backward(const Expr& y, const Site& s, std::size_t, const Expr& c) {
+    const Ties ties(y, s);
+    return along(s, ties.weight) * where(ties.mask, along(s, c), 0.0);  // a NaN has no ties: its weight is infinite
+  }
+};
+
+template <> struct OwnRule<Op::norm> {
+  static Maybe forward(const Expr& y, const Site& s, Tangents t) { return reduce(s, unit_vector(y, s) * *t[0]); }
+  static Maybe backward(const Expr& y, const Site& s, std::size_t, const Expr& c) { return unit_vector(y, s) * along(s, c); }
+};
+
+template <> struct OwnRule<Op::solve> {
+  static Maybe forward(const Expr& y, const Site& s, Tangents t) {  // ẋ = M⁻¹(ḃ - Ṁ x): one solve for both
+    const Expr moved = matmul(s.attr.i != 0 ? transpose(*t[0]) : *t[0], y);
+    return solve_like(s, t[1] ? *t[1] - moved : -moved, s.attr.i != 0);
+  }
+  // M̄ = -w xᵀ with Mᵀ w = x̄, kept as an outer product
+  static Maybe backward(const Expr& y, const Site& s, std::size_t, const Expr& c) {
+    const bool transposed = s.attr.i != 0;
+    const Expr w = solve_like(s, c, !transposed), left = transposed ? y : w, right = transposed ? w : y;
+    return -(y.shape().rank() == 1 ? outer(left, right) : matmul(left, transpose(right)));
+  }
+};
+
+template <> struct OwnRule<Op::logdet> {
+  static Maybe forward(const Expr&, const Site& s, Tangents t) { return sum(inverse_transposed(s[0]) * *t[0]); }
+  static Maybe backward(const Expr&, const Site& s, std::size_t, const Expr& c) { return c * inverse_transposed(s[0]); }
+};
+template <> struct OwnRule<Op::det> {
+  static Maybe forward(const Expr& y, const Site& s, Tangents t) {
+    return y * sum(inverse_transposed(lu(s[0]).node()) * *t[0]);
+  }
+  static Maybe backward(const Expr& y, const Site& s, std::size_t, const Expr& c) {
+    return c * y * inverse_transposed(lu(s[0]).node());
+  }
+};
+
+template <> struct OwnRule<Op::call> {
+  static Maybe forward(const Expr& y, const Site& s, Tangents t) { return derivative_call(s, or_zeros(t, s), 1, y.shape()); }
+  static Maybe backward(const Expr&, const Site& s, std::size_t which, const Expr& c) {
+    return derivative_call(s, {c}, 2 + static_cast<std::int64_t>(which), s[which].shape());
+  }
+};
+
+struct OfItsMatrix {  // what a factor's tangent and cotangent are
+  static Maybe forward(const Expr&, const Site&, Tangents t) { return t[0]; }
+  static Maybe backward(const Expr&, const Site&, std::size_t, const Expr& c) { return c; }
+};
+template <> struct OwnRule<Op::cholesky> : OfItsMatrix {};
+template <> struct OwnRule<Op::lu> : OfItsMatrix {};
+template <> struct OwnRule<Op::ldlt> : OfItsMatrix {};
+
+struct OwnRules {
+  Maybe (*forward)(const Expr&, const Site&, Tangents) = nullptr;
+  Maybe (*backward)(const Expr&, const Site&, std::size_t, const Expr&) = nullptr;
+};
+template <Op op, unsigned linear> constexpr OwnRules own_rules() {
+  if constexpr (linear == linear_in::none || linear == linear_in::second)
+    return {OwnRule<op>::forward, OwnRule<op>::backward};
+  else
+    return {};  // linear in all that moves
 }
+constexpr OwnRules own_rules_of_all[] = {
+#define ONESTEP_UNARY(name, ...) OwnRules{},
+#define ONESTEP_BINARY ONESTEP_UNARY
+#define ONESTEP_TERNARY ONESTEP_UNARY
+#define ONESTEP_STRUCTURAL(name, kink, linear, ...) own_rules<Op::name, linear_in::linear>(),
+#include "onestep/operations.def"
+};
+const OwnRules& own_rule(Op op) { return own_rules_of_all[static_cast<std::size_t>(op)]; }
 
 }  // namespace
 
@@ -158,13 +197,13 @@ Maybe forward(const Expr& y, const Site& site, Tangents tangents) {
     }
   }
   if (special)
-    if (const Maybe rest = special_forward(y, site, tangents)) accumulate(total, *rest);
+    if (const Maybe rest = own_rule(site.op).forward(y, site, tangents)) accumulate(total, *rest);
   return total;
 }
 
 Maybe backward(const Expr& y, const Site& site, std::size_t which, const Expr& cotangent) {
   if (is_linear_in(site, which)) return info(site.op).transposed(site, which, cotangent);
-  if (!is_elementwise(site.op)) return special_backward(y, site, which, cotangent);
+  if (!is_elementwise(site.op)) return own_rule(site.op).backward(y, site, which, cotangent);
   const Maybe d = info(site.op).derivative(site, y, which);
   return d ? Maybe(chain(*d, cotangent)) : std::nullopt;
 }

@@ -123,7 +123,7 @@ class ImplicitDifferentiator final : public Differentiator {
     const std::size_t n = b.size();
     const auto rows = static_cast<std::int64_t>(n);
     if (!plan_) {
-      plan_.emplace(trace(
+      plan_.emplace(traced(
                         [](Expr m, Expr r, Expr t) {
                           return std::pair{onestep::solve(lu(m), r), solve_transposed(lu(m), t)};
                         },

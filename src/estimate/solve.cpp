@@ -109,6 +109,12 @@ const Solution& Prepared::solve(const Parts& theta) & { return solve(x0_, theta)
 const Solution& Prepared::solve(const Parts& x0, const Parts& theta) & {
   if (!solution_.state_) detail::fail_moved_from("Prepared");
   detail::check(options_);
+  if (const detail::Method& method = *solution_.internals().method;
+      method.remembers && 2 * x0.size() == method.step->state.size()) {
+    std::vector<Array> completed(x0.begin(), x0.end());
+    completed.insert(completed.end(), x0.begin(), x0.end());
+    return solve(completed, theta);
+  }
   detail::check_shapes(solution_.internals(), x0, theta);
   // The caller kept a copy of the last Solution, which must not change.
   if (const SolutionState& kept = solution_.internals(); solution_.is_shared())

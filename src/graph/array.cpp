@@ -6,10 +6,13 @@
 #include <ostream>
 
 #include "graph/fail.h"
+#include "graph/rules.h"
 
 namespace onestep {
 
 void detail::fail_moved_from(const char* what) { fail(what, "it was moved from, and holds nothing any more"); }
+
+void detail::fail_index(std::uint64_t index) { fail("[]", "index {} is larger than any array", index); }
 
 Shape::Shape(std::initializer_list<std::int64_t> dims) {
   if (dims.size() > 2) fail("Shape", "rank {} is above 2; reshape to a matrix", dims.size());
@@ -31,17 +34,24 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << 
 
 namespace {
 
-std::vector<double> flatten(std::initializer_list<std::initializer_list<double>> rows) {
+std::int64_t signed_size(std::size_t n) { return static_cast<std::int64_t>(n); }
+
+double value_of(double entry) { return entry; }
+double value_of(detail::Entry entry) { return entry.value; }
+template <class Line> std::vector<double> entries_of(const Line& line) {
   std::vector<double> entries;
-  for (const auto& row : rows) {
-    if (row.size() != rows.begin()->size())
-      fail("Array", "rows of {} and {} entries in one matrix", rows.begin()->size(), row.size());
-    entries.insert(entries.end(), row);
-  }
+  for (const auto& e : line) entries.push_back(value_of(e));
   return entries;
 }
-
-std::int64_t signed_size(std::size_t n) { return static_cast<std::int64_t>(n); }
+template <class Rows> Array matrix_of(const Rows& rows) {
+  std::vector<double> entries;
+  const std::size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
+  for (const auto& row : rows) {
+    if (row.size() != columns) fail("Array", "rows of {} and {} entries in one matrix", columns, row.size());
+    for (const auto& e : row) entries.push_back(value_of(e));
+  }
+  return {Shape{signed_size(rows.size()), signed_size(columns)}, std::move(entries)};
+}
 
 // Memory the caller owns: no reference is counted.
 std::shared_ptr<const double> borrow(const double* data) { return {std::shared_ptr<const double>(), data}; }
@@ -50,11 +60,13 @@ std::shared_ptr<const double> borrow(const double* data) { return {std::shared_p
 
 Array::Array(Shape shape, std::shared_ptr<const double> data, std::int64_t row_stride, std::int64_t column_stride)
     : shape_(shape), data_(std::move(data)), row_stride_(row_stride), column_stride_(column_stride) {}
-Array::Array(double value) : Array(Shape{}, std::vector<double>{value}) {}
-Array::Array(std::initializer_list<double> entries)
-    : Array(Shape{signed_size(entries.size())}, std::vector<double>(entries)) {}
-Array::Array(std::initializer_list<std::initializer_list<double>> rows)
-    : Array(Shape{signed_size(rows.size()), rows.size() == 0 ? 0 : signed_size(rows.begin()->size())}, flatten(rows)) {}
+Array::Array(std::initializer_list<detail::Entry> entries) : Array(entries_of(entries)) {}
+Array::Array(std::vector<double> entries) {
+  const Shape shape{signed_size(entries.size())};
+  *this = Array(shape, std::move(entries));
+}
+Array::Array(std::initializer_list<std::initializer_list<double>> rows) : Array(matrix_of(rows)) {}
+Array::Array(const std::vector<std::vector<double>>& rows) : Array(matrix_of(rows)) {}
 Array::Array(Shape shape, std::vector<double> entries) : shape_(shape), row_stride_(shape.rank() == 2 ? shape[1] : 1) {
   if (signed_size(entries.size()) != shape.size())
     fail("Array", "shape {} has {} entries, {} were given", shape, shape.size(), entries.size());
@@ -105,6 +117,12 @@ double Array::item() const {
   if (size() != 1) fail("Array", "item() of {}, which has {} entries", shape_, size());
   return *data_;
 }
+double Array::entry(std::int64_t i) const {
+  if (shape_.rank() == 2) fail("Array", "[{}] of a matrix {}; its entries are (row, column)", i, shape_);
+  const std::int64_t at = i < 0 ? i + shape_[0] : i;
+  if (shape_.rank() == 0 || at < 0 || at >= shape_[0]) fail("Array", "[{}] is outside {}", i, shape_);
+  return data_.get()[at * row_stride_];
+}
 double Array::operator()(std::int64_t i) const {
   if (shape_.rank() != 1 || i < 0 || i >= shape_[0]) fail("Array", "({}) is outside {}", i, shape_);
   return data_.get()[i * row_stride_];
@@ -119,24 +137,70 @@ Array zeros(Shape shape) { return full(shape, 0.0); }
 Array ones(Shape shape) { return full(shape, 1.0); }
 Array full(Shape shape, double value) { return {shape, std::vector<double>(static_cast<std::size_t>(shape.size()), value)}; }
 
+namespace {
+
+// The value of a row of the table on arrays, by NumPy's rule of broadcasting.
+Array elementwise(Op op, const Array& a, const Array& b) {
+  const Shape shape = broadcast_shape(name(op), a.shape(), b.shape());
+  // A shape is aligned at its last axis: steps along the rows and columns of the result, 0 where entries are repeated.
+  struct Steps {
+    const double* data;
+    std::int64_t row = 0, column = 0;
+    Steps(const Array& of, const Shape& to) : data(of.data()) {
+      const bool vector = of.shape().rank() == 1 && to.rank() == 2;  // a row of the result
+      const std::int64_t rows = vector ? 1 : of.shape()[0], columns = vector ? of.shape()[0] : of.shape()[1];
+      if (rows != 1) row = of.row_stride();
+      if (columns != 1) column = vector ? of.row_stride() : of.column_stride();
+    }
+  } const x(a, shape), y(b, shape);
+  std::vector<double> entries;
+  entries.reserve(static_cast<std::size_t>(shape.size()));
+  for (std::int64_t i = 0; i < shape[0]; ++i)
+    for (std::int64_t j = 0; j < shape[1]; ++j) {
+      const double both[3] = {x.data[i * x.row + j * x.column], y.data[i * y.row + j * y.column], 0};
+      entries.push_back(info(op).value(both));
+    }
+  return {shape, std::move(entries)};
+}
+
+}  // namespace
+
+Array operator+(const Array& a, const Array& b) { return elementwise(Op::add, a, b); }
+Array operator-(const Array& a, const Array& b) { return elementwise(Op::sub, a, b); }
+Array operator*(const Array& a, const Array& b) { return elementwise(Op::mul, a, b); }
+Array operator/(const Array& a, const Array& b) { return elementwise(Op::div, a, b); }
+Array operator<(const Array& a, const Array& b) { return elementwise(Op::less, a, b); }
+Array operator<=(const Array& a, const Array& b) { return elementwise(Op::less_equal, a, b); }
+Array operator>(const Array& a, const Array& b) { return elementwise(Op::greater, a, b); }
+Array operator>=(const Array& a, const Array& b) { return elementwise(Op::greater_equal, a, b); }
+Array operator==(const Array& a, const Array& b) { return elementwise(Op::equal, a, b); }
+Array operator!=(const Array& a, const Array& b) { return elementwise(Op::not_equal, a, b); }
+Array operator-(const Array& a) { return elementwise(Op::mul, -1.0, a); }
+
 std::ostream& operator<<(std::ostream& out, const Array& array) {
   constexpr std::int64_t most = 8;  // entries shown along an axis
-  const int rank = array.shape().rank();
-  const std::int64_t rows = array.shape()[0], columns = array.shape()[1];
-  if (rank == 0) return out << fmt::format("{:.6g}", array.item());
+  const std::streamsize width = out.width(0);
+  const auto number = [&](double value) {
+    out.width(width);
+    out << value;
+  };
   const auto list = [&](std::int64_t n, const char* between, const char* what, auto&& entry) {
     out << '[';
-    for (std::int64_t i = 0; i < std::min(n, most); ++i) entry(out << (i == 0 ? "" : between), i);
-    if (n > most) out << fmt::format("{}… {} {}", between, n, what);
+    for (std::int64_t i = 0; i < std::min(n, most); ++i) {
+      out << (i == 0 ? "" : between);
+      entry(i);
+    }
+    if (n > most) out << between << "… " << std::to_string(n) << ' ' << what;
     out << ']';
   };
-  const auto number = [](std::ostream& to, double value) { to << fmt::format("{:.6g}", value); };
-  if (rank == 1)
-    list(rows, ", ", "entries", [&](std::ostream& to, std::int64_t i) { number(to, array(i)); });
+  const std::int64_t rows = array.shape()[0], columns = array.shape()[1];
+  if (array.shape().rank() == 0)
+    number(array.item());
+  else if (array.shape().rank() == 1)
+    list(rows, ", ", "entries", [&](std::int64_t i) { number(array(i)); });
   else
-    list(rows, ",\n ", "rows", [&](std::ostream&, std::int64_t i) {
-      list(columns, ", ", "entries", [&](std::ostream& to, std::int64_t j) { number(to, array(i, j)); });
-    });
+    list(rows, ",\n ", "rows",
+         [&](std::int64_t i) { list(columns, ", ", "entries", [&](std::int64_t j) { number(array(i, j)); }); });
   return out;
 }
 

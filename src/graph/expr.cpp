@@ -91,10 +91,60 @@ Expr pad(const Expr& a, std::int64_t begin, std::int64_t size, int axis) {
   return build(Op::pad, {a}, {.i = axis, .j = begin}, resized(a.shape(), axis, size));
 }
 
+namespace {
+
+// Whole numbers as an argument of the graph, those that count from the end counted from the beginning.
+Expr indices_within(const char* operation, std::span<const std::int64_t> indices, const Shape& shape, int axis) {
+  const std::int64_t n = shape[axis];
+  std::vector<double> from_begin;
+  for (const std::int64_t given : indices) {
+    const std::int64_t i = given < 0 ? given + n : given;
+    if (i < 0 || i >= n) fail(operation, "index {} is outside axis {} of {}", given, axis, shape);
+    from_begin.push_back(static_cast<double>(i));
+  }
+  return Array(Shape{static_cast<std::int64_t>(indices.size())}, std::move(from_begin));
+}
+
+}  // namespace
+
+Expr gather(const Expr& a, std::span<const std::int64_t> indices, int axis) {
+  axis = checked_axis("gather", a.shape(), axis);
+  return build(Op::gather, {a, indices_within("gather", indices, a.shape(), axis)}, {.i = axis});
+}
+Expr gather(const Expr& a, std::initializer_list<std::int64_t> indices, int axis) {
+  return gather(a, std::span(indices.begin(), indices.size()), axis);
+}
+Expr reverse(const Expr& a, int axis) {
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = a.shape()[checked_axis("reverse", a.shape(), axis)]; i-- > 0;) indices.push_back(i);
+  return gather(a, indices, axis);
+}
+
+Expr Expr::entry(std::int64_t i) const {
+  const std::int64_t n = shape()[0], at = i < 0 ? i + n : i;
+  if (shape().rank() == 0) fail("[]", "a number has no entry {}", i);
+  if (at < 0 || at >= n) fail("[]", "{} is outside {}", i, shape());
+  return reshape(slice(*this, at, at + 1), shape().rank() == 1 ? Shape{} : Shape{shape()[1]});
+}
+Expr Expr::operator[](const Range& range) const {
+  if (shape().rank() == 0) fail("[]", "a number has no range of entries");
+  return slice(*this, range.begin(), range.end(shape()[0]));
+}
+
 Expr sum(const Expr& a) { return build(Op::sum, {a}, {.i = -1}); }
 Expr sum(const Expr& a, int axis) { return build(Op::sum, {a}, {.i = checked_axis("sum", a.shape(), axis)}); }
 Expr max(const Expr& a) { return a.shape().rank() == 0 ? a : build(Op::max, {a}, {.i = -1}); }
 Expr max(const Expr& a, Axis axis) { return build(Op::max, {a}, {.i = checked_axis("max", a.shape(), axis.number)}); }
+
+Expr min(const Expr& a) { return -max(-a); }
+Expr min(const Expr& a, Axis axis) { return -max(-a, axis); }
+Expr norm(const Expr& a) { return build(Op::norm, {a}, {.i = -1}); }
+Expr norm(const Expr& a, Axis axis) { return build(Op::norm, {a}, {.i = checked_axis("norm", a.shape(), axis.number)}); }
+Expr cumsum(const Expr& a) {
+  if (a.shape().rank() != 1) fail("cumsum", "shape {} is no vector; name an axis: cumsum(a, 0)", a.shape());
+  return cumsum(a, 0);
+}
+Expr cumsum(const Expr& a, int axis) { return build(Op::cumsum, {a}, {.i = checked_axis("cumsum", a.shape(), axis)}); }
 
 Factor::Factor(Expr node) : node_(std::move(node)) {
   if (!node_.graph() || !is_factor(onestep::node(node_).op))
@@ -106,6 +156,7 @@ Factor ldlt(const Expr& h) { return Factor(build(Op::ldlt, {h})); }
 Expr solve(const Factor& factor, const Expr& b) { return build(Op::solve, {factor.node(), b}); }
 Expr solve_transposed(const Factor& factor, const Expr& b) { return build(Op::solve, {factor.node(), b}, {.i = 1}); }
 Expr logdet(const Factor& factor) { return build(Op::logdet, {factor.node()}); }
+Expr det(const Expr& m) { return build(Op::det, {m}); }
 
 void Foreign::jvp(std::span<const std::span<const double>>, std::span<const std::span<const double>>,
                   std::span<double>) const {

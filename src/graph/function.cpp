@@ -16,9 +16,9 @@ Function::Function(std::vector<Input> inputs, const Body& body) : inputs_(std::m
   for (const Expr& result : body(arguments)) {
     // What depends on no argument lives elsewhere.
     if (result.graph() && result.graph() != graph && result.graph()->has_inputs())
-      fail("trace", "a result belongs to another traced function; return expressions of this function's arguments");
+      fail("traced", "a result belongs to another traced function; return expressions of this function's arguments");
     outputs_.push_back(graph->adopt(result));
-    if (is_factor(node(outputs_.back()).op)) fail("trace", "a factor cannot be a result; return a solve or logdet with it");
+    if (is_factor(node(outputs_.back()).op)) fail("traced", "a factor cannot be a result; return a solve or logdet with it");
   }
   graph_ = graph;
 }

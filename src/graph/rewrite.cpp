@@ -68,8 +68,8 @@ bool is_symmetric(const Expr& e) {
 }
 
 // A sign moves outwards, where it meets others, and disappears in an even function.
-constexpr Op passes_sign[] = {Op::mul,       Op::div, Op::square, Op::abs, Op::matmul,
-                              Op::transpose, Op::sum, Op::slice,  Op::pad, Op::solve};
+constexpr Op passes_sign[] = {Op::mul,   Op::div, Op::square, Op::abs,     Op::matmul, Op::transpose, Op::sum,
+                              Op::slice, Op::pad, Op::gather, Op::scatter, Op::cumsum, Op::solve};
 Maybe move_sign(const Site& s) {
   for (std::size_t i = 0; i < s.args.size(); ++i) {
     if (!is(s[i], Op::neg)) continue;
@@ -231,6 +231,8 @@ Maybe rewrite_transpose(const Expr& a) {
 Maybe rewrite_diagonal(const Expr& a) {
   if (const Maybe d = diagonal_of(a)) return d;
   if (is(a, Op::outer)) return arg(a, 0) * arg(a, 1);
+  // Only the products of rows with their own columns.
+  if (is(a, Op::matmul)) return sum(flip(arg(a, 0), node(a).attr.i != 0) * flip(arg(a, 1), node(a).attr.j == 0), 1);
   return is(a, Op::gram) ? Maybe(matmul(transpose(square(arg(a, 0))), arg(a, 1))) : std::nullopt;
 }
 
@@ -305,6 +307,21 @@ Maybe rewrite_pad(const Site& s) {
   return diag(pad(scaled.d, s.attr.j, s.shape[0]));
 }
 
+Maybe rewrite_gather(const Site& s) {
+  const auto c = literal(s[0]);
+  return c ? Maybe(broadcast(*c, s.shape)) : std::nullopt;
+}
+
+Maybe rewrite_scatter(const Site& s) {
+  if (is_literal(s[0], 0.0)) return broadcast(0.0, s.shape);
+  // Rows of the identity, chosen and scaled, put back where they came from: a diagonal again.
+  if (s.attr.i != 0 || s.shape.rank() != 2 || s.shape[0] != s.shape[1]) return std::nullopt;
+  const Scaled scaled = split_scale(s[0], Scale::by_row);
+  const bool chosen = is(scaled.matrix, Op::gather) && node(scaled.matrix).attr.i == 0 &&
+                      is_identity(arg(scaled.matrix, 0)) && same(arg(scaled.matrix, 1), s[1]);
+  return chosen ? Maybe(diag(build(Op::scatter, {scaled.d, s[1]}, {}, {s.shape[0]}))) : std::nullopt;
+}
+
 Maybe rewrite_reshape(const Site& s) {
   if (s[0].shape() == s.shape) return s[0];
   if (is(s[0], s.op)) return build(s.op, {arg(s[0], 0)}, {}, s.shape);
@@ -337,6 +354,8 @@ Maybe rewrite(const Site& s) {
     case Op::reshape: return rewrite_reshape(s);
     case Op::slice: return rewrite_slice(s);
     case Op::pad: return rewrite_pad(s);
+    case Op::gather: return rewrite_gather(s);
+    case Op::scatter: return rewrite_scatter(s);
     case Op::solve: return only_if(s.attr.i != 0 && !is(s[0], Op::lu), [&] { return build(Op::solve, {s[0], s[1]}); });
     case Op::concat: return only_if(s.args.size() == 1, [&] { return s[0]; });
     default: return std::nullopt;

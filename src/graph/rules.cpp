@@ -44,25 +44,32 @@ std::int64_t square_matrix(const Site& s) {
   return a[0];
 }
 
-// What an operation that is not elementwise does unless it says otherwise.
-struct Default {
+// What a row says of itself that is the same for many: each row that is not elementwise has all four of shape, flops,
+// attributes and transposed, from here or as members of its own. One that is forgotten does not compile.
+struct ShapeAsAsked {
   static Shape shape(const Site& s) { return s.shape; }
+};
+struct Free {
   static double flops(const Site&) { return 0; }
+};
+struct NoAttributes {
   static std::string attributes(const Site&) { return ""; }
+};
+struct NotLinear {
   static constexpr decltype(OpInfo::transposed) transposed = nullptr;
 };
 template <Op> struct Rules;
 
-template <> struct Rules<Op::input> : Default {};
-template <> struct Rules<Op::constant> : Default {};
-template <> struct Rules<Op::scalar> : Default {
+template <> struct Rules<Op::input> : ShapeAsAsked, Free, NoAttributes, NotLinear {};
+template <> struct Rules<Op::constant> : ShapeAsAsked, Free, NoAttributes, NotLinear {};
+template <> struct Rules<Op::scalar> : ShapeAsAsked, Free, NotLinear {
   static std::string attributes(const Site& s) { return fmt::format("{}", s.attr.value()); }
 };
-template <> struct Rules<Op::eye> : Default {
+template <> struct Rules<Op::eye> : ShapeAsAsked, Free, NotLinear {
   static std::string attributes(const Site& s) { return s.attr.i == 0 ? "" : fmt::format("offset {}", s.attr.i); }
 };
 
-template <> struct Rules<Op::matmul> : Default {
+template <> struct Rules<Op::matmul> {
   static Shape shape(const Site& s) {
     const Shape a = s[0].shape(), b = s[1].shape();
     const bool ta = s.attr.i != 0, tb = s.attr.j != 0 && b.rank() == 2;
@@ -85,7 +92,7 @@ template <> struct Rules<Op::matmul> : Default {
   }
 };
 
-template <> struct Rules<Op::gram> : Default {
+template <> struct Rules<Op::gram> : NoAttributes {
   static Shape shape(const Site& s) {
     const Shape a = matrix(s);
     const std::int64_t weights = vector(s, 1, "a vector of weights");
@@ -98,7 +105,7 @@ template <> struct Rules<Op::gram> : Default {
   static Expr transposed(const Site& s, std::size_t, const Expr& c) { return sum(matmul(s[0], c) * s[0], 1); }
 };
 
-template <> struct Rules<Op::outer> : Default {
+template <> struct Rules<Op::outer> : NoAttributes {
   static Shape shape(const Site& s) { return {vector(s, 0, "two vectors"), vector(s, 1, "two vectors")}; }
   static double flops(const Site& s) { return count(s.shape); }
   static Expr transposed(const Site& s, std::size_t which, const Expr& c) {
@@ -106,12 +113,12 @@ template <> struct Rules<Op::outer> : Default {
   }
 };
 
-template <> struct Rules<Op::transpose> : Default {
+template <> struct Rules<Op::transpose> : Free, NoAttributes {
   static Shape shape(const Site& s) { return {matrix(s)[1], matrix(s)[0]}; }
   static Expr transposed(const Site&, std::size_t, const Expr& c) { return transpose(c); }
 };
 
-template <> struct Rules<Op::reshape> : Default {
+template <> struct Rules<Op::reshape> : Free, NoAttributes {
   static Shape shape(const Site& s) {
     const Shape from = s[0].shape(), to = s.shape;
     if (from.size() != to.size()) fail("reshape", "{} has {} entries, {} has {}", from, from.size(), to, to.size());
@@ -120,18 +127,18 @@ template <> struct Rules<Op::reshape> : Default {
   static Expr transposed(const Site& s, std::size_t, const Expr& c) { return reshape(c, s[0].shape()); }
 };
 
-template <> struct Rules<Op::diag> : Default {
+template <> struct Rules<Op::diag> : Free, NoAttributes {
   static Shape shape(const Site& s) { return {vector(s, 0, "a vector"), vector(s, 0, "a vector")}; }
   static Expr transposed(const Site&, std::size_t, const Expr& c) { return diagonal(c); }
 };
-template <> struct Rules<Op::diagonal> : Default {
+template <> struct Rules<Op::diagonal> : Free, NoAttributes {
   static Shape shape(const Site& s) { return {square_matrix(s)}; }
   static Expr transposed(const Site&, std::size_t, const Expr& c) { return diag(c); }
 };
 
 std::string axis_of(const Site& s) { return s.attr.i < 0 ? "" : fmt::format("axis {}", s.attr.i); }
 
-template <> struct Rules<Op::max> : Default {
+template <> struct Rules<Op::max> : NotLinear {
   static Shape shape(const Site& s) {
     return s.attr.i < 0 || s[0].shape().rank() == 1 ? Shape{} : Shape{s[0].shape()[s.attr.i == 0 ? 1 : 0]};
   }
@@ -144,7 +151,20 @@ template <> struct Rules<Op::sum> : Rules<Op::max> {
   }
 };
 
-template <> struct Rules<Op::broadcast> : Default {
+template <> struct Rules<Op::norm> : Rules<Op::max> {
+  static double flops(const Site& s) { return 2 * count(s[0].shape()); }
+};
+// attr.j: from the end.
+template <> struct Rules<Op::cumsum> {
+  static Shape shape(const Site& s) { return s[0].shape(); }
+  static double flops(const Site& s) { return count(s.shape); }
+  static std::string attributes(const Site& s) { return axis_of(s) + (s.attr.j != 0 ? " from the end" : ""); }
+  static Expr transposed(const Site& s, std::size_t, const Expr& c) {
+    return build(Op::cumsum, {c}, {.i = s.attr.i, .j = s.attr.j == 0});
+  }
+};
+
+template <> struct Rules<Op::broadcast> : Free, NoAttributes {
   static Shape shape(const Site& s) {
     if (s[0].shape().rank() > s.shape.rank() || broadcast_shape("broadcast", s[0].shape(), s.shape) != s.shape)
       fail("broadcast", "{} cannot be repeated to {}", s[0].shape(), s.shape);
@@ -159,7 +179,7 @@ template <> struct Rules<Op::broadcast> : Default {
   }
 };
 
-template <> struct Rules<Op::concat> : Default {
+template <> struct Rules<Op::concat> : Free {
   static Shape shape(const Site& s) {
     const Shape first = s[0].shape();
     const int axis = static_cast<int>(s.attr.i);
@@ -183,7 +203,7 @@ template <> struct Rules<Op::concat> : Default {
 // slice and pad: attr.i is the axis, attr.j where the range begins, the wanted shape says where it ends.
 std::int64_t along(const Site& s, const Shape& shape) { return shape[static_cast<int>(s.attr.i)]; }
 
-template <> struct Rules<Op::slice> : Default {
+template <> struct Rules<Op::slice> : ShapeAsAsked, Free {
   static std::string attributes(const Site& s) {
     return fmt::format("{} [{}, {})", axis_of(s), s.attr.j, s.attr.j + along(s, s.shape));
   }
@@ -191,7 +211,7 @@ template <> struct Rules<Op::slice> : Default {
     return pad(c, s.attr.j, along(s, s[0].shape()), static_cast<int>(s.attr.i));
   }
 };
-template <> struct Rules<Op::pad> : Default {
+template <> struct Rules<Op::pad> : ShapeAsAsked, Free {
   static std::string attributes(const Site& s) {
     return fmt::format("{} at {} of {}", axis_of(s), s.attr.j, along(s, s.shape));
   }
@@ -200,7 +220,21 @@ template <> struct Rules<Op::pad> : Default {
   }
 };
 
-template <int divisor> struct Factorisation : Default {  // n³ / divisor multiply-adds
+// gather and scatter: attr.i is the axis, the second argument a constant vector of whole numbers within the axis.
+template <> struct Rules<Op::gather> : Free {
+  static Shape shape(const Site& s) { return resized(s[0].shape(), s.attr.i, vector(s, 1, "a vector of indices")); }
+  static std::string attributes(const Site& s) { return axis_of(s); }
+  static Expr transposed(const Site& s, std::size_t, const Expr& c) {
+    return build(Op::scatter, {c, s[1]}, s.attr, s[0].shape());
+  }
+};
+template <> struct Rules<Op::scatter> : ShapeAsAsked {
+  static double flops(const Site& s) { return count(s[0].shape()); }
+  static std::string attributes(const Site& s) { return fmt::format("{} of {}", axis_of(s), along(s, s.shape)); }
+  static Expr transposed(const Site& s, std::size_t, const Expr& c) { return build(Op::gather, {c, s[1]}, s.attr); }
+};
+
+template <int divisor> struct Factorisation : NoAttributes, NotLinear {  // n³ / divisor multiply-adds
   static Shape shape(const Site& s) { return {square_matrix(s), square_matrix(s)}; }
   static double flops(const Site& s) { return count(s.shape) * extent(s.shape, 0) / divisor; }
 };
@@ -208,7 +242,7 @@ template <> struct Rules<Op::cholesky> : Factorisation<6> {};
 template <> struct Rules<Op::ldlt> : Factorisation<6> {};
 template <> struct Rules<Op::lu> : Factorisation<3> {};
 
-template <> struct Rules<Op::solve> : Default {
+template <> struct Rules<Op::solve> {
   static Shape shape(const Site& s) {
     const Shape m = s[0].shape(), b = s[1].shape();
     if (b.rank() < 1 || b[0] != m[0]) fail("solve", "matrix {} and right-hand side {} do not fit", m, b);
@@ -221,13 +255,18 @@ template <> struct Rules<Op::solve> : Default {
   }
 };
 
-template <> struct Rules<Op::logdet> : Default {
+template <> struct Rules<Op::logdet> : NoAttributes, NotLinear {
   static Shape shape(const Site&) { return {}; }
   static double flops(const Site& s) { return extent(s[0].shape(), 0); }
 };
 
+template <> struct Rules<Op::det> : NoAttributes, NotLinear {
+  static Shape shape(const Site& s) { return square_matrix(s), Shape{}; }
+  static double flops(const Site& s) { return count(s[0].shape()) * extent(s[0].shape(), 0) / 3; }
+};
+
 // attr.j: 0 the value; 1 the jvp (arguments, then tangents); 2 + i the vjp for argument i (arguments, then the cotangent).
-template <> struct Rules<Op::call> : Default {
+template <> struct Rules<Op::call> : ShapeAsAsked, NotLinear {
   static double flops(const Site& s) { return count(s.shape); }
   static std::string attributes(const Site& s) {
     const std::string f = s[0].graph()->foreign(s.attr.i)->name();
@@ -265,24 +304,26 @@ constexpr std::nullopt_t nothing = std::nullopt;
 #include "onestep/operations.def"
 
 constexpr bool smooth = false, kinked = true;  // the column `kink`
-template <class R> constexpr OpInfo structural(const char* op_name, bool kink, unsigned linear) {
+template <class R, unsigned linear> constexpr OpInfo structural(const char* op_name, bool kink) {
+  using namespace linear_in;
+  static_assert((R::transposed == nullptr) == (linear == none || linear == leaf),
+                "an operation that is linear in an argument needs its transpose");
   return {op_name, kink, linear, R::shape, R::flops, R::attributes, R::transposed, nullptr, nullptr};
 }
 constexpr OpInfo table[] = {
 #define ONESTEP_UNARY(op_name, kink, flops, ...) \
-  {                                              \
-      #op_name,                                  \
-      kink,                                      \
-      0,                                         \
-      elementwise_shape,                         \
-      elementwise_flops<flops>,                  \
-      Default::attributes,                       \
-      nullptr,                                   \
-      derivative_##op_name,                      \
-      value_##op_name},
+  {#op_name,                                     \
+   kink,                                         \
+   0,                                            \
+   elementwise_shape,                            \
+   elementwise_flops<flops>,                     \
+   NoAttributes::attributes,                     \
+   nullptr,                                      \
+   derivative_##op_name,                         \
+   value_##op_name},
 #define ONESTEP_BINARY ONESTEP_UNARY
 #define ONESTEP_TERNARY ONESTEP_UNARY
-#define ONESTEP_STRUCTURAL(op_name, kink, linear, ...) structural<Rules<Op::op_name>>(#op_name, kink, linear),
+#define ONESTEP_STRUCTURAL(op_name, kink, linear, ...) structural<Rules<Op::op_name>, linear_in::linear>(#op_name, kink),
 #include "onestep/operations.def"
 };
 

@@ -9,10 +9,15 @@
 
 namespace onestep {
 
+/// The column `linear` of the table: bit i is set where the operation is linear in argument i.
+namespace linear_in {
+inline constexpr unsigned none = 0, first = 1, second = 2, every = 255, leaf = 256;
+}  // namespace linear_in
+
 struct OpInfo {
   const char* name;
   bool has_kink;    ///< the value or its derivative may jump inside the domain
-  unsigned linear;  ///< bit i: linear in argument i
+  unsigned linear;  ///< one of linear_in
   Shape (*shape)(const Site&);
   double (*flops)(const Site&);
   std::string (*attributes)(const Site&);

@@ -267,6 +267,11 @@ class Compiler {
       case Op::concat:
       case Op::slice:
       case Op::pad:
+      case Op::norm:
+      case Op::cumsum:
+      case Op::gather:
+      case Op::scatter:
+      case Op::det:
       case Op::cholesky:
       case Op::lu:
       case Op::ldlt:

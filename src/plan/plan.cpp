@@ -190,8 +190,8 @@ Plan::Plan(const Function& function, const PlanOptions& options, std::shared_ptr
   const Levels levels{leveled ? options.levels : std::vector<int>(count, 0), loop, options.branches.value_or(for_ever)};
   if (options.branches && (!leveled || levels.branches < loop + 2))
     fail("Plan", "branches begin two levels above the loop or higher, at {}, not at {}", loop + 2, levels.branches);
-  const Function hoisted = leveled ? hoist_products(function, levels, backend->limits()) : function;
-  program_ = compile(hoisted, levels, std::move(backend));
+  const Function planned = leveled ? hoist_products(function, levels, backend->limits()) : function;
+  program_ = compile(planned, levels, std::move(backend));
 }
 
 const Program& Plan::program() const {

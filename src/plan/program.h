@@ -8,6 +8,7 @@
 
 #include "graph/graph.h"
 #include "onestep/function.h"
+#include "onestep/plan.h"
 
 namespace onestep::detail {
 

@@ -63,6 +63,11 @@ Role role_of(const Graph& graph, Id id, const Limits& limits) {
     case Op::concat:
     case Op::slice:
     case Op::pad:
+    case Op::norm:
+    case Op::cumsum:
+    case Op::gather:
+    case Op::scatter:
+    case Op::det:
     case Op::cholesky:
     case Op::lu:
     case Op::ldlt:

@@ -261,20 +261,34 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
   recipe.lambda = objective;
   recipe.options = options;
   const bool has_momentum = how.momentum.kind != Momentum::Kind::none;
+  recipe.remembers = has_momentum;
   // With momentum the state is x and what x was before, part by part.
   recipe.lambda_state = [has_momentum](const std::vector<Shape>& state) {
     if (!has_momentum) return state;
     const auto half = state.begin() + static_cast<std::ptrdiff_t>(state.size() / 2);
     if (state.size() % 2 != 0 || !std::equal(state.begin(), half, half))
-      throw MisuseError("[gradient_descent] with momentum the start has each part twice: {x0, x0}");
+      throw MisuseError("[gradient_descent] with momentum the start is x0, or x0 and what it was before: {x0, x0}");
     return std::vector<Shape>(state.begin(), half);
   };
   recipe.make = [x_parts_of = recipe.lambda_state, has_momentum, how](const Problem& problem) {
     auto method = std::make_shared<DescentMethod>();
     method->size = how.step;
+    method->remembers = has_momentum;
     const std::vector<Shape> x_parts = x_parts_of(problem.state);
     const auto f = [lambda = problem.lambda, x_parts](const Expr& x, std::span<const Expr> theta) {
       return call_objective("gradient_descent", lambda, x, x_parts, theta);
+    };
+    // Traced alone: parts of a slice of the state are slices of the state itself, and f is then not made from the slice.
+    const auto gradient_at = [&f](const Expr& at, std::span<const Expr> theta) {
+      std::vector<Input> inputs{at.shape()};
+      std::vector<Expr> arguments{at};
+      for (const Expr& t : theta) {
+        inputs.emplace_back(t.shape());
+        arguments.push_back(t);
+      }
+      const Function gradient(
+          inputs, [&](std::span<const Expr> in) { return std::vector<Expr>{grad(f(in[0], in.subspan(1)), in[0])}; });
+      return gradient(arguments).front();
     };
     const auto n = static_cast<std::int64_t>(flat_size(x_parts));
     const bool backtracks = how.step.kind == GradientStep::Kind::backtracking;
@@ -290,7 +304,7 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
           }
           const Expr x = slice(s, 0, n), before = slice(s, n, 2 * n), inertia = how.momentum.beta * (x - before);
           const Expr at = how.momentum.kind == Momentum::Kind::nesterov ? x + inertia : x;
-          const Expr next = x + inertia - alpha * grad(f(at, theta), at);
+          const Expr next = x + inertia - alpha * gradient_at(at, theta);
           return TracedStep{concat({next, x}), {}, {}};
         },
         !has_momentum);

@@ -110,6 +110,7 @@ class Method {
   bool superlinear = false;            ///< ∂F/∂x is zero at the solution, unless that is degenerate
   std::string not_unrolled;            ///< why its iterates cannot be differentiated one by one; empty: they can
   bool starts_itself = false;          ///< takes no start
+  bool remembers = false;              ///< as Recipe::remembers
   Lazy<Method> precise;                ///< the same with the solves inside its lambda made precisely; none: there are none
   std::string inside_left_out;         ///< what `precise` does not see of the solves inside; empty: nothing
   bool lacks_orders = false;           ///< a solve inside has not as many derivatives as that of the solution needs

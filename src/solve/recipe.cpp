@@ -72,8 +72,18 @@ Parts zeros_of(std::span<const Shape> shapes) {
   return zero;
 }
 
-Function trace_start(const Body& start, const std::vector<Input>& parameters) {
-  return Function(parameters, [&](std::span<const Expr> theta) { return call_start(start, theta); });
+// Each part, and each once more behind them.
+template <class Part> std::vector<Part> twice(std::vector<Part> parts) {
+  const std::vector<Part> once = parts;
+  parts.insert(parts.end(), once.begin(), once.end());
+  return parts;
+}
+
+Function trace_start(const Recipe& recipe, const std::vector<Input>& parameters) {
+  return Function(parameters, [&](std::span<const Expr> theta) {
+    std::vector<Expr> parts = call_start(recipe.start, theta);
+    return recipe.leaves_out_memory(parts.size(), theta.size()) ? twice(parts) : parts;
+  });
 }
 
 // A lambda of parts of a state and of the parameters.
@@ -113,6 +123,14 @@ Constants merged(const Constants& given, const Constants& found) {
 
 }  // namespace
 
+bool Recipe::leaves_out_memory(std::size_t parts, std::size_t parameters) const {
+  return remembers && parts > 0 && parts + parameters == lambda.arguments;
+}
+Parts Recipe::completed(const Parts& given, std::size_t parameters) const {
+  if (!leaves_out_memory(given.size(), parameters)) return given;
+  return twice(std::vector<Array>(given.begin(), given.end()));
+}
+
 Recipe::Ready Recipe::ready(const Parts* given, std::span<const Shape> theta) const {
   const std::vector<Input> parameters = named(theta);
   Ready ready;
@@ -121,11 +139,11 @@ Recipe::Ready Recipe::ready(const Parts* given, std::span<const Shape> theta) co
   {
     const std::lock_guard lock(*tracing);
     if (state_of) traces.lambda.emplace(trace_lambda(name, lambda, {}, parameters));
-    if (start.call) traces.start.emplace(trace_start(start, parameters));
+    if (start.call) traces.start.emplace(trace_start(*this, parameters));
     if (given != nullptr)
-      ready.start = *given;
+      ready.start = completed(*given, theta.size());
     else if (x0)
-      ready.start = *x0;
+      ready.start = completed(*x0, theta.size());
     else if (state_of)
       ready.start = zeros_of(state_of(traces.lambda->outputs()));
     else if (traces.start)
@@ -215,11 +233,11 @@ std::shared_ptr<const Method> Recipe::bound(const Entry& entry) const {
 }
 
 Parts Recipe::start_for(std::span<const Shape> theta) const {
-  if (x0) return *x0;
+  if (x0) return completed(*x0, theta.size());
   const std::vector<Input> inputs(theta.begin(), theta.end());
   const std::lock_guard lock(*tracing);
   if (state_of) return zeros_of(state_of(trace_lambda(name, lambda, {}, inputs).outputs()));
-  if (start.call) return zeros_of(shapes_of(trace_start(start, inputs).outputs()));
+  if (start.call) return zeros_of(shapes_of(trace_start(*this, inputs).outputs()));
   throw MisuseError("[solve] no start: give one in the call, or to the solver with from(x0)");
 }
 

@@ -32,6 +32,8 @@ struct Recipe {
   std::function<std::vector<Shape>(const std::vector<Shape>& state)> lambda_state;
   /// The shapes of the state, where a lambda that takes no part of it tells them by its results.
   std::function<std::vector<Shape>(std::span<const Expr> results)> state_of;
+  /// The state is x and what x was before, part by part: a start may be x alone.
+  bool remembers = false;
   SolveOptions options;
   Context context;
   std::optional<Parts> x0;
@@ -60,6 +62,9 @@ struct Recipe {
   /// The start it was given, or zeros in the shape of the state where parameters of these shapes tell it. Throws MisuseError
   /// otherwise.
   Parts start_for(std::span<const Shape> theta) const;
+  /// The start with what the state remembers, where only x was given to a lambda of so many parameters.
+  Parts completed(const Parts& start, std::size_t parameters) const;
+  bool leaves_out_memory(std::size_t parts, std::size_t parameters) const;
 
   /// What the lambdas traced to.
   struct Traces {

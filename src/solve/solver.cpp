@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <ostream>
 
 #include "solve/monitor.h"
 #include "solve/recipe.h"
@@ -13,10 +14,15 @@ std::size_t Parts::checked(std::size_t i) const {
   throw MisuseError(fmt::format("[Parts] part {} of {}; they are counted from 0", i, parts_.size()));
 }
 
-Parts::operator Array() const {
+const Array& Parts::only() const {
   if (parts_.size() != 1)
     throw MisuseError(fmt::format("[Parts] {} arrays where one is asked for; take them by their index", parts_.size()));
   return parts_.front();
+}
+
+std::ostream& operator<<(std::ostream& out, const Parts& parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) out << (i == 0 ? "" : "\n") << parts[i];
+  return out;
 }
 
 Solver Solver::from(Parts x0) const {

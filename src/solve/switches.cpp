@@ -13,7 +13,9 @@ Expr switch_of(const Node& node, const Expr& y, std::span<const Expr> args) {
   const Expr& a = args[0];
   if (node.op == Op::max) return a - (node.attr.i == 1 ? by_row(y, a.shape()) : broadcast(y, a.shape()));
   if (is_comparison(node.op) || node.op == Op::maximum || node.op == Op::minimum) return a - args[1];
-  return a;  // where, sqrt, pow, abs, sign
+  if (node.op == Op::norm || node.op == Op::hypot) return y;
+  if (node.op == Op::atan2) return where(args[1] < 0.0, a, 1.0);  // jumps from π to -π
+  return a;                                                       // where, sqrt, cbrt, pow, abs, sign
 }
 
 /// The switches of a step as a function of its inputs, of which the first `moving` move; none where some are hidden.

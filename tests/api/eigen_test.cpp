@@ -27,7 +27,7 @@ TEST(Eigen, ProductsWithColumnMajorDataAgreeWithEigen) {
   const Eigen::MatrixXd m = Eigen::MatrixXd::Random(40, 7);
   const Eigen::VectorXd x = Eigen::VectorXd::Random(7);
   const Array a = view(m);
-  const Function f = trace([&](Expr v) { return std::pair(matmul(a, v), matmul(transpose(a), matmul(a, v))); }, Shape{7});
+  const Function f = traced([&](Expr v) { return std::pair(matmul(a, v), matmul(transpose(a), matmul(a, v))); }, Shape{7});
   const std::vector<Array> y = evaluate(f, std::vector<Array>{view(x)});
   EXPECT_LE((to_eigen_vector(y[0]) - m * x).norm(), 1e-14 * m.norm() * x.norm());
   EXPECT_LE((to_eigen_vector(y[1]) - m.transpose() * (m * x)).norm(), 1e-14 * m.norm() * m.norm() * x.norm());

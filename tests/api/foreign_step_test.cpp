@@ -151,7 +151,7 @@ TEST(ForeignStep, IsANodeOfATracedFunction) {
   for (const auto& [name, estimator] : estimators) {
     SCOPED_TRACE(name);
     const Solver root = fixed_point(square_roots()).from(r.x0).with(estimator);
-    const Function f = trace(
+    const Function f = traced(
         [&](Expr a) {
           const Expr y = sum(r.direction * root(a * 2.0));
           return std::pair{y, grad(y, a)};

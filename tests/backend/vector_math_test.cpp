@@ -67,6 +67,11 @@ const std::vector<Accuracy>& accuracies() {
       {Op::sin, [](Extended x) { return std::sin(x); }, 1, -100, 100},
       {Op::cos, [](Extended x) { return std::cos(x); }, 1, -100, 100},
       {Op::atan, [](Extended x) { return std::atan(x); }, 2, -4, 4},
+      {Op::tan, [](Extended x) { return std::tan(x); }, 3, -100, 100},
+      {Op::asin, [](Extended x) { return std::asin(x); }, 4, -1, 1},
+      {Op::acos, [](Extended x) { return std::acos(x); }, 4, -1, 1},
+      {Op::sinh, [](Extended x) { return std::sinh(x); }, 4, -30, 30},
+      {Op::cosh, [](Extended x) { return std::cosh(x); }, 4, -30, 30},
   };
   return all;
 }

@@ -289,7 +289,7 @@ TEST(Checkpoint, TheSecondRunOnOneFileIsRefused) {
 TEST(Checkpoint, AFullDiskKeepsTheLastOneAndIsAnError) {
   const TemporaryFolder folder;
   const std::string file = (folder.path() / "c").string();
-  detail::CheckpointFile checkpoint(file);
+  CheckpointFile checkpoint(file);
   checkpoint.write("good");
   signal(SIGXFSZ, SIG_IGN);
   rlimit before{};

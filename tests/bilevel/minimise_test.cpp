@@ -29,7 +29,7 @@ double best_of(const Ridge& ridge, double low, double high) {
 double true_gradient(const Ridge& ridge, const Parts& theta) {
   const Solution s =
       solve(newton(ridge.loss(), {.tolerance = 1e-15}), zeros({ridge.n()}), theta, Implicit{.how = Implicit::dense});
-  const Array c = evaluate(trace([&](Expr x) { return grad(ridge.judged()(x), x); }, Shape{ridge.n()}), {s.x()}).front();
+  const Array c = evaluate(traced([&](Expr x) { return grad(ridge.judged()(x), x); }, Shape{ridge.n()}), {s.x()}).front();
   const Array g = s.vjp(c)[0];
   double sum = 0;
   for (std::size_t i = 0; i < entries_of(g).size(); ++i) sum += std::pow(entries_of(g)[i] * entries_of(theta[0])[i], 2);

@@ -40,7 +40,7 @@ struct Ridge {
   }
   double value(const Array& lambda) const {
     const Array x = solve(newton(loss()), zeros({n()}), lambda).x();
-    return evaluate(trace(judged(), Shape{n()}), {x})[0].item();
+    return evaluate(traced(judged(), Shape{n()}), {x})[0].item();
   }
 };
 

@@ -1,4 +1,4 @@
-// error: to .bool.
+// error: where.condition, a, b. chooses
 #include <onestep/onestep.h>
 
 using namespace onestep;

@@ -3,7 +3,19 @@
 
 using namespace onestep;
 
-Expr positive_part(const Expr& x) { return where(less(x, 0.0), 0.0, x); }
+Expr positive_part(const Expr& x) { return where(x < 0.0, 0.0, x); }
+
+Expr penalty(const Expr& x, bool with_penalty) { return with_penalty ? sum(square(x)) : 0.0; }
+
+Expr entries(const Expr& x) { return x[0] + x[-1] + sum(x[{1, -1}]) + sin(x[1]) * pow(x[2], 3.0); }
+
+Expr inside(const Expr& x) { return where((x > 0.0) * (x < 1.0), x, 0.0); }
+
+double gradient(const Solution& s) { return s.vjp(1.0); }
+
+Solution fitted(const Solver& solver) { return solve(solver, {{0.1, 0.2}, 0.5}, {Array(0.1), Array(0.1)}); }
+
+Array difference(const Array& a, const Array& b) { return a - b; }
 
 Expr total(const Expr& x) { return sum(x); }
 
@@ -12,7 +24,7 @@ Expr hinge(const Expr& z) { return sum(maximum(1.0 - z, 0.0)); }
 Expr totals(const Expr& a) { return sum(a, 0) + max(a, Axis{0}) + sum(a, Axis{1}) + log_sum_exp(a, 0); }
 
 Function f() {
-  return trace([](const Expr& x) { return square(x); }, Shape{3});
+  return traced([](const Expr& x) { return square(x); }, Shape{3});
 }
 
 double first(const Array& a) { return a.values()[0]; }

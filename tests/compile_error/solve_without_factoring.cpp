@@ -1,4 +1,4 @@
-// error: invalid initialization of reference of type .const onestep::Factor|no matching function for call to .solve
+// error: solve takes a factorisation: solve.cholesky.H., b.
 #include <onestep/onestep.h>
 
 using namespace onestep;

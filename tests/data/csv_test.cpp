@@ -106,7 +106,9 @@ TEST(ReadCsv, OtherSamplesHaveTheSameClasses) {
   EXPECT_TRUE(near(d.y, Array{2.0, 2.0, 0.0}));
   EXPECT_EQ(d.label_names, known);
   EXPECT_EQ(error_in("a,y\n1,setosa\n2,rose\n", {.label_names = known}),
-            "[read_csv] F:3: field 2: the value of \"y\" is \"rose\", which is not among \"1\", \"setosa\", \"virginica\"");
+            "[read_csv] F:3: field 2: the value of \"y\" is \"rose\", which is not among the classes that were learned "
+            "from, \"1\", "
+            "\"setosa\", \"virginica\"; correct it, leave the sample out, or learn from samples that have it");
   EXPECT_THAT(error_in("a,y\n1,2\n", {.label_names = known}), HasSubstr("F:2: field 2: the value of \"y\" is \"2\", which"));
 }
 
@@ -204,7 +206,8 @@ TEST(ReadCsvErrors, MissingValuesSayLineAndColumn) {
 TEST(ReadCsvErrors, SayLineAndField) {
   EXPECT_EQ(error_in("a,b\n1,2\n1,2,3\n"), "[read_csv] F:3: has 3 fields, the first line has 2");
   EXPECT_EQ(error_in("a,b\n1\n"), "[read_csv] F:2: has 1 fields, the first line has 2");
-  EXPECT_EQ(error_in("a,b\n1,inf\n"), "[read_csv] F:2: field 2: the value of \"b\" is \"inf\", not finite");
+  EXPECT_EQ(error_in("a,b\n1,inf\n"),
+            "[read_csv] F:2: field 2: the value of \"b\" is \"inf\", not finite; correct it, or leave the sample out");
   EXPECT_EQ(
       error_in("a,b\nred,1\n", {.target = "b"}),
       "[read_csv] F:2: field 1: the value of \"a\" is \"red\", not a number; give categories numbers, or drop the column");

@@ -147,7 +147,7 @@ TEST(ReadLibsvm, RealDataSetsHaveTheirShapes) {
 
 TEST(ReadLibsvm, IsUsedInExpressions) {
   const Dataset d = parse("1 1:1 2:2\n-1 1:3\n");
-  const Function loss = trace([&](Expr x) { return sum(softplus(-d.y * matmul(d.A, x))); }, Input{"x", {2}});
+  const Function loss = traced([&](Expr x) { return sum(softplus(-d.y * matmul(d.A, x))); }, Input{"x", {2}});
   const double at_zero = evaluate(loss, std::vector<Array>{zeros({2})}).front().item();
   EXPECT_NEAR(at_zero, 2 * std::log(2.0), 1e-14);
 }

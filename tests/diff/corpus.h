@@ -43,46 +43,46 @@ inline std::vector<CorpusEntry> corpus(std::int64_t n = 4) {
   };
 
   add("weighted logistic regression",
-      trace([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(slice(x, 1, n))); }, x_in,
-            Input{"w", {rows}}));
+      traced([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(slice(x, 1, n))); }, x_in,
+             Input{"w", {rows}}));
   add("ridge regression",
-      trace([&](Expr x, Expr lambda) { return 0.5 * sum(square(matmul(A, x) - b)) + exp(lambda) * sum(square(x)); }, x_in,
-            Input{"lambda", {}}));
-  add("softmax regression", trace(
+      traced([&](Expr x, Expr lambda) { return 0.5 * sum(square(matmul(A, x) - b)) + exp(lambda) * sum(square(x)); }, x_in,
+             Input{"lambda", {}}));
+  add("softmax regression", traced(
                                 [&](Expr W, Expr c) {
                                   const Expr z = matmul(A, W) + c;
                                   return sum(log_sum_exp(z)) - sum(one_hot * z) + 0.01 * sum(square(W));
                                 },
                                 Input{"W", {n, classes}}, Input{"c", {classes}}));
   add("multilayer perceptron",
-      trace(
+      traced(
           [&](std::vector<Expr> first, std::vector<Expr> second) {
             const Expr h = tanh(matmul(A, first[0]) + first[1]);
             const Expr out = matmul(h, second[0]) + second[1];
             return sum(square(out - b));
           },
           std::vector<Input>{{"W1", {n, hidden}}, {"b1", {hidden}}}, std::vector<Input>{{"w2", {hidden}}, {"b2", {}}}));
-  add("log-sum-exp", trace([&](Expr x) { return sum(log_sum_exp(reshape(matmul(A, x), {1, rows}))); }, x_in));
-  add("Rosenbrock", trace(
+  add("log-sum-exp", traced([&](Expr x) { return sum(log_sum_exp(reshape(matmul(A, x), {1, rows}))); }, x_in));
+  add("Rosenbrock", traced(
                         [&](Expr x) {
                           const Expr head = slice(x, 0, n - 1), tail = slice(x, 1, n);
                           return sum(100.0 * square(tail - square(head)) + square(1.0 - head));
                         },
                         x_in));
-  add("quadratic form through Cholesky", trace(
+  add("quadratic form through Cholesky", traced(
                                              [&](Expr M, Expr v) {
                                                const Expr H = matmul(transpose(M), M) + eye(n);
                                                return 0.5 * matmul(v, solve(cholesky(H), v));
                                              },
                                              Input{"M", {n, n}}, Input{"v", {n}}));
-  add("log-likelihood of a covariance", trace(
+  add("log-likelihood of a covariance", traced(
                                             [&](Expr w, Expr d) {
                                               const Factor F = cholesky(gram(A, exp(w)) + diag(exp(d)));
                                               const Expr r = slice(b, 0, n);
                                               return 0.5 * logdet(F) + 0.5 * matmul(r, solve(F, r));
                                             },
                                             Input{"w", {rows}}, Input{"d", {n}}));
-  add("Kalman update", trace(
+  add("Kalman update", traced(
                            [&](Expr m, Expr S, Expr r) {
                              const Array C = random.array({2, n}, -1, 1);
                              const Expr P = matmul(S, transpose(S)) + 0.5 * eye(n);
@@ -93,7 +93,7 @@ inline std::vector<CorpusEntry> corpus(std::int64_t n = 4) {
                              return sum(square(state)) + sum(diagonal(P - matmul(gain, CP)));
                            },
                            Input{"m", {n}}, Input{"S", {n, n}}, Input{"r", {2}}));
-  add("matrix square", trace([&](Expr M) { return sum(matmul(M, M) * Expr(random.array({n, n}))); }, Input{"M", {n, n}}));
+  add("matrix square", traced([&](Expr M) { return sum(matmul(M, M) * Expr(random.array({n, n}))); }, Input{"M", {n, n}}));
   return all;
 }
 

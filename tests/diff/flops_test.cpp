@@ -37,7 +37,7 @@ class WeightedLogistic : public ::testing::TestWithParam<Problem> {
   }
   /// Calls `look` with the expressions for x and w of a traced function.
   void with_inputs(const std::function<void(Expr, Expr, Expr)>& look) const {
-    trace(
+    traced(
         [&](Expr x, Expr w, Expr c) {
           look(x, w, c);
           return x;
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, WeightedLogistic,
 TEST(Ridge, GradientStepIsTwoProducts) {
   const std::int64_t N = 500, n = 12;
   const Array A = ones({N, n}), b = ones({N});
-  trace(
+  traced(
       [&](Expr x, Expr lambda) {
         const Expr f = 0.5 * sum(square(matmul(A, x) - b)) + lambda * sum(square(x));
         const Expr step = x - 0.01 * grad(f, x);
@@ -146,7 +146,7 @@ TEST(Ridge, GradientStepIsTwoProducts) {
 
 TEST(Flops, GramOfAMovingMatrixIsDifferentiatedWithOneProduct) {
   const std::int64_t N = 100, n = 10;
-  trace(
+  traced(
       [&](Expr A, Expr d, Expr V) {
         const Expr G = gram(A, d);
         const Expr moved = jvp(G, A, V);
@@ -159,7 +159,7 @@ TEST(Flops, GramOfAMovingMatrixIsDifferentiatedWithOneProduct) {
 TEST(Flops, JacobianOfAVectorFunctionIsOneBlock) {
   const std::int64_t N = 100, n = 10;
   const Array A = ones({N, n});
-  trace(
+  traced(
       [&](Expr x) {
         const Expr r = tanh(matmul(A, x));
         const Expr J = jacobian(r, x);

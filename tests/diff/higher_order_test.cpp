@@ -77,7 +77,7 @@ TEST(HigherOrder, JacobianHasARowForEachResultAndAColumnForEachArgument) {
 TEST(HigherOrder, JacobiansOfZeroSizeAndOfWhatDoesNotDependAreZero) {
   const auto shape_of = [](const Shape& y, const Shape& x) {
     Shape found;
-    trace(
+    traced(
         [&](Expr in) {
           const Expr J = jacobian(broadcast(0.0, y), in);
           found = J.shape();
@@ -175,7 +175,7 @@ TEST(MillionNodes, AreBuiltDifferentiatedCountedAndPrintedWithoutRecursion) {
   // 200,000 frames of any recursive function under the sanitizers are more than a stack of 8 MB holds; the million is for
   // the full set.
   const int steps = std::getenv("ONESTEP_LONG") != nullptr ? 1'000'000 : 200'000;
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x, Expr c) {
         Expr y = square(x);
         for (int i = 1; i < steps; ++i) y = y + c;
@@ -192,14 +192,14 @@ TEST(MillionNodes, AreBuiltDifferentiatedCountedAndPrintedWithoutRecursion) {
 
 TEST(MillionNodes, DerivativesOfLongChainsAreBuiltBothWaysAndUsedInsideAnotherFunction) {
   constexpr int steps = 10'000;
-  const Function chain = trace(
+  const Function chain = traced(
       [](Expr x) {
         Expr y = x;
         for (int i = 0; i < steps; ++i) y = 1.00001 * y - 1e-6 * exp(y);
         return y;
       },
       Shape{});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x) {
         const Expr y = chain(Exprs{x}).front();
         return std::pair(grad(y, x), jvp(y, x, 1.0));

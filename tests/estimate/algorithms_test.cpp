@@ -14,7 +14,7 @@ using Step = std::function<Expr(const Expr& x, const Expr& theta)>;
 
 // K steps from x0, of which the last `differentiated` have a derivative.
 Function loop(const Step& F, const Array& x0, const Shape& theta, int K, int differentiated) {
-  return trace(
+  return traced(
       [&](Expr t) {
         Expr x = x0;
         for (int k = 0; k < K; ++k) {
@@ -27,13 +27,13 @@ Function loop(const Step& F, const Array& x0, const Shape& theta, int K, int dif
 }
 Array forward(const Function& f, const Array& theta, const Array& v) {
   return evaluate(
-             trace([&](Expr t, Expr dt) { return jvp(f(std::vector<Expr>{t}).front(), t, dt); }, theta.shape(), v.shape()),
+             traced([&](Expr t, Expr dt) { return jvp(f(std::vector<Expr>{t}).front(), t, dt); }, theta.shape(), v.shape()),
              {theta, v})
       .front();
 }
 Array reverse(const Function& f, const Array& theta, const Array& c) {
   return evaluate(
-             trace([&](Expr t, Expr cx) { return vjp(f(std::vector<Expr>{t}).front(), t, cx); }, theta.shape(), c.shape()),
+             traced([&](Expr t, Expr cx) { return vjp(f(std::vector<Expr>{t}).front(), t, cx); }, theta.shape(), c.shape()),
              {theta, c})
       .front();
 }
@@ -94,7 +94,7 @@ TEST_P(Algorithms, TheLastStepsByHandAreKStep) {
 TEST_P(Algorithms, Algorithm2ByHandIsImplicit) {
   const Solution s = solution(Implicit{.on_step = true});
   const Array x = s.x();
-  const std::vector<Array> ab = evaluate(trace(
+  const std::vector<Array> ab = evaluate(traced(
                                              [&](Expr at, Expr t) {
                                                const Expr next = F_(at, t);
                                                return std::pair{jacobian(next, at), jacobian(next, t)};

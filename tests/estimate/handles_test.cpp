@@ -129,7 +129,7 @@ TEST(Handles, TemporariesHandOutWhatLives) {
   const Estimator::Kind& kind = Estimator(KStep{3}).kind();
   EXPECT_EQ(std::get<KStep>(kind).K, 3);
   int outputs = 0;
-  for (const Expr& e : trace([](Expr x) { return std::pair(x, 2.0 * x); }, Shape{3}).outputs())
+  for (const Expr& e : traced([](Expr x) { return std::pair(x, 2.0 * x); }, Shape{3}).outputs())
     outputs += e.shape() == Shape{3} ? 1 : 0;
   EXPECT_EQ(outputs, 2);
 }
@@ -171,7 +171,7 @@ TEST(MovedFrom, ASolverAndAPreparedSaySo) {
                      [&] { solver.with(SolveOptions{}); }, [&] { solver.with(Implicit{}); }, [&] { solver.knowing({}); },
                      [&] { solver.equation([](Expr x, Expr t) { return x - t; }); },
                      [&] { solver.equation(ForeignStep{.apply = [](auto, auto, auto) {}}); },
-                     [&] { trace([&](Expr t) { return solver(t); }, Shape{2}); }, [&] { solve(solver, zeros(2), ones(2)); },
+                     [&] { traced([&](Expr t) { return solver(t); }, Shape{2}); }, [&] { solve(solver, zeros(2), ones(2)); },
                      [&] { solve(solver, ones(2)); }, [&] { Prepared(solver, zeros(2), ones(2)); },
                      [&] { minimise({Inner(solver, zeros(2), [](Expr x) { return sum(x); })}, {Parameter::real(ones(2))}); },
                      [&] { check_gradients(solver, zeros(2), ones(2)); }});

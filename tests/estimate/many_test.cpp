@@ -220,7 +220,7 @@ TEST(Context, TwoRunSideBySideInTwoThreadsAndFindTheSameBits) {
 TEST(Context, APlanRunsInTheOneItWasGiven) {
   Random random(4);
   const Array A = random.array({20000, 30}), x = random.array({30});
-  const Function f = trace([&](Expr v) { return matmul(transpose(A), tanh(matmul(A, v))); }, Shape{30});
+  const Function f = traced([&](Expr v) { return matmul(transpose(A), tanh(matmul(A, v))); }, Shape{30});
   const Plan here(f), there(f, {.context = Context({.threads = 4})});
   std::vector<double> one(30), other(30);
   Workspace a = here.workspace(), b = there.workspace();

@@ -20,7 +20,7 @@ Solver cubic() {
   return newton_root([](Expr x, Expr t) { return x + x * x * x - t; });
 }
 double value_of(const std::function<Expr(const Expr&)>& f, double theta) {
-  return evaluate(trace([&](Expr t) { return f(t); }, Shape{}), {Array(theta)}).front().item();
+  return evaluate(traced([&](Expr t) { return f(t); }, Shape{}), {Array(theta)}).front().item();
 }
 
 TEST(Nested, TheValueIsTheSolution) {
@@ -54,9 +54,9 @@ TEST(Nested, TheDerivativeOfAFunctionOfTheSolutionIsThatOfDifferences) {
   for (const Solver& fit : solvers) {
     const auto g = [&](const Expr& t) { return outer(fit.from(problem.start())(t)); };
     const Array forward =
-        evaluate(trace([&](Expr t, Expr d) { return jvp(g(t), t, d); }, Shape{20}, Shape{20}), {w, v}).front();
+        evaluate(traced([&](Expr t, Expr d) { return jvp(g(t), t, d); }, Shape{20}, Shape{20}), {w, v}).front();
     EXPECT_NEAR(forward.item(), expected.item(), 1e-9 * std::fabs(expected.item()));
-    const Array reverse = evaluate(trace([&](Expr t) { return grad(g(t), t); }, Shape{20}), {w}).front();
+    const Array reverse = evaluate(traced([&](Expr t) { return grad(g(t), t); }, Shape{20}), {w}).front();
     EXPECT_NEAR(test::product(test::transposed(reverse), v)(0), expected.item(), 1e-9 * std::fabs(expected.item()));
   }
 }
@@ -64,7 +64,7 @@ TEST(Nested, TheDerivativeOfAFunctionOfTheSolutionIsThatOfDifferences) {
 TEST(Nested, CheckGradientsHoldsThroughASolve) {
   const Array theta{0.5, 2.0};
   for (const Estimator& e : std::vector<Estimator>{Implicit{}, OneStep{}}) {
-    const Function g = trace(
+    const Function g = traced(
         [&](Expr t) {
           return sum(sin(newton_root([](Expr x, Expr s) { return x + x * x * x - s; }).from(zeros({2})).with(e)(t)));
         },
@@ -108,7 +108,7 @@ TEST(Nested, TheHessianOfAFunctionOfTheSolutionByTwoSteps) {
   // x = sin t / (2 + t²)
   const Array theta{0.3, -1.2, 0.8};
   const Solver fit = newton(f).from(zeros({3})).with(KStep{2});
-  const Array H = evaluate(trace([&](Expr t) { return hessian(sum(square(fit(t))), t); }, Shape{3}), {theta}).front();
+  const Array H = evaluate(traced([&](Expr t) { return hessian(sum(square(fit(t))), t); }, Shape{3}), {theta}).front();
   const auto g1 = [](double t) {
     const double u = std::sin(t), v = 2 + t * t;
     return 2 * u / v * (std::cos(t) * v - u * 2 * t) / (v * v);
@@ -127,7 +127,7 @@ TEST(Nested, TheHessianOfALogisticFitIsThatOfDifferencesOfTheGradient) {
   const Array w = random.array({15}, 0.5, 1.5), v = random.array({15});
   const Solver fit = newton(problem.objective()).from(problem.start()).with(KStep{2});
   const Array Hv =
-      evaluate(trace([&](Expr t, Expr d) { return hvp(0.5 * sum(square(fit(t))), t, d); }, Shape{15}, Shape{15}), {w, v})
+      evaluate(traced([&](Expr t, Expr d) { return hvp(0.5 * sum(square(fit(t))), t, d); }, Shape{15}, Shape{15}), {w, v})
           .front();
   const Array expected = test::differences([&](double t) {
     const Array at = test::plus(w, test::times(t, v));
@@ -251,10 +251,10 @@ TEST(Nested, SeveralPartsComeOneBehindTheOther) {
                        {.tolerance = 1e-14})
                        .from({zeros({2}), zeros({1})});
   for (const Estimator& e : std::vector<Estimator>{KStep{100}, Implicit{}}) {
-    const Function f = trace([&](Expr t) { return s.with(e)(t); }, Shape{2});
+    const Function f = traced([&](Expr t) { return s.with(e)(t); }, Shape{2});
     const Array value = evaluate(f, {Array{1.0, 2.0}}).front();
     EXPECT_TRUE(test::near(value, Array{2.0, 4.0, 12.0}, 1e-12));
-    const Array J = evaluate(trace([&](Expr t) { return jacobian(s.with(e)(t), t); }, Shape{2}), {Array{1.0, 2.0}}).front();
+    const Array J = evaluate(traced([&](Expr t) { return jacobian(s.with(e)(t), t); }, Shape{2}), {Array{1.0, 2.0}}).front();
     EXPECT_TRUE(test::near(J, Array{{2.0, 0.0}, {0.0, 2.0}, {4.0, 4.0}}, 1e-11));
   }
 }
@@ -262,10 +262,10 @@ TEST(Nested, SeveralPartsComeOneBehindTheOther) {
 TEST(Nested, ASolveThatFailsIsNaNAndNoException) {
   const Solver diverging = fixed_point([](Expr x, Expr t) { return 2.0 * x + t; }).from(ones({2}));
   for (const Estimator& e : std::vector<Estimator>{OneStep{}, Implicit{}, Unrolled{}}) {
-    const Array v = evaluate(trace([&](Expr t) { return sum(diverging.with(e)(t)); }, Shape{2}), {ones({2})}).front();
+    const Array v = evaluate(traced([&](Expr t) { return sum(diverging.with(e)(t)); }, Shape{2}), {ones({2})}).front();
     EXPECT_TRUE(std::isnan(v.item()));
     const Array g =
-        evaluate(trace([&](Expr t) { return grad(sum(diverging.with(e)(t)), t); }, Shape{2}), {ones({2})}).front();
+        evaluate(traced([&](Expr t) { return grad(sum(diverging.with(e)(t)), t); }, Shape{2}), {ones({2})}).front();
     EXPECT_TRUE(std::isnan(g(0)));
   }
 }
@@ -274,7 +274,7 @@ TEST(Nested, AQuadraticProgramHasItsFourPartsWithEveryEstimator) {
   const Solver box = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(3), .q = -c, .lo = 0.0, .hi = 1.0}; });
   const Array c{2.0, 0.5, -1.0};
   for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{3}, Implicit{}, Unrolled{}, Auto{}}) {
-    const Function f = trace(
+    const Function f = traced(
         [&](Expr t) {
           const Expr w = box.with(e)(t);
           return std::tuple{w, grad(sum(slice(w, 0, 3)), t), jvp(slice(w, 0, 3), t, ones({3}))};
@@ -300,7 +300,7 @@ TEST(Nested, AutoGivesEveryRowOfAJacobian) {
   const Array w = random.array({20}, 0.5, 1.5);
   const auto jacobian_by = [&](const Estimator& e) {
     const Solver fit = gradient_descent(problem.objective(), {}, {.tolerance = 1e-13, .max_iterations = 100000}).with(e);
-    return evaluate(trace([&](Expr t) { return jacobian(fit.from(problem.start())(t), t); }, Shape{20}), {w}).front();
+    return evaluate(traced([&](Expr t) { return jacobian(fit.from(problem.start())(t), t); }, Shape{20}), {w}).front();
   };
   EXPECT_LT(test::relative_error(jacobian_by(Auto{1e-10}), jacobian_by(Implicit{})), 1e-9);
 }
@@ -311,7 +311,7 @@ TEST(Nested, WhatAnExceptionInterruptedIsNotKept) {
                             {.callback = [&](const Iteration&) { return throws ? throw std::runtime_error("no") : true; }})
                          .from(zeros({2}))
                          .with(Implicit{});
-  const Function f = trace([&](Expr t) { return fit(t); }, Shape{2});
+  const Function f = traced([&](Expr t) { return fit(t); }, Shape{2});
   const Plan plan(f);
   Workspace workspace = plan.workspace();
   std::vector<double> x(2);
@@ -383,14 +383,14 @@ TEST(Nested, GradientDescentMeasuresItsStepAroundASolveWithoutSecondDerivatives)
 
 TEST(Nested, DerivativesAboveTheFirstThatAnEstimatorDoesNotHaveAreErrors) {
   const Solver fit = cubic().from(Array(0.0)).with(Implicit{});
-  EXPECT_TRUE(says(test::error_of([&] { trace([&](Expr t) { return grad(grad(fit(t), t), t); }, Shape{}); }), {"solve"}));
+  EXPECT_TRUE(says(test::error_of([&] { traced([&](Expr t) { return grad(grad(fit(t), t), t); }, Shape{}); }), {"solve"}));
 }
 
 TEST(Nodes, AnEstimatorByTheMethodIsAsGoodAsNone) {
   // x = √t: the second derivative needs the two steps that Newton's nodes have where no estimator is named.
   const Solver root = newton_root([](Expr x, Expr t) { return square(x) - t; }).from(Array(1.0));
   for (const Solver& solver : {root, root.with(Estimator{}), root.with(Implicit{}).with(Estimator{})}) {
-    const Function f = trace([&](Expr t) { return grad(grad(solver(t), t), t); }, Shape{});
+    const Function f = traced([&](Expr t) { return grad(grad(solver(t), t), t); }, Shape{});
     EXPECT_NEAR(evaluate(f, {Array(4.0)})[0].item(), -0.25 / 8, 1e-12);
   }
 }
@@ -402,7 +402,7 @@ TEST(Nodes, AScalarStateMayBeDifferentiatedBy) {
   ASSERT_EQ(s.status(), Status::converged) << s.message();
   EXPECT_NEAR(s.x().item(), 2, 1e-14);
   EXPECT_NEAR(Array(s.vjp(Array(1.0))).item(), 1.0 / 12, 1e-14);
-  const Function f = trace([&](Expr t) { return newton_root(residual).from(Array(1.0))(t); }, Shape{});
+  const Function f = traced([&](Expr t) { return newton_root(residual).from(Array(1.0))(t); }, Shape{});
   EXPECT_NEAR(evaluate(f, {Array(8.0)})[0].item(), 2, 1e-14);
   const Solution step =
       solve(fixed_point([&](Expr x, Expr t) { return x - 0.05 * residual(x, t); }), Array(1.0), Array(8.0));

@@ -15,11 +15,11 @@ using test::Softmax;
 // d(validation loss)/dx at x.
 Array validation_gradient(const Softmax& validation, const Array& x) {
   const auto rows = validation.A.shape()[0];
-  return evaluate(trace([&](Expr at) { return grad(validation.loss(at, ones({rows})), at); }, x.shape()), {x}).front();
+  return evaluate(traced([&](Expr at) { return grad(validation.loss(at, ones({rows})), at); }, x.shape()), {x}).front();
 }
 double validation_loss(const Softmax& validation, const Array& x) {
   const auto rows = validation.A.shape()[0];
-  return evaluate(trace([&](Expr at) { return validation.loss(at, ones({rows})); }, x.shape()), {x}).front().item();
+  return evaluate(traced([&](Expr at) { return validation.loss(at, ones({rows})); }, x.shape()), {x}).front().item();
 }
 
 TEST(NewtonCgDerivative, OfAValidationLossByWeightsAndPenaltyIsThatOfDenseNewtonAndOfDifferences) {
@@ -112,7 +112,7 @@ TEST(NewtonCgDerivative, ANodeOfAnotherFunctionHasItsGradient) {
   const Softmax train(random, 30, 3, 3), validation(random, 20, 3, 3);
   const Solver fit = newton_cg(train.objective()).from(train.start());
   const Plan plan(
-      trace([&](Expr w, Expr l2) { return grad(validation.loss(fit(w, l2), ones({20})), w); }, Shape{30}, Shape{}));
+      traced([&](Expr w, Expr l2) { return grad(validation.loss(fit(w, l2), ones({20})), w); }, Shape{30}, Shape{}));
   std::vector<double> found(30);
   Workspace workspace = plan.workspace();
   plan.run(workspace, {ones({30}), Array(0.3)}, {found});

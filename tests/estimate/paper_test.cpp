@@ -48,7 +48,7 @@ struct Contraction {
   Array A_at(const Array& x) const { return jacobians(x)[0]; }
   Array B_at(const Array& x) const { return jacobians(x)[1]; }
   std::vector<Array> jacobians(const Array& x) const {
-    return evaluate(trace(
+    return evaluate(traced(
                         [&](Expr at, Expr t) {
                           const Expr next = map()(at, t);
                           return std::pair{jacobian(next, at), jacobian(next, t)};
@@ -152,7 +152,7 @@ struct Descent {
     return [*this](Expr x, Expr t) { return 0.5 * matmul(x, matmul(H, x)) - beta * sum(cos(x + t)); };
   }
   std::vector<Array> jacobians(double alpha, const Array& x, const Array& theta) const {
-    return evaluate(trace(
+    return evaluate(traced(
                         [&](Expr at, Expr t) {
                           const Expr next = at - alpha * grad(objective()(at, t), at);
                           return std::pair{jacobian(next, at), jacobian(next, t)};
@@ -188,10 +188,10 @@ TEST(Paper, GradientDescentConstants) {
       const Solution s =
           solve(gradient_descent(d.objective(), {.step = c.step}, {.tolerance = 0, .max_iterations = 1}), x, theta);
       const Array next = minus(
-          x,
-          times(c.alpha, evaluate(trace([&](Expr at, Expr t) { return grad(d.objective()(at, t), at); }, Shape{4}, Shape{4}),
-                                  {x, theta})
-                             .front()));
+          x, times(c.alpha,
+                   evaluate(traced([&](Expr at, Expr t) { return grad(d.objective()(at, t), at); }, Shape{4}, Shape{4}),
+                            {x, theta})
+                       .front()));
       EXPECT_TRUE(test::near(s.x(), next, 1e-14));
       const Solution done = solve(gradient_descent(d.objective(), {.step = c.step}), x, theta);
       EXPECT_NEAR(done.certificate(x).rho, c.rho, 1e-13);
@@ -260,7 +260,7 @@ TEST(Paper, NewtonIdentity) {
   for (int k = 0; k < 5; ++k) {
     const test::Logistic problem(random, 12, 3);
     const auto f = problem.objective();
-    const Function sides = trace(
+    const Function sides = traced(
         [&](Expr x, Expr w) {
           const Expr g = grad(f(x, w), x), h = jacobian(g, x), next = x - solve(cholesky(h), g);
           const Expr along = stop_gradient(x - next);
@@ -309,7 +309,7 @@ TEST(Paper, ApproximateCriticalPointsCorrected) {
     const std::int64_t rows = 6, n = 3;
     const Array B = random.array({rows, n});
     const double L = std::pow(norm(B), 2), lowest = -static_cast<double>(rows), epsilon = random.uniform(0, 0.2);
-    const Function f = trace(
+    const Function f = traced(
         [&](Expr x) {
           const Expr value = sum(cos(matmul(B, x)));
           return std::pair{value, grad(value, x)};

@@ -259,7 +259,7 @@ TEST(Directions, WhoseDerivativeOverflowsSaySo) {
 
 TEST(Directions, ThatAreNotFiniteInsideATracedFunctionGiveNaN) {
   const Solver half = fixed_point([](Expr x, Expr t) { return 0.5 * (x + t); }).from(zeros(2)).with(Implicit{});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr t, Expr c) {
         const Expr x = half(t);
         return std::pair{vjp(x, t, c), jvp(x, t, c)};

@@ -87,7 +87,7 @@ TEST(QuadraticProgram, DerivativesByAllDataAgreeWithDifferences) {
   };
   const Array root = matrix(6, 6);
   QuadraticProgram p;
-  p.Q = evaluate(trace([](Expr m) { return matmul(transpose(m), m) + eye(6); }, Shape{6, 6}), {root}).front();
+  p.Q = evaluate(traced([](Expr m) { return matmul(transpose(m), m) + eye(6); }, Shape{6, 6}), {root}).front();
   p.q = vector(6);
   p.A = matrix(2, 6);
   p.b = full({2}, 0.1);
@@ -101,13 +101,13 @@ TEST(QuadraticProgram, DerivativesByAllDataAgreeWithDifferences) {
   std::vector<Array> direction;
   for (const Array& a : data) {
     Array d = a.shape().rank() == 2 ? matrix(a.shape()[0], a.shape()[1]) : vector(a.shape()[0]);
-    if (a.shape() == Shape{6, 6}) d = evaluate(trace([](Expr m) { return m + transpose(m); }, Shape{6, 6}), {d}).front();
+    if (a.shape() == Shape{6, 6}) d = evaluate(traced([](Expr m) { return m + transpose(m); }, Shape{6, 6}), {d}).front();
     direction.push_back(d);
   }
   const auto moved = [&](double t) {
     std::vector<Array> all;
     for (std::size_t i = 0; i < data.size(); ++i)
-      all.push_back(evaluate(trace([t](Expr a, Expr d) { return a + t * d; }, data[i].shape(), data[i].shape()),
+      all.push_back(evaluate(traced([t](Expr a, Expr d) { return a + t * d; }, data[i].shape(), data[i].shape()),
                              {data[i], direction[i]})
                         .front());
     return solve(quadratic_program(tight), Parts(all), Implicit{}).x();
@@ -452,13 +452,14 @@ TEST(QuadraticProgram, NestedHasSecondDerivatives) {
   for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{2}}) {
     const Array t{0.5, 0.8, 2.0};
     const Array H =
-        evaluate(trace([&](Expr p) { return hessian(sum(square(slice(box.with(e)(p), 0, 3))), p); }, Shape{3}), {t}).front();
+        evaluate(traced([&](Expr p) { return hessian(sum(square(slice(box.with(e)(p), 0, 3))), p); }, Shape{3}), {t})
+            .front();
     for (std::int64_t i = 0; i < 3; ++i)
       for (std::int64_t j = 0; j < 3; ++j) EXPECT_NEAR(H(i, j), i == j && i < 2 ? 12 * t(i) * t(i) : 0, 1e-8);
     for (const Solver& solver : {line, above}) {
       const double a = 0.7;
       const Array h =
-          evaluate(trace([&](Expr p) { return hessian(sum(square(slice(solver.with(e)(p), 0, 2))), p); }, Shape{1}),
+          evaluate(traced([&](Expr p) { return hessian(sum(square(slice(solver.with(e)(p), 0, 2))), p); }, Shape{1}),
                    {Array{a}})
               .front();
       EXPECT_NEAR(h(0, 0), (6 * a * a - 2) / std::pow(1 + a * a, 3), 1e-8);

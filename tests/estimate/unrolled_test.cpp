@@ -143,7 +143,7 @@ TEST(Unrolled, OfNewtonIsTheDerivativeOfTheStepsAsTheyWereTaken) {
                                           }}),
                            Array{1.2}, Array{0.5}, Unrolled{});
   ASSERT_TRUE(std::ranges::any_of(lengths, [](double l) { return l < 1; }));
-  const Function by_hand = trace(
+  const Function by_hand = traced(
       [&](Expr t) {
         Expr x = Array{1.2};
         for (const double length : lengths) {
@@ -156,7 +156,7 @@ TEST(Unrolled, OfNewtonIsTheDerivativeOfTheStepsAsTheyWereTaken) {
       Shape{1});
   EXPECT_TRUE(test::near(s.x(), evaluate(by_hand, {Array{0.5}}).front(), 1e-12));
   const Function derivative =
-      trace([&](Expr t, Expr v) { return jvp(by_hand(std::vector<Expr>{t}).front(), t, v); }, Shape{1}, Shape{1});
+      traced([&](Expr t, Expr v) { return jvp(by_hand(std::vector<Expr>{t}).front(), t, v); }, Shape{1}, Shape{1});
   EXPECT_TRUE(
       test::near(s.even_if_unconverged().jvp(Array{1.0}), evaluate(derivative, {Array{0.5}, Array{1.0}}).front(), 1e-11));
 }
@@ -218,7 +218,7 @@ TEST(Endless, StepsAreRefused) {
   EXPECT_TRUE(test::says(test::error_of([&] { s.vjp(ones(2)); }), {"[KStep]", "1000000000", "max_iterations"}));
   EXPECT_TRUE(test::says(test::error_of([&] { s.jvp(ones(2)); }), {"[KStep]", "max_iterations"}));
   EXPECT_TRUE(
-      test::says(test::error_of([&] { trace([&](Expr t) { return half.with(KStep{1'000'000'000})(t); }, Shape{2}); }),
+      test::says(test::error_of([&] { traced([&](Expr t) { return half.with(KStep{1'000'000'000})(t); }, Shape{2}); }),
                  {"[KStep]", "1000"}));
   // More than a superlinear method needs are as good as what it needs.
   const Solution n =

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <cmath>
 #include <cstdint>
+#include <iomanip>
 #include <limits>
 #include <sstream>
 
@@ -128,7 +130,7 @@ RC_GTEST_PROP(Array, AViewOfAnyStrideIsTheSameConstantAsItsCopy, ()) {
 TEST(Array, ColumnMajorMemoryEntersAProductAsAFlag) {
   const std::vector<double> memory{1, 2, 3, 4, 5, 6};
   const Array A = Array::view(MatrixView{memory.data(), 2, 3, 1, 2});
-  const Function f = trace([&](Expr x) { return matmul(A, x); }, Shape{3});
+  const Function f = traced([&](Expr x) { return matmul(A, x); }, Shape{3});
   EXPECT_EQ(count_nodes(f.outputs().front(), Op::transpose), 0);
   const Expr product = f.outputs().front();
   EXPECT_EQ(node(product).attr.i, 1);
@@ -146,6 +148,89 @@ TEST(Array, PrintsItsEntriesAndCutsLongOnes) {
   EXPECT_EQ(text(Array{{1.0, 2.0}, {3.0, 4.0}}), "[[1, 2],\n [3, 4]]");
   EXPECT_EQ(text(zeros({100})), "[0, 0, 0, 0, 0, 0, 0, 0, … 100 entries]");
   EXPECT_EQ(text(zeros({0})), "[]");
+}
+
+TEST(Array, PrintsAsTheStreamPrintsNumbers) {
+  const Array third = ones(2) / 3.0;
+  std::ostringstream out;
+  out << std::setprecision(3) << third << ' ' << std::scientific << third(0) * ones({1, 1}) << ' ' << std::fixed
+      << std::setprecision(1) << std::setw(5) << third << 2.0;
+  EXPECT_EQ(out.str(), "[0.333, 0.333] [[3.333e-01]] [  0.3,   0.3]2.0");
+}
+
+TEST(Array, HasArithmeticThatBroadcastsAsExpressionsDo) {
+  const Array a{1.0, 2.0, 4.0}, b{4.0, 2.0, 1.0}, A{{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}};
+  EXPECT_TRUE(near(a - b, Array{-3.0, 0.0, 3.0}));
+  EXPECT_TRUE(near(-a + 1, Array{0.0, -1.0, -3.0}));
+  EXPECT_TRUE(near(2 * a / b, Array{0.5, 2.0, 8.0}));
+  EXPECT_TRUE(near(A + a, Array{{2.0, 4.0, 7.0}, {5.0, 7.0, 10.0}}));
+  EXPECT_TRUE(near(a * A.transposed()(0, 0), a));
+  EXPECT_TRUE(near(A.transposed() * Array{10.0, 1.0}, Array{{10.0, 4.0}, {20.0, 5.0}, {30.0, 6.0}}));
+  EXPECT_TRUE(near(Array{{1.0}, {2.0}} - Array{1.0, 2.0}, Array{{0.0, -1.0}, {1.0, 0.0}}));
+  EXPECT_TRUE(near((a < b) + 2.0 * (a == b) + 4.0 * (a >= 4.0), Array{1.0, 2.0, 4.0}));
+  EXPECT_EQ((zeros({0, 3}) + a).shape(), (Shape{0, 3}));
+  EXPECT_EQ((Array(1.0) + 2.0).shape(), Shape{});
+  EXPECT_EQ(error_of([&] { a + ones(2); }),
+            "[add] shapes do not fit: (3) and (2); a size must be equal or 1, counted from the last axis");
+  Array sum = a;
+  const Array shared = sum;
+  sum += b, sum *= 2.0, sum -= 1.0, sum /= b;
+  EXPECT_TRUE(near(sum, Array{9.0 / 4, 7.0 / 2, 9.0}));
+  EXPECT_TRUE(near(shared, a));
+  EXPECT_TRUE(std::isnan((a - std::numeric_limits<double>::quiet_NaN())(0)));
+}
+
+RC_GTEST_PROP(Array, ArithmeticIsThatOfExpressions, ()) {
+  Random random(*rc::gen::arbitrary<std::uint64_t>());
+  const Shape whole = random.matrix();
+  const auto part = [&] {
+    const Array a =
+        random.array(random.one_of(std::vector<Shape>{whole, {}, {1}, {whole[1]}, {1, whole[1]}, {whole[0], 1}}));
+    return a.shape().rank() == 2 && random.flip() ? random.array({a.shape()[1], a.shape()[0]}).transposed() : a;
+  };
+  const Array a = part(), b = part();
+  const Expr x = a, y = b;
+  RC_ASSERT(bool(near(a + b, value_of(x + y), 0)));
+  RC_ASSERT(bool(near(a - b, value_of(x - y), 0)));
+  RC_ASSERT(bool(near(a * b, value_of(x * y), 0)));
+  RC_ASSERT(bool(near(a / b, value_of(x / y), 0)));
+  RC_ASSERT(bool(near(a <= b, value_of(x <= y), 0)));
+  RC_ASSERT(bool(near(-a, value_of(-x), 0)));
+}
+
+TEST(Array, TakesVectorsAndNestedBraces) {
+  const std::vector<double> entries{1, 2, 3};
+  const Array from_vector = entries, column{{1.0}, {2.0}}, row{{1.0, 2.0}}, mixed{1, 2.5, 3u};
+  EXPECT_EQ(from_vector.shape(), Shape{3});
+  EXPECT_NE(from_vector.data(), entries.data());
+  EXPECT_EQ(column.shape(), (Shape{2, 1}));
+  EXPECT_EQ(row.shape(), (Shape{1, 2}));
+  EXPECT_EQ(mixed(1), 2.5);
+  EXPECT_EQ(Array(std::vector<std::vector<double>>{{1, 2}, {3, 4}, {5, 6}}).shape(), (Shape{3, 2}));
+  EXPECT_EQ(Array({1.0, 2.0}).shape(), Shape{2});
+  EXPECT_EQ(Array({{1.0, 2.0}, {3.0, 4.0}}).shape(), (Shape{2, 2}));
+  EXPECT_EQ(Array(std::vector<double>()).shape(), Shape{0});
+  EXPECT_EQ(error_of([] {
+              Array(std::vector<std::vector<double>>{{1, 2}, {3}});
+            }),
+            "[Array] rows of 2 and 1 entries in one matrix");
+}
+
+TEST(Array, HasEntriesInBrackets) {
+  const Array a{1.0, 2.0, 4.0};
+  EXPECT_EQ(a[0] + a[-1], 5);
+  EXPECT_EQ(a[std::size_t{1}], 2);
+  EXPECT_EQ(error_of([&] { (void)a[3]; }), "[Array] [3] is outside (3)");
+  EXPECT_EQ(error_of([&] { (void)a[-4]; }), "[Array] [-4] is outside (3)");
+  EXPECT_TRUE(says(error_of([&] { (void)a[std::size_t{0} - 1]; }), {"18446744073709551615"}));
+  EXPECT_EQ(error_of([] { (void)ones({2, 2})[0]; }), "[Array] [0] of a matrix (2, 2); its entries are (row, column)");
+  EXPECT_EQ(error_of([] { (void)Array(1.0)[0]; }), "[Array] [0] is outside ()");
+}
+
+TEST(Array, WithAnExpressionGivesAnExpression) {
+  const Array a{1.0, 2.0};
+  static_assert(std::is_same_v<decltype(a - Expr(a)), Expr> && std::is_same_v<decltype(Expr(a) < a), Expr>);
+  static_assert(std::is_same_v<decltype(a - a), Array> && std::is_same_v<decltype(2 * a), Array>);
 }
 
 TEST(Array, ThatWasMovedFromHasNoEntries) {

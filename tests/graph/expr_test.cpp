@@ -125,7 +125,7 @@ TEST(ExprError, DerivativesNameWhatDoesNotFit) {
 
 TEST(ExprError, ArgumentsOfTwoFunctionsDoNotMix) {
   Expr leaked;
-  trace(
+  traced(
       [&](Expr x) {
         leaked = x;
         return x;
@@ -134,14 +134,14 @@ TEST(ExprError, ArgumentsOfTwoFunctionsDoNotMix) {
   const std::string message =
       "[add] the arguments belong to two different traced functions; make the one an Input of the other, or call its "
       "Function there";
-  EXPECT_EQ(error_of([&] { trace([&](Expr x) { return x + leaked; }, Shape{3}); }), message);
-  EXPECT_EQ(error_of([&] { trace([&](Expr x) { return jvp(leaked, x, x); }, Shape{3}); }).substr(0, 5), "[jvp]");
-  EXPECT_NE(error_of([&] { trace([&](Expr) { return leaked; }, Shape{3}); }), "no error");
+  EXPECT_EQ(error_of([&] { traced([&](Expr x) { return x + leaked; }, Shape{3}); }), message);
+  EXPECT_EQ(error_of([&] { traced([&](Expr x) { return jvp(leaked, x, x); }, Shape{3}); }).substr(0, 5), "[jvp]");
+  EXPECT_NE(error_of([&] { traced([&](Expr) { return leaked; }, Shape{3}); }), "no error");
 }
 
 TEST(ExprError, BroadcastToMoreEntriesThanCanBeAddressedIsRefused) {
   const std::int64_t huge = std::int64_t{1} << 40;
-  trace(
+  traced(
       [&](Expr row, Expr column) {
         EXPECT_EQ(error_of([&] { (void)(row + column); }),
                   "[Shape] (1099511627776, 1099511627776) has more entries than can be addressed");
@@ -156,7 +156,7 @@ TEST(ExprError, BroadcastToMoreEntriesThanCanBeAddressedIsRefused) {
 
 TEST(ExprError, ConcatOfMoreEntriesThanCanBeAddressedIsRefused) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / 8;
-  trace(
+  traced(
       [&](Expr a) {
         EXPECT_NE(error_of([&] { concat({a, a}); }), "no error");
         EXPECT_NE(error_of([&] { concat(Exprs(20, a)); }), "no error");
@@ -342,7 +342,7 @@ TEST(Expr, SafeFunctionsAreExactFarOut) {
 // --- sharing
 
 TEST(HashConsing, TheSameOperationOnTheSameArgumentsIsTheSameNode) {
-  trace(
+  traced(
       [](Expr x, Expr y) {
         EXPECT_TRUE(same(exp(x) * y, exp(x) * y));
         EXPECT_TRUE(same(x + y, y + x));
@@ -357,12 +357,12 @@ TEST(HashConsing, TheSameOperationOnTheSameArgumentsIsTheSameNode) {
 
 TEST(HashConsing, ArraysWithTheSameMemoryAreOneConstant) {
   const Array A = ones({100, 100}), copy = A, other = ones({100, 100});
-  const Function f = trace([&](Expr x) { return matmul(A, matmul(copy, matmul(A, x))) + matmul(other, x); }, Shape{100});
+  const Function f = traced([&](Expr x) { return matmul(A, matmul(copy, matmul(A, x))) + matmul(other, x); }, Shape{100});
   EXPECT_EQ(count_nodes(f.outputs().front(), Op::constant), 2);
 }
 
 TEST(HashConsing, NumbersAreToldApartByTheirBits) {
-  trace(
+  traced(
       [](Expr x) {
         EXPECT_TRUE(same(x * 3.0, x * 3.0));
         EXPECT_FALSE(same(x / 0.0, x / -0.0));

@@ -14,24 +14,24 @@ namespace {
 TEST(Function, TakesSeveralArgumentsAndGivesSeveralResults) {
   const Array x{1.0, 2.0}, y{3.0, 5.0};
   const auto run = [&](const Function& f) { return naive::interpret(f, Arrays{x, y}); };
-  const Arrays pair = run(trace([](Expr a, Expr b) { return std::pair(a + b, sum(a)); }, Shape{2}, Shape{2}));
+  const Arrays pair = run(traced([](Expr a, Expr b) { return std::pair(a + b, sum(a)); }, Shape{2}, Shape{2}));
   ASSERT_EQ(pair.size(), 2u);
   EXPECT_TRUE(near(pair[0], Array{4.0, 7.0}));
   EXPECT_TRUE(near(pair[1], Array(3.0)));
-  const Arrays tuple = run(trace([](Expr a, Expr b) { return std::tuple(a, b, 2.0); }, Shape{2}, Shape{2}));
+  const Arrays tuple = run(traced([](Expr a, Expr b) { return std::tuple(a, b, 2.0); }, Shape{2}, Shape{2}));
   ASSERT_EQ(tuple.size(), 3u);
   EXPECT_TRUE(near(tuple[1], y));
   EXPECT_TRUE(near(tuple[2], Array(2.0)));
-  const Arrays array = run(trace([](Expr a, Expr b) { return std::array<Expr, 2>{b, a}; }, Shape{2}, Shape{2}));
+  const Arrays array = run(traced([](Expr a, Expr b) { return std::array<Expr, 2>{b, a}; }, Shape{2}, Shape{2}));
   EXPECT_TRUE(near(array[0], y));
-  const Arrays vector = run(trace([](Expr a, Expr b) { return Exprs{a - b}; }, Shape{2}, Shape{2}));
+  const Arrays vector = run(traced([](Expr a, Expr b) { return Exprs{a - b}; }, Shape{2}, Shape{2}));
   EXPECT_TRUE(near(vector[0], Array{-2.0, -3.0}));
 }
 
 TEST(Function, ATupleOfArraysIsOneArgument) {
   const Function f =
-      trace([](std::vector<Expr> state, Expr theta) { return std::pair(state[0] * theta, matmul(state[1], state[0])); },
-            std::vector<Input>{{"x", {2}}, {"M", {3, 2}}}, Input{"theta", {}});
+      traced([](std::vector<Expr> state, Expr theta) { return std::pair(state[0] * theta, matmul(state[1], state[0])); },
+             std::vector<Input>{{"x", {2}}, {"M", {3, 2}}}, Input{"theta", {}});
   ASSERT_EQ(f.inputs().size(), 3u);
   EXPECT_EQ(f.inputs()[1].name, "M");
   EXPECT_EQ(f.inputs()[2].name, "theta");
@@ -41,30 +41,30 @@ TEST(Function, ATupleOfArraysIsOneArgument) {
 }
 
 TEST(Function, InputsWithoutANameGetOne) {
-  const Function f = trace([](Expr a, Expr b) { return a + b; }, Shape{2}, Input{"w", {2}});
+  const Function f = traced([](Expr a, Expr b) { return a + b; }, Shape{2}, Input{"w", {2}});
   EXPECT_EQ(f.inputs()[0].name, "arg0");
   EXPECT_EQ(f.inputs()[1].name, "w");
 }
 
 TEST(Function, ClosedOverArraysBecomeConstantsWithoutACopy) {
   const Array A{{1.0, 2.0}, {3.0, 4.0}};
-  const Function f = trace([&](Expr x) { return matmul(A, x); }, Shape{2});
+  const Function f = traced([&](Expr x) { return matmul(A, x); }, Shape{2});
   EXPECT_EQ(f.graph()->constant(0).data(), A.data());
 }
 
 TEST(Function, KeepsTheMemoryOfOwnedConstantsAlive) {
-  Function f = trace([](Expr x) { return x; }, Shape{1000});
+  Function f = traced([](Expr x) { return x; }, Shape{1000});
   {
     const Array big = full({1000}, 3.0);
-    f = trace([&](Expr x) { return sum(x * big); }, Shape{1000});
+    f = traced([&](Expr x) { return sum(x * big); }, Shape{1000});
   }
   EXPECT_EQ(naive::interpret(f, Arrays{ones({1000})})[0].item(), 3000.0);
 }
 
 TEST(Function, CanBeUsedInsideAnother) {
   const Array A{{1.0, 2.0}, {3.0, 4.0}};
-  const Function inner = trace([&](Expr x, Expr s) { return std::pair(matmul(A, x) * s, sum(x)); }, Shape{2}, Shape{});
-  const Function outer_function = trace(
+  const Function inner = traced([&](Expr x, Expr s) { return std::pair(matmul(A, x) * s, sum(x)); }, Shape{2}, Shape{});
+  const Function outer_function = traced(
       [&](Expr x) {
         const Exprs once = inner(Exprs{x, 2.0});
         const Exprs twice = inner(Exprs{once[0], once[1]});
@@ -80,14 +80,14 @@ TEST(Function, CanBeUsedInsideAnother) {
 
 TEST(Function, RulesThatApplyOnlyInsideTheOtherFunctionAreApplied) {
   const Array A = ones({50, 3});
-  const Function product = trace([&](Expr M) { return matmul(A, M); }, Shape{3, 3});
-  const Function f = trace([&](Expr u, Expr v) { return product(Exprs{outer(u, v)})[0]; }, Shape{3}, Shape{3});
+  const Function product = traced([&](Expr M) { return matmul(A, M); }, Shape{3, 3});
+  const Function f = traced([&](Expr u, Expr v) { return product(Exprs{outer(u, v)})[0]; }, Shape{3}, Shape{3});
   EXPECT_TRUE(is(f.outputs()[0], Op::outer));
 }
 
 TEST(Function, ResultsNeedNotDependOnTheInputs) {
   const Array c{1.0, 2.0};
-  const Function f = trace([&](Expr x) { return std::tuple(Expr(c) + 1.0, 3.0, eye(2), grad(sum(Expr(c)), x)); }, Shape{3});
+  const Function f = traced([&](Expr x) { return std::tuple(Expr(c) + 1.0, 3.0, eye(2), grad(sum(Expr(c)), x)); }, Shape{3});
   const Arrays y = naive::interpret(f, Arrays{zeros({3})});
   EXPECT_TRUE(near(y[0], Array{2.0, 3.0}));
   EXPECT_TRUE(near(y[1], Array(3.0)));
@@ -96,13 +96,13 @@ TEST(Function, ResultsNeedNotDependOnTheInputs) {
 }
 
 TEST(Function, MayHaveNoInputsOrNoResults) {
-  EXPECT_TRUE(near(naive::interpret(trace([] { return Expr(2.0) * Expr(Array{1.0, 2.0}); }), {})[0], Array{2.0, 4.0}));
-  EXPECT_TRUE(naive::interpret(trace([](Expr) { return Exprs{}; }, Shape{2}), Arrays{zeros({2})}).empty());
-  EXPECT_EQ(trace([](Expr) { return Exprs{}; }, Shape{2}).flops(), 0);
+  EXPECT_TRUE(near(naive::interpret(traced([] { return Expr(2.0) * Expr(Array{1.0, 2.0}); }), {})[0], Array{2.0, 4.0}));
+  EXPECT_TRUE(naive::interpret(traced([](Expr) { return Exprs{}; }, Shape{2}), Arrays{zeros({2})}).empty());
+  EXPECT_EQ(traced([](Expr) { return Exprs{}; }, Shape{2}).flops(), 0);
 }
 
 TEST(Function, RefusesArgumentsThatDoNotFit) {
-  const Function f = trace([](Expr x, Expr w) { return sum(x * w); }, Input{"x", {3}}, Input{"w", {3}});
+  const Function f = traced([](Expr x, Expr w) { return sum(x * w); }, Input{"x", {3}}, Input{"w", {3}});
   EXPECT_EQ(error_of([&] { f(Exprs{Expr(zeros({3}))}); }), "[call] the function takes 2 arguments, 1 were given");
   EXPECT_EQ(error_of([&] {
               f(Exprs{Expr(zeros({3})), Expr(zeros({4}))});
@@ -117,20 +117,20 @@ TEST(Function, RefusesArgumentsThatDoNotFit) {
 
 TEST(Function, RefusesAFactorAsResult) {
   EXPECT_EQ(error_of([] {
-              trace([](Expr h) { return cholesky(h).node(); }, Shape{2, 2});
+              traced([](Expr h) { return cholesky(h).node(); }, Shape{2, 2});
             }),
-            "[trace] a factor cannot be a result; return a solve or logdet with it");
+            "[traced] a factor cannot be a result; return a solve or logdet with it");
 }
 
 TEST(Function, CountsSharedNodesOnce) {
-  const Function once = trace([](Expr x) { return exp(x); }, Shape{10});
-  const Function twice = trace([](Expr x) { return exp(x) + exp(x) * 3.0; }, Shape{10});
+  const Function once = traced([](Expr x) { return exp(x); }, Shape{10});
+  const Function twice = traced([](Expr x) { return exp(x) + exp(x) * 3.0; }, Shape{10});
   EXPECT_EQ(once.flops(), 80);
   EXPECT_EQ(twice.flops(), 80 + 10 + 10);
 }
 
 TEST(Function, FlopsOfEachProductAreItsMultiplyAdds) {
-  trace(
+  traced(
       [](Expr A, Expr x, Expr w, Expr H) {
         EXPECT_EQ(flops(matmul(A, x)), 7 * 5);
         EXPECT_EQ(flops(matmul(A, H)), 7 * 5 * 5);
@@ -148,7 +148,7 @@ TEST(Function, FlopsOfEachProductAreItsMultiplyAdds) {
 TEST(MovedFrom, AnExpressionIsNoNumber) {
   const auto use = [](const std::function<void(Expr)>& what) {
     return test::error_of([&] {
-      trace(
+      traced(
           [&](Expr x) {
             Expr moved = 2.0 * x;
             const Expr kept = std::move(moved);
@@ -164,7 +164,7 @@ TEST(MovedFrom, AnExpressionIsNoNumber) {
            [](const Expr& e) { flops(e); }})
     EXPECT_TRUE(test::says(use(what), {"[Expr]", "moved from"})) << use(what);
   EXPECT_TRUE(test::says(test::error_of([] {
-                           trace(
+                           traced(
                                [](Expr x) {
                                  const Expr kept = std::move(x);
                                  return x;
@@ -175,7 +175,7 @@ TEST(MovedFrom, AnExpressionIsNoNumber) {
 }
 
 TEST(MovedFrom, AFunctionAndAPlanSaySo) {
-  Function f = trace([](Expr x) { return sum(square(x)); }, Shape{3});
+  Function f = traced([](Expr x) { return sum(square(x)); }, Shape{3});
   const Function kept = std::move(f);
   Plan plan(kept);
   Workspace workspace = plan.workspace();

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Print, TextHasALineForEachNodeAndKeepsTheNamesOfInputs) {
-  const Function f = trace([](Expr x, Expr w) { return sum(w * exp(2.0 * x)); }, Input{"x", {3}}, Input{"weights", {3}});
+  const Function f = traced([](Expr x, Expr w) { return sum(w * exp(2.0 * x)); }, Input{"x", {3}}, Input{"weights", {3}});
   EXPECT_EQ(f.text(),
             "input x (3)\n"
             "input weights (3)\n"
@@ -25,7 +25,7 @@ TEST(Print, TextHasALineForEachNodeAndKeepsTheNamesOfInputs) {
 }
 
 TEST(Print, TextLeavesOutWhatTheResultsDoNotNeed) {
-  const Function f = trace(
+  const Function f = traced(
       [](Expr x, Expr unused) {
         (void)exp(unused);
         return tanh(x);
@@ -36,7 +36,7 @@ TEST(Print, TextLeavesOutWhatTheResultsDoNotNeed) {
 }
 
 TEST(Print, AttributesSayWhatTheOperationDoes) {
-  const Function f = trace(
+  const Function f = traced(
       [](Expr A, Expr x) {
         return std::tuple(matmul(transpose(A), matmul(A, x)), sum(A, 1), slice(x, 1, 3), pad(x, 1, 5), max(A, Axis{0}),
                           solve_transposed(lu(slice(A, 0, 3)), x), concat({x, x}), eye(2, 3, 1));
@@ -50,7 +50,7 @@ TEST(Print, AttributesSayWhatTheOperationDoes) {
 
 TEST(Print, AnExpressionPrintsByItself) {
   EXPECT_EQ(to_string(Expr(2.5)), "return 2.5\n");
-  trace(
+  traced(
       [](Expr x) {
         EXPECT_EQ(to_string(exp(x)), "input x (2)\n%1 = exp(x)  (2)\nreturn %1\n");
         return x;
@@ -59,7 +59,7 @@ TEST(Print, AnExpressionPrintsByItself) {
 }
 
 TEST(Print, DotHasANodeForEachNodeAndAnEdgeForEachArgument) {
-  const Function f = trace([](Expr x) { return std::pair(sum(exp(x)), x); }, Input{"x", {3}});
+  const Function f = traced([](Expr x) { return std::pair(sum(exp(x)), x); }, Input{"x", {3}});
   EXPECT_EQ(f.dot(),
             "digraph onestep {\n"
             "  rankdir=TB;\n"
@@ -77,12 +77,12 @@ TEST(Print, DotHasANodeForEachNodeAndAnEdgeForEachArgument) {
 }
 
 TEST(Print, DotQuotesNames) {
-  const Function f = trace([](Expr x) { return exp(x); }, Input{"the \"x\" \\ of it", {3}});
+  const Function f = traced([](Expr x) { return exp(x); }, Input{"the \"x\" \\ of it", {3}});
   EXPECT_THAT(f.dot(), HasSubstr("label=\"the \\\"x\\\" \\\\ of it\\n(3)\""));
 }
 
 TEST(Print, FunctionsWithoutResultsPrint) {
-  const Function f = trace([](Expr) { return Exprs{}; }, Input{"x", {3}});
+  const Function f = traced([](Expr) { return Exprs{}; }, Input{"x", {3}});
   EXPECT_EQ(f.text(), "return\n");
   EXPECT_THAT(f.dot(), HasSubstr("digraph"));
 }

@@ -293,7 +293,7 @@ RULE(RowAndColumnFactorsMeetInAVector) {
           }};
 }
 TEST(Rewrite, ANumberTimesAProductOfMatricesIsLeftAlone) {
-  trace(
+  traced(
       [](Expr a, Expr b, Expr c) {
         EXPECT_TRUE(same(c * (a * b), raw(Op::mul, {broadcast(c, {3, 4}), a * b})));
         return a;
@@ -618,6 +618,15 @@ RULE(TheDiagonalOfAnOuterProductIsAProduct) {
           },
           is_op(Op::mul)};
 }
+RULE(DiagonalOfAProductIsTheProductsOfItsRowsAndColumns) {
+  const std::int64_t n = random.extent(), k = random.extent();
+  const bool ta = random.flip(), tb = random.flip();
+  return {{ta ? Shape{k, n} : Shape{n, k}, tb ? Shape{n, k} : Shape{k, n}},
+          [=](const Exprs& x) {
+            return Both{raw(Op::diagonal, {raw_matmul(x[0], x[1], ta, tb)}), diagonal(product(x[0], x[1], ta, tb))};
+          },
+          without(Op::matmul)};
+}
 RULE(TheDiagonalOfAGramIsOneProduct) {
   const std::int64_t m = random.extent(), n = random.extent() + 1;
   return {{Shape{m, n}, Shape{m}},
@@ -911,6 +920,51 @@ RULE(RowsOfAScaledIdentityPutBackAreADiagonal) {
             return Both{raw(Op::exp, {raw(Op::pad, {part}, {.i = 0, .j = begin}, {n, n})}), exp(pad(part, begin, n))};
           },
           without_matrix(Op::pad)};
+}
+
+RULE(ANumberGatheredIsThatNumber) {
+  const Shape s = random.matrix();
+  const double c = random.uniform(-1, 1);
+  const std::vector<std::int64_t> indices(static_cast<std::size_t>(s[0] == 0 ? 0 : random.extent()), 0);
+  return {{s},
+          [=](const Exprs& x) {
+            const Expr chosen = gather(x[0], indices), index = arg(chosen, 1);
+            return Both{raw(Op::add, {chosen, raw(Op::gather, {broadcast(c, s), index})}),
+                        chosen + build(Op::gather, {broadcast(c, s), index})};
+          },
+          [](const Expr& e) { return count_nodes(e, Op::gather) == 1; }};
+}
+RULE(ASignIsGatheredScatteredAndSummedLater) {
+  const std::int64_t n = random.extent();
+  return {{Shape{n}},
+          [=](const Exprs& x) {
+            const Expr index = arg(reverse(x[0]), 1), minus = raw_neg(x[0]);
+            return Both{
+                raw(Op::add, {raw(Op::add, {raw(Op::gather, {minus, index}), raw(Op::scatter, {minus, index}, {}, {n})}),
+                              raw(Op::cumsum, {minus}, {.i = 0})}),
+                build(Op::gather, {-x[0], index}) + build(Op::scatter, {-x[0], index}, {}, {n}) + cumsum(-x[0])};
+          },
+          [](const Expr& e) {
+            return count_nodes({&e, 1}, [](const Expr& t) { return is(t, Op::neg) && is(arg(t, 0), Op::input); }) == 0;
+          }};
+}
+RULE(ChosenRowsOfAScaledIdentityPutBackAreADiagonal) {
+  const std::int64_t n = random.extent();
+  std::vector<std::int64_t> indices;
+  if (n > 0)
+    for (std::int64_t k = random.extent(); k-- > 0;) indices.push_back(random.integer(0, n - 1));
+  const auto count = static_cast<std::int64_t>(indices.size());
+  const bool number = random.flip();
+  return {{Shape{count}, Shape{}},
+          [=](const Exprs& x) {
+            const Expr E = gather(eye(n), indices);
+            if (!is(E, Op::gather)) return Both{x[0], x[0]};
+            const Expr part = raw(Op::mul, {number ? broadcast(x[1], E.shape()) : by_row(x[0], E.shape()), E}),
+                       index = arg(part.graph()->adopt(E), 1);
+            return Both{raw(Op::exp, {raw(Op::scatter, {part, index}, {}, {n, n})}),
+                        exp(build(Op::scatter, {part, index}, {}, {n, n}))};
+          },
+          without_matrix(Op::scatter)};
 }
 
 // --- solve, concat

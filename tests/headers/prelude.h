@@ -1,6 +1,6 @@
 // What the examples in the public headers take as given: names that are declared and never defined, for the examples are
-// compiled and not run. In expr.h and diff.h they are inside a traced function, so values are expressions
-// there; in dual.h they are dual numbers.
+// compiled and not run. In expr.h, operations.h, diff.h and traced_program.h they are inside a traced function, so values
+// are expressions there; in dual.h they are dual numbers.
 #pragma once
 
 #include <onestep/data.h>
@@ -45,5 +45,6 @@ extern Solver fit, slow;
 extern Solution s;
 extern Dataset valid;
 extern Inner inner;
+extern Many weights, penalty;
 
 }  // namespace examples

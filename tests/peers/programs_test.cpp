@@ -237,7 +237,7 @@ TEST(Peers, T42_TheGradientOfASharedParameterIsTheSumOverTheBatch) {
                         tightly)
           .with(Implicit{});
   const auto gradient = [&](const std::vector<Array>& batch) {
-    return evaluate(trace(
+    return evaluate(traced(
                         [&](Expr a) {
                           Expr total = 0.0;
                           for (const Array& t : batch) total = total + sum(slice(fit(a, Expr(t)), 0, 3));

@@ -109,7 +109,7 @@ TEST(Peers, T20_CasadisImplicitFunctions) {
   }
   const Solver tangent =
       newton_root([](Expr x, Expr a) { return sin(x) / cos(x) - a; }, exactly).from(Array(0.1)).with(OneStep{});
-  const Function aux = trace(
+  const Function aux = traced(
       [&](Expr a) {
         const Expr value = sqrt(a) * square(tangent(a));
         return std::pair{value, grad(value, a)};
@@ -300,7 +300,7 @@ TEST(Peers, T29_GaussNewtonOnASquareGivesWhatItsStepsGiveAndImplicitReportsSingu
 
 double derivative_of(int order, int K, const Solver& root, double at) {
   const Solver solver = root.with(KStep{K});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x) {
         Expr z = solver(x);
         for (int k = 0; k < order; ++k) z = grad(z, x);
@@ -322,7 +322,7 @@ TEST(Peers, T30_KNewtonStepsAreExactThroughOrderTwoToTheKLessOne) {
   EXPECT_NEAR(derivative_of(2, 2, line, 4.0), 0.0, 1e-14);
 
   const Solver both = newton_root(bilinear, exactly).from(Array{1.2, 0.9}).with(KStep{2});
-  const Array H = evaluate(trace(
+  const Array H = evaluate(traced(
                                [&](Expr x) {
                                  return hessian(sum(both(x) * Array{1.0, 0.3}), x);
                                },

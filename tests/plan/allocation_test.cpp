@@ -12,7 +12,7 @@ using test::allocations;
 
 // A Newton step with its value and vjp: loops, products, a factor, solves.
 Function newton_step(const Array& A, const Array& y, std::int64_t rows, std::int64_t n) {
-  return trace(
+  return traced(
       [&](Expr x, Expr w, Expr c) {
         const Expr f = sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x));
         const Expr next = x - solve(cholesky(hessian(f, x)), grad(f, x));

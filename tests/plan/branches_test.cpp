@@ -10,7 +10,7 @@ namespace onestep {
 namespace {
 
 Function newton_with_derivatives(const Array& a, std::int64_t n, std::int64_t rows) {
-  return trace(
+  return traced(
       [&](Expr x, Expr w, Expr c, Expr d) {
         const Expr f = sum(w * softplus(matmul(a, x))) + 0.5 * sum(square(x));
         const Expr next = x - solve(cholesky(hessian(f, x)), grad(f, x));
@@ -53,7 +53,7 @@ TEST(Branches, ALoopDoesNotPayForThem) {
   constexpr std::int64_t n = 4, rows = 50;
   const Array a = full({rows, n}, 0.5);
   const Plan branched(newton_with_derivatives(a, n, rows), {.levels = {2, 1, 4, 5}, .loop = 2, .branches = 4});
-  const Plan alone(trace(
+  const Plan alone(traced(
                        [&](Expr x, Expr w) {
                          const Expr f = sum(w * softplus(matmul(a, x))) + 0.5 * sum(square(x));
                          return x - solve(cholesky(hessian(f, x)), grad(f, x));
@@ -92,13 +92,13 @@ TEST(Branches, ShareWalksOverLargeMatrices) {
 }
 
 TEST(Branches, BeginAboveTheLoop) {
-  const Function f = trace([](Expr x, Expr c) { return std::pair{x * x, x * c}; }, Shape{2}, Shape{2});
+  const Function f = traced([](Expr x, Expr c) { return std::pair{x * x, x * c}; }, Shape{2}, Shape{2});
   EXPECT_THROW(Plan(f, {.levels = {2, 3}, .loop = 2, .branches = 3}), Error);
 }
 
 // A result of a branch that is not wanted in one run is not written where it was wanted in the run before.
 TEST(Branches, AResultThatIsNotWantedIsWrittenNowhere) {
-  const Function f = trace([](Expr x, Expr c) { return std::pair{2.0 * x * c, 3.0 * x * c}; }, Shape{3}, Shape{3});
+  const Function f = traced([](Expr x, Expr c) { return std::pair{2.0 * x * c, 3.0 * x * c}; }, Shape{3}, Shape{3});
   const Plan plan(f, {.levels = {0, 2}, .loop = 0, .branches = 2});
   Workspace workspace = plan.workspace();
   const std::vector<Array> inputs{Array{1.0, 2.0, 3.0}, ones({3})};

@@ -70,7 +70,7 @@ void expect_equals_naive(const Function& f, const std::vector<Array>& inputs, do
 
 // A weighted logistic Newton step with value, gradient and the vjp by the weights.
 Function newton(const Array& A, const Array& y) {
-  return trace(
+  return traced(
       [&](Expr x, Expr w, Expr c) {
         const Expr f =
             sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(slice(x, 1, x.shape()[0]))) + 0.01 * sum(square(x));
@@ -204,7 +204,7 @@ TEST(BoundPlan, GivesWhatDoesNotChangeToEveryCaller) {
 
 TEST(Plan, ZeroSizedArraysWork) {
   const Array A = zeros({0, 3}), y = zeros({0});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x, Expr w) {
         const Expr v = sum(w * softplus(-y * matmul(A, x))) + sum(square(x));
         return std::tuple(v, grad(v, x), hessian(v, x), grad(v, w));
@@ -212,13 +212,13 @@ TEST(Plan, ZeroSizedArraysWork) {
       Shape{3}, Shape{0});
   expect_equals_naive(f, {Array{1.0, 2.0, 3.0}, zeros({0})});
   const Function none =
-      trace([](Expr m) { return std::tuple(sum(m), max(m), sum(m, 0), sum(m, 1), matmul(transpose(m), m)); }, Shape{4, 0});
+      traced([](Expr m) { return std::tuple(sum(m), max(m), sum(m, 0), sum(m, 1), matmul(transpose(m), m)); }, Shape{4, 0});
   expect_equals_naive(none, {zeros({4, 0})});
 }
 
 TEST(Plan, ResultsThatAreInputsConstantsOrNumbersAreCopied) {
   const Array c{5.0, 6.0};
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x) {
         return std::tuple(x, Expr(c), Expr(2.5), broadcast(1.5, {2, 2}), reshape(x, {2, 1}), x);
       },
@@ -230,7 +230,7 @@ TEST(Plan, ResultsMayBeWrittenOverInputs) {
   Random random(21);
   const std::int64_t rows = 300, n = 6;
   const Array A = random.array({rows, n}), y = random.array({rows});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x) {
         const Expr g = matmul(transpose(A), matmul(A, x) - y);
         return std::pair(x - 0.001 * g, 2.0 * x + g);
@@ -247,7 +247,7 @@ TEST(Plan, ResultsMayBeWrittenOverInputs) {
 }
 
 TEST(Plan, InputsThatAreResultsAreReadBeforeOutputsOverThemAreWritten) {
-  const Function f = trace([](Expr x, Expr y) { return std::tuple(2.0 * x, x, x + y); }, Shape{2}, Shape{2});
+  const Function f = traced([](Expr x, Expr y) { return std::tuple(2.0 * x, x, x + y); }, Shape{2}, Shape{2});
   const Plan plan(f);
   Workspace workspace = plan.workspace();
   std::vector<double> x{1.0, 2.0}, y{10.0, 20.0}, sum(2);
@@ -259,7 +259,7 @@ TEST(Plan, InputsThatAreResultsAreReadBeforeOutputsOverThemAreWritten) {
 
 TEST(Plan, OneMatrixReadInTwoShapesIsTwoMatrices) {
   Random random(31);
-  const Function f = trace(
+  const Function f = traced(
       [](Expr m, Expr x, Expr z) {
         return std::tuple(matmul(m, x), matmul(reshape(m, {64, 12}), z), gram(reshape(m, {192, 4}), ones({192})));
       },
@@ -270,7 +270,7 @@ TEST(Plan, OneMatrixReadInTwoShapesIsTwoMatrices) {
 TEST(Plan, ASymmetricProductReadAsAVectorHasBothTriangles) {
   Random random(32);
   const Array A = random.array({50, 2}), b = random.array({4});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr d) {
         const Expr v = square(reshape(gram(A, d), {4})) + 1.0, raw = reshape(gram(A, d), {4});
         return std::pair(solve(cholesky(eye(4) + diag(v)), b),
@@ -282,7 +282,7 @@ TEST(Plan, ASymmetricProductReadAsAVectorHasBothTriangles) {
 
 TEST(Plan, AStridedInputThatWasContiguousInBetweenIsCopiedAgain) {
   const std::vector<double> first{1, 2, 3, 4}, second{5, 6, 7, 8};
-  const Function f = trace([](Expr m, Expr x) { return matmul(m, x); }, Shape{2, 2}, Shape{2});
+  const Function f = traced([](Expr m, Expr x) { return matmul(m, x); }, Shape{2, 2}, Shape{2});
   const Plan plan(f, {.levels = {0, 1}});
   Workspace workspace = plan.workspace();
   std::vector<double> out(2);
@@ -308,7 +308,7 @@ TEST(Plan, ARunThatWasThrownOutOfKeepsNothing) {
     }
   };
   const Function f =
-      trace([](Expr w, Expr x) { return call(std::make_shared<Moody>(), {exp(w) * sum(w)}) * x; }, Shape{1}, Shape{1});
+      traced([](Expr w, Expr x) { return call(std::make_shared<Moody>(), {exp(w) * sum(w)}) * x; }, Shape{1}, Shape{1});
   const Plan plan(f, {.levels = {0, 1}});
   Workspace workspace = plan.workspace();
   std::vector<double> out(1);
@@ -319,7 +319,7 @@ TEST(Plan, ARunThatWasThrownOutOfKeepsNothing) {
 }
 
 TEST(Plan, DotProductsAreNotSummedFromAStoredProduct) {
-  const Function f = trace([](Expr u, Expr v) { return sum(u * v) + sum(u * square(v)); }, Shape{1000}, Shape{1000});
+  const Function f = traced([](Expr u, Expr v) { return sum(u * v) + sum(u * square(v)); }, Shape{1000}, Shape{1000});
   EXPECT_NE(Plan(f).text().find("dot"), std::string::npos);
   Random random(22);
   expect_equals_naive(f, {random.array({1000}), random.array({1000})}, 1e-13);
@@ -328,7 +328,7 @@ TEST(Plan, DotProductsAreNotSummedFromAStoredProduct) {
 // what is kept
 
 Function ridge_step(const Array& A, const Array& y, double alpha, double lambda) {
-  return trace(
+  return traced(
       [&](Expr x, Expr w) {
         const Expr f = 0.5 * sum(w * square(matmul(A, x) - y)) + 0.5 * lambda * sum(square(x));
         return x - alpha * grad(f, x);
@@ -352,7 +352,7 @@ TEST(Plan, RidgeJvpCostsNSquaredPerIterationForEachDirection) {
   Random random(6);
   const std::int64_t rows = 2000, n = 10;
   const Array A = random.array({rows, n}), y = random.array({rows});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x, Expr xdot, Expr w, Expr wdot) {
         const Expr next = ridge_step(A, y, 1e-4, 0.1)(std::vector<Expr>{x, w}).front();
         return std::pair(next, jvp(std::vector{next}, std::vector{x, w}, std::vector{xdot, wdot}).front());
@@ -371,7 +371,7 @@ TEST(Plan, RidgeJvpCostsNSquaredPerIterationForEachDirection) {
 TEST(Plan, FactorsThatChangeLessOftenAreMultipliedFirst) {
   const Array y{1.0, -1.0, 2.0};
   const auto flops_per_run = [&](double number) {
-    const Plan plan(trace([&](Expr x, Expr w) { return -(y * (w * (number * (y * exp(x))))); }, Shape{3}, Shape{3}),
+    const Plan plan(traced([&](Expr x, Expr w) { return -(y * (w * (number * (y * exp(x))))); }, Shape{3}, Shape{3}),
                     {.levels = {1, 0}});
     Workspace workspace = plan.workspace();
     const Array x{0.1, 0.2, 0.3}, w{0.5, 0.25, 3.0};
@@ -383,13 +383,13 @@ TEST(Plan, FactorsThatChangeLessOftenAreMultipliedFirst) {
     }
     return plan.flops(1);
   };
-  const double only_exp = Plan(trace([](Expr x) { return exp(x); }, Shape{3})).flops();
+  const double only_exp = Plan(traced([](Expr x) { return exp(x); }, Shape{3})).flops();
   EXPECT_EQ(flops_per_run(0.5), only_exp + 3);
   EXPECT_GT(flops_per_run(1e-200), only_exp + 3);  // such a number stays where it was written
 }
 
 TEST(Plan, KeptValuesAreUsedUntilTheirLevelChanges) {
-  const Function f = trace([](Expr data, Expr w, Expr x) { return sum(exp(data) * w) * x; }, Shape{3}, Shape{3}, Shape{2});
+  const Function f = traced([](Expr data, Expr w, Expr x) { return sum(exp(data) * w) * x; }, Shape{3}, Shape{3}, Shape{2});
   const Plan plan(f, {.levels = {0, 1, 2}});
   Workspace workspace = plan.workspace();
   workspace.poison();
@@ -411,7 +411,7 @@ RC_GTEST_PROP(Plan, RunsFromAnyLevelEqualFreshRuns, (std::uint64_t seed)) {
   Random random(seed);
   const std::int64_t rows = random.integer(1, 60), n = random.integer(1, 5);
   const Array A = random.array({rows, n}), y = random.array({rows});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x, Expr w, Expr c) {
         const Expr v = sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x));
         const Expr next = x - solve(cholesky(hessian(v, x)), grad(v, x));
@@ -436,7 +436,7 @@ RC_GTEST_PROP(Plan, RunsFromAnyLevelEqualFreshRuns, (std::uint64_t seed)) {
 // A Newton step by x (level 2) and w (level 1), and its vjp by w for a cotangent c (level 3).
 constexpr int of_loop = 2, of_vjp = 3;
 Function step_and_vjp(const Array& A, const Array& y) {
-  return trace(
+  return traced(
       [&](Expr x, Expr w, Expr c) {
         const Expr f = sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x));
         const Expr next = x - solve(cholesky(hessian(f, x)), grad(f, x));
@@ -469,8 +469,8 @@ TEST(Plan, ALoopStopsBelowTheLevelOfWhatIsWantedAfterIt) {
 }
 
 TEST(Plan, WhatARunStoppedBelowIsComputedByTheNextOneThatWantsIt) {
-  const Function f = trace([](Expr a, Expr b, Expr c) { return std::tuple(exp(a), exp(a) * b, exp(a) * b + c); }, Shape{1},
-                           Shape{1}, Shape{1});
+  const Function f = traced([](Expr a, Expr b, Expr c) { return std::tuple(exp(a), exp(a) * b, exp(a) * b + c); }, Shape{1},
+                            Shape{1}, Shape{1});
   const Plan plan(f, {.levels = {0, 1, 2}});
   Workspace workspace = plan.workspace();
   workspace.poison();
@@ -493,7 +493,7 @@ TEST(Plan, WhatARunStoppedBelowIsComputedByTheNextOneThatWantsIt) {
 
 TEST(Plan, AFailureAboveTheLastLevelIsNotReported) {
   const Function f =
-      trace([](Expr m, Expr k) { return std::pair(logdet(cholesky(m)), logdet(cholesky(k))); }, Shape{1, 1}, Shape{1, 1});
+      traced([](Expr m, Expr k) { return std::pair(logdet(cholesky(m)), logdet(cholesky(k))); }, Shape{1, 1}, Shape{1, 1});
   const Plan plan(f, {.levels = {0, 1}});
   Workspace workspace = plan.workspace();
   Outputs out(f);
@@ -512,7 +512,7 @@ TEST(Plan, ProductsAreHoistedOutOfTheLoopThoughHigherLevelsFollow) {
   Random random(42);
   const std::int64_t rows = 1000, n = 5;
   const Array A = random.array({rows, n}), y = random.array({rows});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x, Expr w, Expr c) {
         const Expr next = ridge_step(A, y, 1e-3, 0.1)(std::vector<Expr>{x, w}).front();
         return std::tuple(next, vjp(next, x, c), vjp(next, w, c));
@@ -528,7 +528,7 @@ RC_GTEST_PROP(Plan, RunsFromAnyLevelToAnyLevelEqualTheNaiveInterpreter, (std::ui
   Random random(seed);
   const std::int64_t rows = random.integer(1, 60), n = random.integer(1, 5);
   const Array A = random.array({rows, n}), y = random.array({rows});
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x, Expr w, Expr c, Expr s) {
         const Expr v = sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x));
         const Expr next = x - solve(cholesky(hessian(v, x)), grad(v, x));
@@ -574,7 +574,7 @@ TEST(Plan, NewtonMapAndVjpOfALargeProblemNeedLittleMemory) {
 
 TEST(Plan, BuffersOfAChainAreUsedAgain) {
   const std::int64_t n = 100000;
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x) {
         Expr y = x;
         for (int k = 0; k < 20; ++k) y = concat({slice(y, 1, n), slice(y, 0, 1)});  // cannot be fused
@@ -627,7 +627,7 @@ TEST(PlanThreads, OnePlanRunsConcurrentlyWithAWorkspaceForEachThread) {
 // bad input and bad luck
 
 TEST(Plan, UnboundAndMisshapenInputsAreErrors) {
-  const Function f = trace([](Expr x, Expr w) { return sum(x) * w; }, Input{"x", {3}}, Input{"w", {2}});
+  const Function f = traced([](Expr x, Expr w) { return sum(x) * w; }, Input{"x", {3}}, Input{"w", {2}});
   const Plan plan(f);
   Workspace workspace = plan.workspace();
   Outputs out(f);
@@ -658,10 +658,10 @@ TEST(Plan, NotANumberAndInfinityAreCarriedThroughEveryElementwiseOperation) {
   std::vector<double> many;
   for (int k = 0; k < 50; ++k) many.insert(many.end(), special.begin(), special.end());
   const Array x(Shape{static_cast<std::int64_t>(many.size())}, many);
-#define ONESTEP_UNARY(op_name, ...)                                                       \
-  {                                                                                       \
-    SCOPED_TRACE(#op_name);                                                               \
-    expect_equals_naive(trace([](Expr a) { return op_name(a); }, x.shape()), {x}, 1e-14); \
+#define ONESTEP_UNARY(op_name, ...)                                                        \
+  {                                                                                        \
+    SCOPED_TRACE(#op_name);                                                                \
+    expect_equals_naive(traced([](Expr a) { return op_name(a); }, x.shape()), {x}, 1e-14); \
   }
 #include "onestep/operations.def"
 }
@@ -681,7 +681,7 @@ TEST(Plan, NotANumberReachesEveryResultThatDependsOnIt) {
 }
 
 TEST(Plan, AMatrixThatCannotBeFactoredSetsAFlagAndGivesNaN) {
-  const Function f = trace(
+  const Function f = traced(
       [](Expr m, Expr b) {
         return std::tuple(solve(cholesky(m), b), logdet(cholesky(m)), solve(lu(m), b), solve(ldlt(m), b));
       },
@@ -708,7 +708,7 @@ TEST(Plan, AMatrixThatCannotBeFactoredSetsAFlagAndGivesNaN) {
 
 TEST(Plan, StridedInputsAreUsed) {
   const std::vector<double> memory{1, 2, 3, 4, 5, 6, 7, 8};
-  const Function f = trace([](Expr m) { return std::pair(matmul(m, Array{1.0, 10.0}), sum(square(m))); }, Shape{2, 2});
+  const Function f = traced([](Expr m) { return std::pair(matmul(m, Array{1.0, 10.0}), sum(square(m))); }, Shape{2, 2});
   for (const MatrixView& v :
        {MatrixView{memory.data(), 2, 2, 4, 1}, MatrixView{memory.data(), 2, 2, 1, 2}, MatrixView{memory.data(), 2, 2, 4, 2}})
     expect_equals_naive(f, {Array::view(v)});
@@ -716,7 +716,7 @@ TEST(Plan, StridedInputsAreUsed) {
 
 TEST(Plan, AMillionNodesArePlannedAndRun) {
   const int count = std::getenv("ONESTEP_LONG") != nullptr ? 500000 : 100000;
-  const Function f = trace(
+  const Function f = traced(
       [&](Expr x) {
         Expr y = x;
         for (int k = 0; k < count; ++k) y = sigmoid(y) + x;

@@ -75,14 +75,31 @@ TEST(BadInput, AnObjectiveThatIsNoNumberIsRefused) {
 
 TEST(BadInput, NoStartIsAnErrorThatSaysHowToGiveOne) {
   EXPECT_TRUE(says(error_of([] { solve(distance_to_theta(), ones({3})); }), {"from(x0)"}));
-  EXPECT_TRUE(says(error_of([] { trace([](Expr t) { return distance_to_theta()(t); }, Shape{3}); }), {"from(x0)"}));
+  EXPECT_TRUE(says(error_of([] { traced([](Expr t) { return distance_to_theta()(t); }, Shape{3}); }), {"from(x0)"}));
 }
 
-TEST(BadInput, MomentumNeedsEachPartTwice) {
+TEST(BadInput, MomentumTakesAStartOnceOrEachPartTwice) {
   const Solver s = gradient_descent([](Expr x, Expr t) { return sum(square(x - t)); },
                                     {.step = GradientStep::fixed(0.1), .momentum = Momentum::nesterov(0.5)});
-  EXPECT_TRUE(says(error_of([&] { solve(s, zeros({3}), ones({3})); }), {"{x0, x0}"}));
+  const Array once = solve(s, zeros({3}), ones({3})).x(), doubled = solve(s, {zeros({3}), zeros({3})}, ones({3})).x();
+  EXPECT_EQ(test::entries_of(once), test::entries_of(doubled));
+  EXPECT_EQ(test::entries_of(solve(s.from(zeros({3})), ones({3})).x()), test::entries_of(once));
+  EXPECT_EQ(test::entries_of(solve(s.from([](Expr t) { return 0.0 * t; }), ones({3})).x()), test::entries_of(once));
+  Prepared prepared(s, zeros({3}), ones({3}));
+  EXPECT_EQ(test::entries_of(prepared.solve(zeros({3}), ones({3})).x()), test::entries_of(once));
+  EXPECT_EQ(test::entries_of(prepared.solve(ones({3})).x()), test::entries_of(once));
+  EXPECT_TRUE(says(error_of([&] { solve(s, {zeros({3}), zeros({3}), zeros({3})}, ones({3})); }), {"{x0, x0}"}));
   EXPECT_TRUE(says(error_of([&] { solve(s, {zeros({3}), zeros({2})}, ones({3})); }), {"{x0, x0}"}));
+}
+
+// {u, v} of a lambda of two parts is x alone; of one part it is x and what x was before.
+TEST(BadInput, WithMomentumTheLambdaSaysHowManyPartsAStartHas) {
+  const Solver s = gradient_descent([](Expr u, Expr v, Expr t) { return sum(square(u - t)) + sum(square(v + t)); },
+                                    {.step = GradientStep::fixed(0.1), .momentum = Momentum::heavy_ball(0.5)});
+  const Array u{0.0, 0.0}, v{1.0, 2.0}, t{1.0, 3.0};
+  const Solution once = solve(s, {u, v}, t), doubled = solve(s, {u, v, u, v}, t);
+  EXPECT_EQ(once.state().size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(test::entries_of(once.x(i)), test::entries_of(doubled.x(i)));
 }
 
 TEST(BadInput, TangentsAndCotangentsOfTheWrongShapeAreNamed) {

@@ -18,6 +18,27 @@ Solver to_target(const Array& y) {
 }
 const detail::Method* method_of(const Solution& s) { return detail::state_of(s).method.get(); }
 
+// What a lambda computes from its data is another array each time: the same entries are the same data, others are not.
+TEST(ChangingData, ArraysAndIndicesThatALambdaMakesAreComparedByTheirEntries) {
+  Array y{1.0, 2.0, 3.0};
+  std::vector<std::int64_t> chosen{0, 2};
+  const Solver mean_of_chosen = newton([&](Expr x, Expr t) { return sum(square(x - t * gather(-y + 0.0, chosen))); });
+  const auto solved = [&] { return solve(mean_of_chosen, zeros({}), 2.0, Implicit{}); };
+  const Solution first = solved(), again = solved();
+  EXPECT_NEAR(first.x().item(), -4, 1e-12);
+  EXPECT_NEAR(again.x().item(), -4, 1e-12);
+  chosen = {1, 1};
+  EXPECT_NEAR(solved().x().item(), -4, 1e-12);
+  chosen = {0, 1};
+  EXPECT_NEAR(solved().x().item(), -3, 1e-12);
+  y = {10.0, 20.0, 30.0};
+  const Solution other = solved();
+  EXPECT_NEAR(other.x().item(), -30, 1e-11);
+  const double slope = other.vjp(1.0), before = first.vjp(1.0);
+  EXPECT_NEAR(slope, -15, 1e-11);
+  EXPECT_NEAR(before, -2, 1e-12);
+}
+
 TEST(ChangingData, ACapturedArrayThatWasAssignedIsSeenByEverySolver) {
   Array y{1.0, 2.0};
   const auto f = [&](Expr x, Expr w) { return 0.5 * sum(w * square(x - y)); };
@@ -235,7 +256,7 @@ TEST(ChangingData, OfANestedSolveToo) {
 TEST(ChangingData, ANodeKeepsTheDataItWasTracedWith) {
   Array y{1.0, 2.0};
   const Solver inner = newton([&](Expr x, Expr t) { return 0.5 * sum(square(x - y * t)); });
-  const Function f = trace([&](Expr t) { return sum(inner.from(zeros(2))(t)); }, Shape{});
+  const Function f = traced([&](Expr t) { return sum(inner.from(zeros(2))(t)); }, Shape{});
   y = Array{10.0, 20.0};
   EXPECT_NEAR(evaluate(f, {Array(1.0)})[0].item(), 3.0, 1e-12);
 }

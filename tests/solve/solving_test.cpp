@@ -158,7 +158,7 @@ TEST(PreparedThreads, ASolverIsTracedOnceInEachSolve) {
 
 TEST(NestedThreads, ASolveInsideAPlanRunsFromSeveralThreads) {
   const Solver root = newton_root([](Expr x, Expr t) { return x * x * x + x - t; });
-  const Plan plan(trace([&](Expr t) { return grad(sum(square(root.from(zeros({2})).with(Implicit{})(t))), t); }, Shape{2}));
+  const Plan plan(traced([&](Expr t) { return grad(sum(square(root.from(zeros({2})).with(Implicit{})(t))), t); }, Shape{2}));
   std::array<std::vector<double>, 4> found;
   std::vector<std::thread> running;
   for (std::size_t i = 0; i < 4; ++i)

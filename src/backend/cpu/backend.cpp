@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include "backend/cpu/backend.h"
@@ -90,6 +92,71 @@ void run_pad(const At& at) {
   copy_part(at, at.shape(0), at.arg(0), at.shape(0), 0, at.i.attr.j);
 }
 
+// An array as three extents around the axis of attr.i: entry (o, k, i) lies at (o · length + k) · inner + i. Axis -1: all
+// entries.
+struct Around {
+  size_t outer = 1, length = 1, inner = 1;
+  Around(const Shape& s, std::int64_t axis) : length(size(s.size())) {
+    if (axis < 0 || s.rank() < 2) return;
+    outer = axis == 0 ? 1 : rows(s);
+    length = axis == 0 ? rows(s) : columns(s);
+    inner = axis == 0 ? columns(s) : 1;
+  }
+};
+
+// √Σa² of `n` entries that are `step` apart: divided by the largest first where squares would leave the range.
+double norm_of(const double* a, size_t n, size_t step) {
+  double sum = 0, largest = 0;
+  if (step == 1)
+    sum = tile_kernels().dot(a, a, n);
+  else
+    for (size_t k = 0; k < n; ++k) sum += a[k * step] * a[k * step];
+  if ((sum > 0x1p-960 && sum < std::numeric_limits<double>::infinity()) || std::isnan(sum)) return std::sqrt(sum);
+  for (size_t k = 0; k < n; ++k) largest = std::max(largest, std::fabs(a[k * step]));
+  if (largest == 0 || std::isinf(largest)) return largest;
+  sum = 0;
+  for (size_t k = 0; k < n; ++k) sum += (a[k * step] / largest) * (a[k * step] / largest);
+  return largest * std::sqrt(sum);
+}
+
+void run_norm(const At& at) {
+  const Around s(at.shape(0), at.i.attr.i);
+  for (size_t o = 0; o < s.outer; ++o)
+    for (size_t k = 0; k < s.inner; ++k)
+      at.out()[o * s.inner + k] = norm_of(at.arg(0) + o * s.length * s.inner + k, s.length, s.inner);
+}
+
+void run_cumsum(const At& at) {
+  const Around s(at.i.shape, at.i.attr.i);
+  const bool from_end = at.i.attr.j != 0;
+  for (size_t o = 0; o < s.outer; ++o)
+    for (size_t k = 0; k < s.length; ++k) {
+      const size_t line = (o * s.length + (from_end ? s.length - 1 - k : k)) * s.inner;
+      const size_t last = from_end ? line + s.inner : line - s.inner;
+      for (size_t i = 0; i < s.inner; ++i) at.out()[line + i] = at.arg(0)[line + i] + (k == 0 ? 0.0 : at.out()[last + i]);
+    }
+}
+
+// The numbers in the second argument are within the axis: gather() has looked.
+void run_gather(const At& at) {
+  const Around s(at.i.shape, at.i.attr.i), whole(at.shape(0), at.i.attr.i);
+  for (size_t o = 0; o < s.outer; ++o)
+    for (size_t k = 0; k < s.length; ++k)
+      std::copy_n(at.arg(0) + (o * whole.length + static_cast<size_t>(at.arg(1)[k])) * s.inner, s.inner,
+                  at.out() + (o * s.length + k) * s.inner);
+}
+
+void run_scatter(const At& at) {
+  const Around s(at.shape(0), at.i.attr.i), whole(at.i.shape, at.i.attr.i);
+  at.clear();
+  for (size_t o = 0; o < s.outer; ++o)
+    for (size_t k = 0; k < s.length; ++k) {
+      const double* const from = at.arg(0) + (o * s.length + k) * s.inner;
+      double* const to = at.out() + (o * whole.length + static_cast<size_t>(at.arg(1)[k])) * s.inner;
+      for (size_t i = 0; i < s.inner; ++i) to[i] += from[i];
+    }
+}
+
 // Pivots stand behind the matrix.
 int* pivots_of(double* factor, size_t n) { return reinterpret_cast<int*>(factor + n * n); }
 const int* pivots_of(const double* factor, size_t n) { return reinterpret_cast<const int*>(factor + n * n); }
@@ -151,6 +218,11 @@ bool execute(const Instruction& i, const Frame& frame) {
     case Op::logdet:
       *at.out() = logdet(i.factor, rows(at.shape(0)), at.arg(0), pivots_of(at.arg(0), rows(at.shape(0))));
       break;
+    case Op::norm: run_norm(at); break;
+    case Op::cumsum: run_cumsum(at); break;
+    case Op::gather: run_gather(at); break;
+    case Op::scatter: run_scatter(at); break;
+    case Op::det: *at.out() = determinant(rows(at.shape(0)), at.arg(0), frame.shared_scratch); break;
     case Op::call: run_call(at); break;
     // Of these only the addition of a diagonal is an instruction of its own: the others are leaves or done by rows.
     case Op::input:
@@ -183,8 +255,9 @@ class CpuBackend final : public detail::Backend {
     auto plan = std::make_shared<detail::BackendPlan>();
     const bool small = (i.op == Op::cholesky || i.factor == Op::cholesky) && rows(i.arg_shapes[0]) <= max_small_n &&
                        (i.op == Op::cholesky || columns(i.shape) == 1);
-    plan->calls_blas = i.op == Op::matmul || (!small && (is_factor(i.op) || i.op == Op::solve));
+    plan->calls_blas = i.op == Op::matmul || i.op == Op::det || (!small && (is_factor(i.op) || i.op == Op::solve));
     if (i.op == Op::matmul) plan->shared_scratch = gemm_scratch(rows(i.shape), columns(i.shape), inner(i));
+    if (i.op == Op::det) plan->shared_scratch = size(detail::factor_entries(i.arg_shapes[0][0]));
     if (is_factor(i.op)) plan->shared_scratch = factor_scratch(i.op, rows(i.shape));
     return plan;
   }

@@ -40,4 +40,7 @@ void solve(Op kind, bool transposed, size_t n, const double* factor, const int* 
 /// log |det a|.
 double logdet(Op kind, size_t n, const double* factor, const int* pivots);
 
+/// det a of an n x n matrix; 0 where it is exactly singular, NaN where it is not finite. `scratch` holds a factor.
+double determinant(size_t n, const double* a, double* scratch);
+
 }  // namespace onestep::cpu

@@ -1,6 +1,7 @@
 // Factorisations, and what is done with them. LAPACK sees the transpose of a row-major matrix: the lower triangle of a
 // symmetric one as the upper, and an LU of aᵀ, whose transposed solves are ours. Right-hand sides are rows to BLAS, so it
 // solves from the right and they are never copied.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -210,6 +211,27 @@ double logdet(Op kind, size_t n, const double* factor, const int* pivots) {
     }
   }
   return kind == Op::cholesky ? 2 * sum : sum;
+}
+
+double determinant(size_t n, const double* a, double* scratch) {
+  if (!all_finite(n * n, a)) return std::numeric_limits<double>::quiet_NaN();
+  const auto pivots = reinterpret_cast<int*>(scratch + n * n);
+  // Elimination fails where a pivot is zero; or because it overflowed, hence a second time with room for that.
+  for (const int scale : {0, -64}) {
+    for (size_t i = 0; i < n * n; ++i) scratch[i] = std::ldexp(a[i], scale);
+    if (!factor(Op::lu, n, scratch, pivots, nullptr)) continue;
+    double product = 1;  // times 2^exponent: partial products may leave the range where the determinant does not
+    std::int64_t exponent = -scale * static_cast<std::int64_t>(n);
+    for (size_t i = 0; i < n; ++i) {
+      const double pivot = scratch[i * n + i];
+      int of_pivot = 0, of_product = 0;
+      const double mantissa = std::frexp(pivots[i] != static_cast<int>(i) + 1 ? -pivot : pivot, &of_pivot);
+      product = std::frexp(product * mantissa, &of_product);
+      exponent += of_pivot + of_product;
+    }
+    return std::ldexp(product, static_cast<int>(std::clamp<std::int64_t>(exponent, -4000, 4000)));
+  }
+  return 0;
 }
 
 }  // namespace onestep::cpu

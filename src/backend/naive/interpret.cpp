@@ -4,21 +4,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <utility>
 
+#include "backend/naive/elimination.h"
 #include "graph/graph.h"
 #include "graph/rules.h"
 
 namespace onestep::naive {
 namespace {
 
-using Values = std::vector<double>;
-using Real = long double;
-
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-std::size_t to_size(std::int64_t n) { return static_cast<std::size_t>(n); }
 std::size_t size_of(const Shape& shape) { return to_size(shape.size()); }
 
 Values entries_of(const Array& array) {
@@ -43,19 +39,6 @@ std::pair<std::size_t, std::size_t> rows_and_columns(const Shape& shape) {
   if (shape.rank() == 2) return {to_size(shape[0]), to_size(shape[1])};
   return {1, size_of(shape)};
 }
-
-// A matrix or its transpose; a vector is one column.
-struct Matrix {
-  const Values& entries;
-  std::size_t rows, columns, row_stride, column_stride = 1;
-  Matrix(const Values& e, const Shape& shape, bool transposed = false)
-      : entries(e), rows(to_size(shape[0])), columns(to_size(shape[1])), row_stride(to_size(shape[1])) {
-    if (!transposed) return;
-    std::swap(rows, columns);
-    std::swap(row_stride, column_stride);
-  }
-  Real operator()(std::size_t i, std::size_t j) const { return entries[i * row_stride + j * column_stride]; }
-};
 
 class Interpreter {
  public:
@@ -82,13 +65,18 @@ class Interpreter {
   void diagonal(Id id, Values& y) const;
   void sum(Id id, Values& y) const;
   void max(Id id, Values& y) const;
+  void norm(Id id, Values& y) const;
+  void cumsum(Id id, Values& y) const;
   void broadcast(Id id, Values& y) const;
   void concat(Id id, Values& y) const;
   void slice(Id id, Values& y) const;
   void pad(Id id, Values& y) const;
+  void gather(Id id, Values& y) const;
+  void scatter(Id id, Values& y) const;
   void factor(Id id, Values& y);
   void solve(Id id, Values& y) const;
   void logdet(Id id, Values& y) const;
+  void det(Id id, Values& y) const;
   void call(Id id, Values& y) const;
 
   const Graph& graph_;
@@ -113,15 +101,20 @@ void Interpreter::run(Id id) {
     case Op::diagonal: diagonal(id, y); break;
     case Op::sum: sum(id, y); break;
     case Op::max: max(id, y); break;
+    case Op::norm: norm(id, y); break;
+    case Op::cumsum: cumsum(id, y); break;
     case Op::broadcast: broadcast(id, y); break;
     case Op::concat: concat(id, y); break;
     case Op::slice: slice(id, y); break;
     case Op::pad: pad(id, y); break;
+    case Op::gather: gather(id, y); break;
+    case Op::scatter: scatter(id, y); break;
     case Op::cholesky:
     case Op::lu:
     case Op::ldlt: factor(id, y); break;
     case Op::solve: solve(id, y); break;
     case Op::logdet: logdet(id, y); break;
+    case Op::det: det(id, y); break;
     case Op::call: call(id, y); break;
 #include "graph/elementwise_cases.inc"
       elementwise(id, y);
@@ -213,6 +206,33 @@ void Interpreter::max(Id id, Values& y) const {
     }
 }
 
+// The exponent of a long double has room for the squares of all doubles.
+void Interpreter::norm(Id id, Values& y) const {
+  const Values& a = arg_value(id, 0);
+  const Around s = around(arg_shape(id, 0), node(id).attr.i);
+  for (std::size_t o = 0; o < s.outer; ++o)
+    for (std::size_t i = 0; i < s.inner; ++i) {
+      Real total = 0;
+      for (std::size_t k = 0; k < s.length; ++k)
+        total += Real{a[(o * s.length + k) * s.inner + i]} * a[(o * s.length + k) * s.inner + i];
+      y[o * s.inner + i] = static_cast<double>(std::sqrt(total));
+    }
+}
+
+void Interpreter::cumsum(Id id, Values& y) const {
+  const Values& a = arg_value(id, 0);
+  const Around s = around(node(id).shape, node(id).attr.i);
+  for (std::size_t o = 0; o < s.outer; ++o)
+    for (std::size_t i = 0; i < s.inner; ++i) {
+      Real total = 0;
+      for (std::size_t k = 0; k < s.length; ++k) {
+        const std::size_t at = (o * s.length + (node(id).attr.j != 0 ? s.length - 1 - k : k)) * s.inner + i;
+        total += a[at];
+        y[at] = static_cast<double>(total);
+      }
+    }
+}
+
 void Interpreter::broadcast(Id id, Values& y) const {
   const auto [rows, columns] = rows_and_columns(node(id).shape);
   const auto [from_rows, from_columns] = rows_and_columns(arg_shape(id, 0));
@@ -252,48 +272,26 @@ void Interpreter::pad(Id id, Values& y) const {
         y[(o * whole.length + begin + k) * s.inner + i] = arg_value(id, 0)[(o * s.length + k) * s.inner + i];
 }
 
-// Whether a Cholesky factor exists; reads the lower triangle.
-bool is_positive_definite(const Values& matrix, std::size_t n) {
-  std::vector<Real> l(n * n);
-  for (std::size_t j = 0; j < n; ++j)
-    for (std::size_t i = j; i < n; ++i) {
-      Real rest = matrix[i * n + j];
-      for (std::size_t k = 0; k < j; ++k) rest -= l[i * n + k] * l[j * n + k];
-      if (i == j && !(rest > 0 && std::isfinite(rest))) return false;
-      l[i * n + j] = i == j ? std::sqrt(rest) : rest / l[j * n + j];
-    }
-  return true;
+void Interpreter::gather(Id id, Values& y) const {
+  const Around s = around(node(id).shape, node(id).attr.i), whole = around(arg_shape(id, 0), node(id).attr.i);
+  const Values& index = arg_value(id, 1);
+  for (std::size_t o = 0; o < s.outer; ++o)
+    for (std::size_t k = 0; k < s.length; ++k)
+      for (std::size_t i = 0; i < s.inner; ++i)
+        y[(o * s.length + k) * s.inner + i] =
+            arg_value(id, 0)[(o * whole.length + static_cast<std::size_t>(index[k])) * s.inner + i];
 }
 
-// Gaussian elimination with partial pivoting: overwrites the m columns of b (n rows) by the solution, and returns
-// log |det|; none when a pivot is zero or not a number.
-std::optional<Real> eliminate(const Matrix& matrix, std::vector<Real>& b, std::size_t m) {
-  const std::size_t n = matrix.rows;
-  std::vector<Real> a(n * n);
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = 0; j < n; ++j) a[i * n + j] = matrix(i, j);
-  Real log_determinant = 0;
-  for (std::size_t k = 0; k < n; ++k) {
-    std::size_t pivot = k;
-    for (std::size_t i = k + 1; i < n; ++i)
-      if (std::fabs(a[i * n + k]) > std::fabs(a[pivot * n + k])) pivot = i;
-    for (std::size_t j = 0; j < n; ++j) std::swap(a[k * n + j], a[pivot * n + j]);
-    for (std::size_t j = 0; j < m; ++j) std::swap(b[k * m + j], b[pivot * m + j]);
-    const Real head = a[k * n + k];
-    if (head == 0 || !std::isfinite(head)) return std::nullopt;
-    log_determinant += std::log(std::fabs(head));
-    for (std::size_t i = k + 1; i < n; ++i) {
-      const Real factor = a[i * n + k] / head;
-      for (std::size_t j = k; j < n; ++j) a[i * n + j] -= factor * a[k * n + j];
-      for (std::size_t j = 0; j < m; ++j) b[i * m + j] -= factor * b[k * m + j];
-    }
-  }
-  for (std::size_t k = n; k-- > 0;)
-    for (std::size_t j = 0; j < m; ++j) {
-      for (std::size_t i = k + 1; i < n; ++i) b[k * m + j] -= a[k * n + i] * b[i * m + j];
-      b[k * m + j] /= a[k * n + k];
-    }
-  return log_determinant;
+void Interpreter::scatter(Id id, Values& y) const {
+  const Around s = around(arg_shape(id, 0), node(id).attr.i), whole = around(node(id).shape, node(id).attr.i);
+  const Values& index = arg_value(id, 1);
+  std::vector<Real> total(y.size());
+  for (std::size_t o = 0; o < s.outer; ++o)
+    for (std::size_t k = 0; k < s.length; ++k)
+      for (std::size_t i = 0; i < s.inner; ++i)
+        total[(o * whole.length + static_cast<std::size_t>(index[k])) * s.inner + i] +=
+            arg_value(id, 0)[(o * s.length + k) * s.inner + i];
+  std::ranges::transform(total, y.begin(), [](Real t) { return static_cast<double>(t); });
 }
 
 // The value of a factor is its matrix: symmetric from the lower triangle except for LU, all NaN when it cannot be factored.
@@ -322,6 +320,16 @@ void Interpreter::solve(Id id, Values& y) const {
 void Interpreter::logdet(Id id, Values& y) const {
   std::vector<Real> nothing;
   y[0] = static_cast<double>(eliminate({arg_value(id, 0), arg_shape(id, 0)}, nothing, 0).value_or(nan));
+}
+
+void Interpreter::det(Id id, Values& y) const {
+  std::vector<Real> nothing;
+  bool negative = false;
+  const Values& a = arg_value(id, 0);
+  const auto log_determinant = eliminate({a, arg_shape(id, 0)}, nothing, 0, &negative);
+  const bool finite = std::ranges::all_of(a, [](double e) { return std::isfinite(e); });
+  const Real size = log_determinant ? std::exp(*log_determinant) : finite ? 0 : nan;
+  y[0] = static_cast<double>(negative ? -size : size);
 }
 
 void Interpreter::call(Id id, Values& y) const {

@@ -10,7 +10,7 @@ using namespace onestep;
 
 int main() {
   const Array A{{1.0, 2.0}, {3.0, 4.0}}, b{1.0, 1.0};
-  const Function f = trace(
+  const Function f = traced(
       [&](const Expr& x) {
         const Expr value = sum(square(matmul(A, x) - b));
         return std::pair{value, grad(value, x)};

@@ -1,0 +1,9 @@
+// error: an entry of an expression cannot be changed: make the whole anew
+#include <onestep/onestep.h>
+
+using namespace onestep;
+
+Expr first_is_zero(Expr x) {
+  x[0] = 0.0;
+  return x;
+}
