@@ -38,8 +38,8 @@ class Fit {
  public:
   Fit(const FitOptions& options, Progress& progress)
       : options_(options), progress_(progress), job_(load(options, false, progress)), model_(job_) {
-    job_.memory_needed =
-        std::max(job_.memory_needed, require_memory(options, job_.name, needs_of_fit(job_.loss), sizes_of(job_)));
+    job_.memory_needed = std::max(
+        job_.memory_needed, require_memory(options, job_.name, needs_of_fit(job_.loss, sizes_of(job_)), sizes_of(job_)));
     note_sizes();
     const auto n = static_cast<std::size_t>(job_.n());
     std::vector<double> penalty(n, options.l2());

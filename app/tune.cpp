@@ -123,6 +123,7 @@ class Tune {
   template <class F> std::vector<double> step(const std::string& name, const F& work) {
     if (const std::vector<double>* kept = journal_.find(name)) return *kept;
     progress_.begin(fmt::format("tune: {}", name));
+    return_free_memory();
     std::vector<double> found = work();
     if (stop_signal() == 0) journal_.keep(name, found);
     return found;
@@ -361,7 +362,8 @@ void add_tune(CommandLine& line) {
                   const bool has_validation = options->split_asked || (options->demo && options->loss == "softmax");
                   JobData job = load(*options, has_validation && options->folds <= 0, progress);
                   settle_validation(*options, job);
-                  const Needs needs = needs_of_tune(job.loss, options->folds, options->hyper == "l2-per-feature");
+                  const Needs needs =
+                      needs_of_tune(job.loss, sizes_of(job), options->folds, options->hyper == "l2-per-feature");
                   job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, needs, sizes_of(job)));
                   return Tune(*options, job, progress).run();
                 },

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -154,7 +157,14 @@ void Progress::begin(std::string what) {
   text_ = std::move(what);
 }
 
+void return_free_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 void Progress::enter(const std::string& phase) {
+  return_free_memory();
   phases_->enter(phase);
   std::string words = phase;
   std::ranges::replace(words, '_', ' ');

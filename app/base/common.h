@@ -90,6 +90,10 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 /// The same into the folder of --out, which is there when the work begins.
 void write_file(const CommonOptions& options, const std::string& name, std::string_view text);
 
+/// Gives memory that was freed back to the system, which does not happen by itself between blocks that are still in use:
+/// what a phase needs does not come on top of what the one before needed. Takes milliseconds.
+void return_free_memory();
+
 /// From here on an interrupt (Ctrl-C) or a request to end only sets a flag, which long work looks at; a second one ends the
 /// program at once.
 void catch_signals();

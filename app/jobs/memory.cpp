@@ -7,8 +7,19 @@
 
 #include "base/json_document.h"
 #include "jobs/leave_one_out.h"
+#include "jobs/standard_errors.h"
 
 namespace onestep::app::jobs {
+
+namespace {
+
+// A plan keeps a transposed copy of a matrix with so few columns, each plan one of its own.
+bool is_narrow(const Sizes& sizes) {
+  constexpr double few_columns = 24;
+  return sizes.features + 1 <= few_columns;
+}
+
+}  // namespace
 
 // The samples as they were read and with a column of ones; another copy to scale them; and without a penalty those in which
 // features that depend on others are looked for and left out.
@@ -17,8 +28,10 @@ Needs needs_of_loading(const JobOptions& options) {
   return {{.matrices = options.standardise ? 3.0 : 2.0, .vectors = 4}};
 }
 
-Needs needs_of_fit(Loss loss) {
-  if (loss == Loss::softmax) return {{.matrices = 2.45, .per_class = 5.8, .blocks = 9}};
+Needs needs_of_fit(Loss loss, const Sizes& sizes) {
+  const bool has_errors = (sizes.features + 1) * sizes.classes <= static_cast<double>(most_with_standard_errors);
+  if (loss == Loss::softmax) return {{.matrices = 2.4, .per_class = 5.8, .blocks = 9, .hessians = has_errors ? 2.6 : 0}};
+  if (is_narrow(sizes)) return {{.matrices = 2.7, .vectors = loss == Loss::ridge ? 10.0 : 19.0}};
   return {{.matrices = 1, .vectors = 38, .blocks = 4}};
 }
 
@@ -26,9 +39,11 @@ Needs needs_of_fit(Loss loss) {
 // five lists in the document and in its text.
 Needs needs_of_influence(Loss loss, const Sizes& sizes) {
   const double classes = std::max(1.0, sizes.classes);
-  const Need report{.matrices = 1, .vectors = loss == Loss::ridge ? 172.0 : 212.0, .per_class = 30};
+  const Need report{.matrices = 1, .vectors = 180, .per_class = 30};
   if ((sizes.features + 1) * classes > static_cast<double>(LeaveOneOut::most_unknowns))
     return {report, {.matrices = 2.5, .vectors = 20, .per_class = 30, .blocks = 10}};
+  if (loss != Loss::softmax && is_narrow(sizes))
+    return {{.matrices = loss == Loss::ridge ? 6.8 : 7.4, .vectors = loss == Loss::ridge ? 106.0 : 126.0}};
   if (loss != Loss::softmax) return {report, {.matrices = 4.75, .vectors = 60, .blocks = 24}};
   return {
       report,
@@ -41,15 +56,20 @@ Needs needs_of_clean(Loss loss) {
 }
 
 // Each fold is a copy of the samples, with the workspace of its solver; nested ones are copies again.
-Needs needs_of_tune(Loss loss, double folds, bool nested) {
+Needs needs_of_tune(Loss loss, const Sizes& sizes, double folds, bool nested) {
   const double parts = std::max(1.0, folds), nested_copies = nested ? folds * std::max(0.0, folds - 1) : 0;
   if (loss == Loss::softmax)
     return {{.matrices = 1.9 + folds + nested_copies,
              .vectors = 40 * parts,
              .per_class = (nested ? 28.5 : 26) * parts,
              .blocks = 50 + 10 * parts}};
-  const double vectors = loss == Loss::ridge ? 60 : 78;
-  return {{.matrices = 1 + folds + nested_copies, .vectors = (vectors + (nested ? 8 : 0)) * parts, .blocks = 20 * parts}};
+  if (is_narrow(sizes) && folds == 0) {
+    const double more = nested ? 10 : 0;
+    return {{.matrices = loss == Loss::ridge ? 5.0 : 5.2, .vectors = (loss == Loss::ridge ? 12 : 24) + more}};
+  }
+  return {{.matrices = 1 + folds + nested_copies,
+           .vectors = (nested ? 74 : 64) * parts,
+           .blocks = (loss == Loss::ridge ? 30 : 20) * parts}};
 }
 
 // The samples as they were read, with a column of ones, and scaled where the model is; then the document and the table.

@@ -28,11 +28,11 @@ struct Sizes {
 };
 
 Needs needs_of_loading(const JobOptions& options);
-Needs needs_of_fit(Loss loss);
+Needs needs_of_fit(Loss loss, const Sizes& sizes);
 Needs needs_of_influence(Loss loss, const Sizes& sizes);
 Needs needs_of_clean(Loss loss);
 /// With folds, and the folds of each fold where penalties of single features are judged on unseen samples.
-Needs needs_of_tune(Loss loss, double folds, bool nested);
+Needs needs_of_tune(Loss loss, const Sizes& sizes, double folds, bool nested);
 /// Whether the model scales features, and whether there will be a JSON document and a CSV table of all samples.
 Needs needs_of_predict(bool scales, bool document, bool table);
 
