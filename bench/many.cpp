@@ -4,7 +4,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -51,6 +53,29 @@ std::vector<Many> programs(const Batch& batch) {
   return {parts.begin(), parts.end()};
 }
 
+// What is left of the optimality conditions of problem k, in the units of the data.
+double residual(const std::vector<Many>& theta, const Solution& s, std::size_t k) {
+  const Array &Q = theta[0][k], &q = theta[1][k], &A = theta[2][k], &b = theta[3][k], &G = theta[4][k], &u = theta[6][k];
+  const Array x = s.x(0), y = s.x(1), z = s.x(2);
+  double largest = 0;
+  for (std::int64_t j = 0; j < x.size(); ++j) {
+    double sum = q(j);
+    for (std::int64_t i = 0; i < x.size(); ++i) sum += Q(j, i) * x(i);
+    for (std::int64_t i = 0; i < y.size(); ++i) sum += A(i, j) * y(i);
+    for (std::int64_t i = 0; i < z.size(); ++i) sum += G(i, j) * z(i);
+    largest = std::max(largest, std::fabs(sum));
+  }
+  for (std::int64_t i = 0; i < y.size() + z.size(); ++i) {
+    const bool is_equality = i < y.size();
+    const Array& M = is_equality ? A : G;
+    const std::int64_t row = is_equality ? i : i - y.size();
+    double value = is_equality ? -b(row) : -u(row);
+    for (std::int64_t j = 0; j < x.size(); ++j) value += M(row, j) * x(j);
+    largest = std::max(largest, is_equality ? std::fabs(value) : value);
+  }
+  return largest;
+}
+
 }  // namespace
 
 void run_many(Suite& suite) {
@@ -64,6 +89,9 @@ void run_many(Suite& suite) {
     const auto keep = [&](PreparedMany& prepared) {
       ManySolutions s = prepared.solve(theta);
       if (!s.failed().empty()) throw std::runtime_error(fmt::format("{}: problem {} was not solved", text, s.failed()[0]));
+      for (std::size_t k = 0; k < s.size(); ++k)
+        if (const double left = residual(theta, s[k], k); !(left <= 1e-8))
+          throw std::runtime_error(fmt::format("{}: problem {} is solved to {:.1e} only", text, k, left));
       return s;
     };
     const std::vector<Many> c{keep(many).x()};

@@ -127,6 +127,20 @@ void newton_rows(Suite& suite, const LogisticSize& size) {
   }
 }
 
+// From a lambda that was never seen to its first solution and gradient: traced, differentiated, planned, solved.
+void first_answer_row(Suite& suite) {
+  constexpr LogisticSize size = logistic_sizes.front();
+  const std::string row = fmt::format("newton first answer and gradient ({},{})", size.N, size.n);
+  if (!suite.wants(row)) return;
+  const Logistic data = logistic_with_intercept(size.N, size.n);
+  const Array x0 = zeros(vector_shape(size.n)), w = Array::view(data.w);
+  const auto first = [&] {
+    const Solution s = solve(logistic_newton(data), x0, w);
+    return s.vjp(s.x());
+  };
+  suite.time(row, Unit::us, {[&] { (void)first(); }}, std::nullopt, at_most(1000));
+}
+
 // ---- dense quadratic programs, the right-hand side of the equalities as parameter ----
 
 struct QpSize {
@@ -482,6 +496,7 @@ void memory_rows(Suite& suite) {
 
 void run_solve(Suite& suite) {
   for (const LogisticSize& size : logistic_sizes) newton_rows(suite, size);
+  first_answer_row(suite);
   for (const QpSize& size : qp_sizes) qp_rows(suite, size);
   collection_row(suite);
   ridge_rows(suite);

@@ -33,8 +33,9 @@ def make_environment(packages):
         if not python.exists():
             print(f"making {ENVIRONMENT.relative_to(ROOT)}", file=sys.stderr)
             subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], check=True)
+        names = [package.split("==")[0] for package in packages]
         script = "import importlib.util as u, sys; sys.exit(not all(u.find_spec(name) for name in sys.argv[1:]))"
-        if subprocess.run([python, "-c", script, *(MODULES.get(name, name) for name in packages)]).returncode != 0:
+        if subprocess.run([python, "-c", script, *(MODULES.get(name, name) for name in names)]).returncode != 0:
             print(f"installing {', '.join(packages)}", file=sys.stderr)
             subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     except (subprocess.CalledProcessError, OSError) as problem:

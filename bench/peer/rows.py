@@ -12,12 +12,14 @@ from peer.environment import BUILD, SCRIPT, make_environment, name_of, progress
 from peer.turns import Worker, median_seconds, seconds_of_call, seconds_of_calls
 
 BENCH = BUILD / "onestep_bench"
-PACKAGES = ["numpy", "jax", "casadi", "piqp", "proxsuite", "jaxopt", "scikit-learn"]
-PEERS = ["jax", "casadi", "piqp", "proxqp", "jaxopt", "scikit-learn"]
+PACKAGES = ["numpy", "jax", "casadi", "piqp", "proxsuite", "jaxopt", "scikit-learn", "moreau==0.4.1"]
+PEERS = ["jax", "casadi", "piqp", "proxqp", "jaxopt", "scikit-learn", "moreau"]
 SIZES = [(200, 5), (1000, 10), (10000, 100), (10000, 300), (20000, 1000)]
 CHAIN = 1000000
 
 SOLVE_SIZES = [(200, 5), (1000, 10), (1000, 100), (10000, 100), (10000, 300), (20000, 1000)]
+NAMES = [package.split("==")[0] for package in PACKAGES]
+BATCHES = [(100, 40, 100, 128), (50, 20, 50, 1024), (20, 8, 20, 4096)]
 QP_SIZES = [(5, 2, 5), (10, 4, 10), (50, 20, 50), (100, 40, 100), (300, 100, 300), (1000, 300, 1000)]
 
 
@@ -50,6 +52,7 @@ def entries():
         for way, bar in (("jax.hessian", 1 / 2.5), ("gram", 1 / 2.5), ("by hand", None)):
             row = f"newton solve + one-step over solve ({N},{n})"
             yield Entry("solve", row, "jax", way, "solve + one-step", (N, n), unit, bar)
+    yield Entry("solve", "newton first answer and gradient (200,5)", "jax", "gram", "first answer", (200, 5), "us", 0.01)
     for n, m, p in QP_SIZES:
         unit, text = "us" if n < 100 else "ms", f"({n},{m},{p})"
         yield Entry("solve", f"qp solve {text}", "piqp", "", "solve", (n, m, p), unit, 0.8 if n == 1000 else 1.0)
@@ -57,6 +60,11 @@ def entries():
         for estimator in ("one-step", "implicit"):
             yield Entry("solve", f"qp {estimator} backward by all data {text}", "proxqp", "", "backward", (n, m, p), unit,
                         1 / 5 if n >= 50 else None)
+    for n, m, p, count in BATCHES:
+        text = f"({n},{m},{p}) x {count}"
+        yield Entry("solve", f"qp many {text}", "moreau", "auto", "solve", (n, m, p, count), "ms", 0.6 if n == 100 else 1.0)
+        yield Entry("solve", f"qp many, backward by all data {text}", "moreau", "auto", "backward", (n, m, p, count), "ms",
+                    0.1)
     yield Entry("solve", "qp Maros-Meszaros, geometric mean", "piqp", "", "collection", (), "ms", 1.0)
     step = "hypergradient step over its inner solve"
     for peer, way in (("jax", "custom_vjp"), ("jaxopt", "custom_root")):
@@ -90,8 +98,8 @@ def worker(index, target=None):
     entry, reached = list(entries())[int(index)], None
     if entry.suite == "jobs":
         work, reached = job_of(entry, float(target) if target else None)
-    elif entry.suite == "solve" and entry.peer in ("piqp", "proxqp"):
-        from peer.rows_qp import piqp_collection, piqp_seconds, proxqp_seconds
+    elif entry.suite == "solve" and entry.peer in ("piqp", "proxqp", "moreau"):
+        from peer.rows_qp import moreau_seconds, piqp_collection, piqp_seconds, proxqp_seconds
     else:
         from peer.rows_newton import casadi_work, jax_solve, jax_work
 
@@ -101,8 +109,12 @@ def worker(index, target=None):
         measure = piqp_collection()
     elif entry.peer == "piqp":
         measure = piqp_seconds(entry.kind, *entry.size)
+    elif entry.peer == "moreau":
+        measure = moreau_seconds(entry.kind, *entry.size)
     elif entry.peer == "proxqp":
         measure = proxqp_seconds(entry.kind, *entry.size)
+    elif entry.kind == "first answer":
+        measure = seconds_of_call(jax_solve(entry.way, entry.kind, *entry.size))
     elif entry.suite == "solve":
         measure = seconds_of_calls(jax_solve(entry.way, entry.kind, *entry.size))
     else:
@@ -218,6 +230,6 @@ def run(options):
     bars = [line[3] for line in lines if line[3] is not None]
     print(f"{sum(bars)} of {len(bars)} bars hold")
     versions = subprocess.run([python, "-m", "pip", "list", "--format=json"], capture_output=True, text=True).stdout
-    print(", ".join(f"{p['name']} {p['version']}" for p in json.loads(versions or "[]") if p["name"] in PACKAGES))
+    print(", ".join(f"{p['name']} {p['version']}" for p in json.loads(versions or "[]") if p["name"] in NAMES))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(rows, indent=2) + "\n")

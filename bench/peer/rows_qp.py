@@ -1,10 +1,10 @@
-"""The rows of quadratic programs, in PIQP and ProxQP. Each function returns one that returns seconds: by the solvers' own
+"""The rows of quadratic programs, in PIQP, ProxQP and Moreau. Each function returns one that returns seconds: by the solvers' own
 timers, or by a clock around a single call."""
 import statistics
 import time
 
 import numpy as np
-from peer.data import check, qp_data
+from peer.data import check, gaussian, qp_data
 from peer.environment import DATA
 
 
@@ -158,4 +158,45 @@ def proxqp_seconds(kind, n, m, p):
     K = np.block([[Q, C.T], [C, np.zeros((len(C), len(C)))]])
     b_bar = np.linalg.solve(K, np.concatenate([qp.results.x, np.zeros(len(C))]))[n : n + m]
     check("the derivative", qp.model.backward_data.dL_db, b_bar, 1e-3)
+    return seconds
+
+
+def many_programs(n, m, p, count):
+    """Q, A and G, which all have, and q, b and h of each: as bench/many.cpp makes them."""
+    Q, q, A, b, G, h = qp_data(n, m, p)
+    noise = np.stack([0.1 * gaussian(1000 + k, 2 * n) for k in range(count)])
+    moved = noise[:, n:]
+    return Q, A, G, q + noise[:, :n], b + moved @ A.T, h + moved @ G.T
+
+
+def moreau_seconds(kind, n, m, p, count):
+    """A batch in which each program has all its data of its own. The solve includes the new matrices, which are what ours
+    reads, too."""
+    import moreau
+
+    Q, A, G, q, b, h = many_programs(n, m, p, count)
+    C, right = np.vstack([A, G]), np.hstack([b, h])
+    solver = moreau.CompiledSolver(
+        n=n, m=m + p, P_row_offsets=np.arange(n + 1) * n, P_col_indices=np.tile(np.arange(n), n),
+        A_row_offsets=np.arange(m + p + 1) * n, A_col_indices=np.tile(np.arange(n), m + p),
+        cones=moreau.Cones(num_zero_cones=m, num_nonneg_cones=p),
+        settings=moreau.Settings(batch_size=count, enable_grad=True))
+    all_Q, all_C = np.tile(Q.ravel(), (count, 1)), np.tile(C.ravel(), (count, 1))
+
+    def solve():
+        solver.setup(all_Q, all_C)
+        return solver.solve(q, right)
+
+    found = solve()  # which also chooses the method
+    x = found.x
+    dual = np.max(np.abs(x @ Q + q + found.z @ C))
+    primal = max(np.max(np.abs(x @ A.T - b)), np.max(x @ G.T - h))
+    if not max(dual, primal) <= 1e-8:
+        raise SystemExit(f"a solution is wrong: primal {primal:.2g}, dual {dual:.2g}")
+
+    def seconds():
+        start = time.perf_counter()
+        solve() if kind == "solve" else solver.backward(x)
+        return time.perf_counter() - start
+
     return seconds

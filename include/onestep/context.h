@@ -6,6 +6,10 @@
 
 #include "onestep/export.h"
 
+namespace onestep::parallel {
+class Pool;
+}
+
 ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
@@ -14,6 +18,7 @@ namespace detail {
 class ONESTEP_HIDDEN Backend;
 struct ONESTEP_HIDDEN ContextState;
 std::shared_ptr<const Backend> backend_of(const Context& context);
+ONESTEP_HIDDEN parallel::Pool* pool_of(const Context& context);
 }  // namespace detail
 
 /// What a Context is made of.
@@ -46,7 +51,7 @@ class Context {
   bool is_default() const { return state_ == nullptr; }
 
  private:
-  friend struct detail::ContextState;
+  friend parallel::Pool* detail::pool_of(const Context& context);
   friend std::shared_ptr<const detail::Backend> detail::backend_of(const Context& context);
   std::shared_ptr<const detail::ContextState> state_;
 };

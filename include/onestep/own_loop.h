@@ -48,7 +48,7 @@ class Iterates {
   /// The same value elsewhere. Throws MisuseError for fixed_point, which has none.
   double value_at(std::span<const double> y);
 
-  /// Goes where the last proposal led. True when the loop is to end: the tolerance is met, or a limit; status() is set.
+  /// Goes where the last proposal led. True when the loop is to end: the tolerance is met, or a limit is reached.
   bool accept();
   /// Ends for a reason of the loop's own. `converged` is believed only where a full step from x is short.
   void end(Status status, const std::string& about = {});

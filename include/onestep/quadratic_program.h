@@ -117,7 +117,7 @@ class ProgramSolution {
   /// each other, bᵀy + uᵀz⁺ - lᵀz⁻ + (the same of lo and hi) = -1. Empty where a lower bound is above its upper bound, or a
   /// row of zeros has to be another number: there `about` names it.
   struct Infeasibility {
-    Array y, z, bound_multipliers;
+    Array y = Array(Shape{0}, {}), z = y, bound_multipliers = y;
     bool is_empty() const { return bound_multipliers.size() == 0; }
   } infeasibility;
   /// Of an unbounded program: a direction v with Qv = 0, Av = 0, Gv and v within what finite bounds allow, qᵀv = -1.
@@ -130,8 +130,8 @@ class ProgramSolution {
   ///     Array price_of_b = solve(p).gradient_of_objective().b;
   QuadraticProgram gradient_of_objective() const;
 
-  /// Cotangents of all parts of the data for cotangents of x and, where they are given, of the multipliers: implicit
-  /// differentiation of the optimality conditions at the solution. `residual`, where it is given, becomes the relative
+  /// Cotangents of all parts of the data for a cotangent of x: implicit differentiation of the optimality conditions at the
+  /// solution. `residual`, where it is given, becomes the relative
   /// residual of the linear system. Throws NotConvergedError unless there is a solution, MisuseError for wrong shapes. Where
   /// degeneracy() is not none() it returns a finite number that is the derivative of one side, or between both.
   ///

@@ -345,5 +345,15 @@ Solver quadratic_program(const SolveOptions& options = quadratic_program_options
 ///     Parts data = parts_of(p);
 Parts parts_of(const QuadraticProgram& program);
 
+/// The equation G(x, θ) = 0 that the solution of a solver solves, as a graph of the flat state (its parts one behind the
+/// other) and the parameters: the gradient for newton, newton_cg and gradient_descent, G for newton_root, x - F(x, θ) for
+/// fixed_point, the solver's own where it was given one with Solver::equation; the same for a solver with a loop of yours.
+/// What the lambdas capture are constants of it. Throws MisuseError where the equation was not traced: of a ForeignStep, a
+/// quadratic program, or gradient descent with momentum.
+///
+///     Function G = equation_of(fit, x0, w);
+///     Array residual = evaluate(G, std::vector<Array>{solve(fit, x0, w).x(), w})[0];
+Function equation_of(const Solver& solver, const Parts& x0, const Parts& theta);
+
 }  // namespace onestep
 ONESTEP_EXPORT_END

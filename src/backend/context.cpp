@@ -5,7 +5,6 @@
 #include "backend/cpu/backend.h"
 #include "onestep/context.h"
 #include "onestep/error.h"
-#include "onestep/plan.h"
 #include "onestep/threads.h"
 
 namespace onestep {
@@ -16,8 +15,6 @@ struct ContextState {
   std::string name;
   std::shared_ptr<parallel::Pool> pool;
   std::shared_ptr<const Backend> backend;
-
-  static const ContextState* of(const Context& context) { return context.state_.get(); }
 };
 
 namespace {
@@ -35,10 +32,7 @@ std::shared_ptr<const Backend> backend_of(const Context& context) {
   return context.state_ ? context.state_->backend : standard;
 }
 
-std::shared_ptr<parallel::Pool> pool_of(const Context& context) {
-  const ContextState* state = ContextState::of(context);
-  return state != nullptr ? state->pool : nullptr;
-}
+parallel::Pool* pool_of(const Context& context) { return context.state_ ? context.state_->pool.get() : nullptr; }
 
 }  // namespace detail
 
@@ -62,22 +56,5 @@ Context::Context(const ContextOptions& options) {
 
 int Context::threads() const { return state_ ? parallel::threads_of(*state_->pool) : onestep::threads(); }
 std::string Context::backend() const { return state_ ? state_->name : "cpu"; }
-
-std::vector<Array> evaluate(const Function& function, std::span<const Array> inputs) {
-  check_inputs("evaluate", function.inputs(), inputs);
-  const Plan plan(function);
-  Workspace workspace = plan.workspace();
-  std::vector<std::vector<double>> values;
-  for (const Expr& e : function.outputs()) values.emplace_back(static_cast<std::size_t>(e.shape().size()));
-  plan.run(workspace, inputs, std::vector<std::span<double>>(values.begin(), values.end()));
-  std::vector<Array> result;
-  for (std::size_t i = 0; i < values.size(); ++i) result.emplace_back(function.outputs()[i].shape(), std::move(values[i]));
-  return result;
-}
-
-Array evaluate(const Expr& expression) {
-  return evaluate(Function({}, [&](std::span<const Expr>) { return std::vector{expression}; }), std::span<const Array>())
-      .front();
-}
 
 }  // namespace onestep

@@ -1,14 +1,12 @@
 // What a context stands for inside the library: threads.
 #pragma once
 
-#include <memory>
-
 #include "onestep/context.h"
 #include "parallel/pool.h"
 
 namespace onestep::detail {
 
 /// The threads of a context; none for the default one, which uses those of whoever calls.
-std::shared_ptr<parallel::Pool> pool_of(const Context& context);
+parallel::Pool* pool_of(const Context& context);
 
 }  // namespace onestep::detail

@@ -14,7 +14,6 @@
 #include <system_error>
 
 namespace onestep {
-namespace detail {
 namespace {
 
 constexpr std::string_view magic = "onestep checkpoint\n";
@@ -61,6 +60,8 @@ bool write_all(int file, std::string_view bytes) {
 
 }  // namespace
 
+namespace detail {
+
 // CRC-32 as gzip has it, eight bytes at a time: entry [k][b] is what byte b does k bytes later.
 std::uint32_t checksum(std::string_view bytes) {
   using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
@@ -93,13 +94,6 @@ std::uint32_t checksum(const Array& values) {
 }
 
 }  // namespace detail
-
-using detail::checksum;
-using detail::fail;
-using detail::is_named;
-using detail::magic;
-using detail::version;
-using detail::write_all;
 
 CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_path_(path_ + ".lock") {
   do {
@@ -144,18 +138,18 @@ std::optional<std::string> CheckpointFile::read() const {
   if (its_version != version) refuse(fmt::format("has version {}, this program reads version {}", its_version, version));
   take(sum);
   take(contents);
-  if (!reader.at_end() || checksum(contents) != sum) refuse("is damaged: its checksum is another");
+  if (!reader.at_end() || detail::checksum(contents) != sum) refuse("is damaged: its checksum is another");
   return contents;
 }
 
 void CheckpointFile::write(std::string_view contents) {
   detail::Writer writer;
   writer(version);
-  writer(checksum(contents));
+  writer(detail::checksum(contents));
   writer(std::string(contents));
   const std::string bytes = fmt::format("{}{}", magic, writer.take()), temporary = path_ + ".tmp";
   {
-    const detail::Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
     if (!file || !write_all(file.id(), bytes) || ::fsync(file.id()) != 0) {
       const int error = errno;
       ::unlink(temporary.c_str());
@@ -169,7 +163,7 @@ void CheckpointFile::write(std::string_view contents) {
   }
   // The new name, too, is to survive a loss of power; where folders cannot be synchronised that is all there is.
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-  if (const detail::Descriptor directory(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY); directory)
+  if (const Descriptor directory(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY); directory)
     ::fsync(directory.id());
 }
 

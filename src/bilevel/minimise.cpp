@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <ostream>
 #include <utility>
 
-#include "bilevel/checkpoint.h"
 #include "bilevel/moved.h"
 #include "bilevel/objective.h"
+#include "bilevel/outcome.h"
 #include "bilevel/outer.h"
-#include "estimate/certify.h"
+#include "bilevel/saved_run.h"
 #include "linear/random.h"
 #include "solve/monitor.h"
 
@@ -24,40 +23,6 @@ constexpr double share_of_progress = 0.01;  // inner tolerance over what the out
 constexpr double armijo = 1e-4;
 constexpr int most_trials = 40;
 
-struct SavedIteration : OuterIteration {
-  template <class Archive> void fields(Archive& a) {
-    a(number), a(value), a(critical), a(norm), a(length), a(inner_tolerance), a(inner_iterations), a(seconds), a(theta);
-  }
-};
-
-// All that the next iteration depends on, and what is reported. The method's memory is beside it.
-struct State {
-  int iteration = 0;
-  std::vector<double> u, gradient;            // gradient: with respect to u
-  std::vector<std::vector<double>> by_theta;  // and to the parameters
-  double value = 0, first_value = 0, noise = 0, tolerance = 0;
-  States x;
-  InnerWork work;
-  double seconds = 0;
-  std::vector<SavedIteration> history;
-
-  template <class Archive> void fields(Archive& a) {
-    a(iteration), a(u), a(gradient), a(by_theta), a(value), a(first_value), a(noise), a(tolerance), a(x), a(work),
-        a(seconds), a(history);
-  }
-};
-
-void verify(const BilevelOptions& options) {
-  if (!(options.tolerance >= 0 && std::isfinite(options.tolerance)))
-    throw MisuseError(fmt::format("[minimise] tolerance = {}: zero or more", options.tolerance));
-  if (options.max_iterations < 0)
-    throw MisuseError(fmt::format("[minimise] max_iterations = {}: zero or more", options.max_iterations));
-  if (!(options.time_limit > 0))
-    throw MisuseError(fmt::format("[minimise] time_limit = {}: above zero", options.time_limit));
-  if (!(options.checkpoint_share > 0 && options.checkpoint_share <= 1))
-    throw MisuseError(fmt::format("[minimise] checkpoint_share = {}: above 0, at most 1", options.checkpoint_share));
-}
-
 class Minimiser {
  public:
   Minimiser(const std::vector<Inner>& inner, const std::vector<Parameter>& parameters, const OuterMethod& method,
@@ -67,15 +32,14 @@ class Minimiser {
         outer_(make_outer(method)),
         objective_(inner, moved_.theta(moved_.start()), [this] { return stops(); }) {
     if (options.checkpoint.empty()) return;
-    file_.emplace(options.checkpoint);
-    fingerprint_ = fingerprint(parameters);
+    saved_.emplace(options.checkpoint, fingerprint(parameters));
   }
 
   Outcome run() {
     if (!resume()) begin();
     while (!status_ && !ends()) iterate();
     // There is nothing to go on from before the first hypergradient, nor from one that is not a number.
-    if (file_ && !state_.gradient.empty() && status_ != Status::not_finite) save();
+    if (saved_ && !state_.gradient.empty() && status_ != Status::not_finite) saved_->save(state_);
     return outcome();
   }
 
@@ -89,7 +53,7 @@ class Minimiser {
     if (!solve(state_.u)) return end_with_inner();
     state_.first_value = objective_.value();
     accept(state_.u);
-    remember();
+    if (saved_) saved_->remember(*outer_);
     tell(0);
   }
 
@@ -164,7 +128,7 @@ class Minimiser {
       if (!(there.slope < 0 && there.critical > 10 * options_.tolerance)) continue;
       accept(shifted(towards, side * length));
       ++state_.iteration;
-      remember();
+      if (saved_) saved_->remember(*outer_);
       return tell(length);
     }
     end(Status::converged);
@@ -193,12 +157,12 @@ class Minimiser {
       change[i] -= old_gradient[i];
     }
     outer_->made(moved, change, *length);
-    remember();
+    if (saved_) saved_->remember(*outer_);
     ++state_.iteration;
     if (options_.adaptive)
       state_.tolerance = std::clamp(share_of_progress * critical(), objective_.tightest(), state_.tolerance);
     tell(*length);
-    if (file_ && write_is_due()) save();
+    if (saved_ && saved_->is_due(options_.checkpoint_share * (now() - begin_))) saved_->save(state_);
   }
 
   std::optional<double> full_step(std::span<const double> step) {
@@ -295,13 +259,8 @@ class Minimiser {
 
   double critical() const { return critical(state_.u, state_.gradient, state_.value); }
   double critical(std::span<const double> u, std::span<const double> gradient, double value) const {
-    const std::vector<double> free = moved_.free_gradient(u, gradient);
-    double largest = 0;
-    for (std::size_t i = 0; i < free.size(); ++i)
-      largest = std::max(largest, std::fabs(free[i]) * std::max(1.0, std::fabs(u[i])));
-    const double scale = std::max(std::fabs(value), 1e-6 * std::fabs(state_.first_value));
-    const bool known = std::ranges::all_of(free, [](double g) { return std::isfinite(g); });
-    return !known ? std::numeric_limits<double>::infinity() : largest == 0 ? 0 : largest / scale;
+    const double largest = moved_.largest_free(u, gradient);
+    return largest == 0 ? 0 : largest / std::max(std::fabs(value), 1e-6 * std::fabs(state_.first_value));
   }
 
   void tell(double length) {
@@ -340,59 +299,23 @@ class Minimiser {
   std::string fingerprint(const std::vector<Parameter>& parameters) const {
     std::string text = fmt::format("{}; {} {}; {}{}", outer_->text(), options_.warm, options_.adaptive, options_.identity,
                                    objective_.text());
-    for (const Parameter& p : parameters) {
-      text += fmt::format("; {} {} [{}, {}]", static_cast<int>(p.kind), to_string(p.start.shape()), p.low, p.high);
-      if (p.kind == Parameter::Kind::fixed) text += fmt::format(" {:08x}", checksum(p.start));
-    }
+    for (const Parameter& p : parameters) text += "; " + text_of(p);
     for (const double u : moved_.start()) text += fmt::format(" {:a}", u);
     return text;
   }
 
   bool resume() {
-    if (!file_) return false;
-    const std::optional<std::string> bytes = file_->read();
-    if (!bytes) return false;
-    Reader reader(*bytes);
-    std::string its_fingerprint;
-    reader(its_fingerprint);
-    if (its_fingerprint != fingerprint_)
-      file_->refuse("is of another problem: parameters, estimators, method or options differ");
-    reader(state_);
-    reader(outer_bytes_);
-    Reader of_the_method(outer_bytes_);
-    outer_->load(of_the_method);
+    if (!saved_ || !saved_->load(state_, *outer_)) return false;
     // The same shapes with other data would go on silently.
     if (!solve(state_.u)) return end_with_inner(), true;
     if (std::fabs(objective_.value() - state_.value) > 1e-6 * std::fabs(state_.value) + 100 * state_.noise)
-      file_->refuse(fmt::format("is of other data: g is {} there and {} here", state_.value, objective_.value()));
+      saved_->refuse(fmt::format("is of other data: g is {} there and {} here", state_.value, objective_.value()));
     objective_.work = state_.work;
     earlier_ = state_.seconds;
     begin_ = now();
     resumed_ = true;
     return true;
   }
-
-  // The method as it was after the last iteration that was made: what it learns within one that is stopped is learned again.
-  void remember() {
-    if (!file_) return;
-    Writer writer;
-    outer_->save(writer);
-    outer_bytes_ = writer.take();
-  }
-
-  void save() {
-    const double begin = now();
-    Writer writer;
-    writer(fingerprint_);
-    writer(state_);
-    writer(outer_bytes_);
-    file_->write(writer.take());
-    const double took = now() - begin;
-    longest_write_ = std::max(longest_write_, took);
-    writing_ += took;
-  }
-  // All that was written in this run, this write and the last one, which is made whatever it costs, keep to the share.
-  bool write_is_due() const { return writing_ + 2 * longest_write_ <= options_.checkpoint_share * (now() - begin_); }
 
   // ---- what came out ----
 
@@ -426,18 +349,11 @@ class Minimiser {
     o.x = objective_.parts_of(begun ? state_.x : objective_.states());
     o.value = begun ? state_.value : std::numeric_limits<double>::quiet_NaN();
     o.critical = begun ? critical() : std::numeric_limits<double>::infinity();
-    if (begun) describe(o);
+    if (begun) describe(o, moved_, state_);
     if (!is_known) o.norm = o.critical = std::numeric_limits<double>::quiet_NaN();
-    note_doubt(o);
-    const InnerWork& work = objective_.work;
-    o.evaluations = work.evaluations;
-    o.hypergradients = work.hypergradients;
-    o.fell_short = work.fell_short;
-    o.inner_iterations = work.iterations;
-    o.inner_factorisations = work.factorisations;
-    o.inner_seconds = work.solving;
-    o.hypergradient_seconds = work.differentiating;
-    o.checkpoint_seconds = writing_;
+    note_doubt(o, options_.tolerance);
+    describe(o, objective_.work);
+    o.checkpoint_seconds = saved_ ? saved_->seconds() : 0;
     o.seconds = elapsed();
     return o;
   }
@@ -450,17 +366,6 @@ class Minimiser {
     o.bound_rests_on = rests_on;
   }
 
-  // A hypergradient that vanishes by an inexact estimator need not be one that vanishes.
-  void note_doubt(Outcome& o) const {
-    constexpr double plainly = 10;
-    if (o.status != Status::converged || !(o.norm > 0) || !std::isfinite(o.bound) || !o.about.empty()) return;
-    if (o.bound > plainly * o.norm && o.critical * (o.bound / o.norm) > plainly * options_.tolerance)
-      o.about = fmt::format(
-          "but the hypergradient may be wrong by {}, which is far more than it is: with Implicit{{}} or "
-          "Auto{{}} for the inner problem it vanishes where the true one does",
-          rounded_up(o.bound));
-  }
-
   // What the last hypergradient says of the point is believed only where its linear systems were solved.
   bool note_shortfall(Outcome& o) const {
     const auto [status, why] = objective_.gradient_status();
@@ -470,45 +375,21 @@ class Minimiser {
     return false;
   }
 
-  void describe(Outcome& o) const {
-    o.norm = norm(moved_.free_gradient(state_.u, state_.gradient));
-    std::vector<Array> hypergradient;
-    for (std::size_t p = 0; p < o.theta.size(); ++p) hypergradient.emplace_back(o.theta[p].shape(), state_.by_theta[p]);
-    o.hypergradient = std::move(hypergradient);
-    for (std::size_t i = 0; i < moved_.size(); ++i) {
-      if (state_.u[i] <= moved_.low()[i]) o.at_low.push_back(i);
-      if (state_.u[i] >= moved_.high()[i]) o.at_high.push_back(i);
-    }
-  }
-
   const BilevelOptions& options_;
   const Moved moved_;
   const std::unique_ptr<Outer> outer_;
   Objective objective_;
-  std::optional<CheckpointFile> file_;
-  std::string fingerprint_;
-  State state_;
+  std::optional<SavedRun> saved_;
+  OuterState state_;
   std::optional<Status> status_;
   Status inner_status_ = Status::converged;
-  std::string about_, outer_bytes_;
+  std::string about_;
   bool resumed_ = false;
-  double begin_ = now(), earlier_ = 0, longest_write_ = 0, writing_ = 0;
+  double begin_ = now(), earlier_ = 0;
 };
 
 }  // namespace
 }  // namespace detail
-
-std::string Outcome::message() const {
-  return about.empty() ? explain(status) : fmt::format("{} [{}]", explain(status), about);
-}
-
-std::ostream& operator<<(std::ostream& out, const Outcome& o) {
-  out << fmt::format("{} in {} iteration{}: {:.6g}, hypergradient {:.2g}", to_string(o.status), o.iterations,
-                     o.iterations == 1 ? "" : "s", o.value, o.norm);
-  if (std::isfinite(o.bound))
-    return out << fmt::format(", wrong by at most {} ({})", detail::rounded_up(o.bound), o.bound_rests_on);
-  return out << fmt::format(", no bound on its error ({})", o.bound_rests_on);
-}
 
 Outcome minimise(const std::vector<Inner>& inner, const std::vector<Parameter>& parameters, const OuterMethod& method,
                  const BilevelOptions& options) {

@@ -110,4 +110,14 @@ std::vector<double> Moved::free_gradient(std::span<const double> u, std::span<co
   return result;
 }
 
+double Moved::largest_free(std::span<const double> u, std::span<const double> gradient) const {
+  double largest = 0;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (is_held(i, u, gradient)) continue;
+    if (!std::isfinite(gradient[i])) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, std::fabs(gradient[i]) * std::max(1.0, std::fabs(u[i])));
+  }
+  return largest;
+}
+
 }  // namespace onestep::detail

@@ -32,6 +32,8 @@ class Moved {
   bool is_held(std::size_t i, std::span<const double> u, std::span<const double> gradient) const;
   /// The gradient without entries that are held.
   std::vector<double> free_gradient(std::span<const double> u, std::span<const double> gradient) const;
+  /// Its largest entry, each times the size of what it belongs to, at least 1; infinite where one is not finite.
+  double largest_free(std::span<const double> u, std::span<const double> gradient) const;
 
  private:
   // Calls f(entry of u, parameter, entry of the parameter) for each entry that is moved.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 
 #include "estimate/refine.h"
 #include "onestep/diff.h"
@@ -14,18 +13,6 @@
 namespace onestep::detail {
 
 namespace {
-
-// Calls f(i) for each in parallel; what is thrown first, by their order, is thrown.
-template <class F> void for_all(std::size_t count, const F& f) {
-  std::vector<std::exception_ptr> thrown(count);
-  parallel::parallel_for(count, [&](std::size_t i) {
-    try {
-      f(i);
-    } catch (...) { thrown[i] = std::current_exception(); }
-  });
-  for (const std::exception_ptr& one : thrown)
-    if (one) std::rethrow_exception(one);
-}
 
 Parts start_of(const Inner& inner, const Parts& theta) {
   if (inner.start.size() > 0) return inner.start;
@@ -214,7 +201,7 @@ States Objective::starts() const {
 std::string Objective::text() const {
   std::string all;
   for (const auto& problem : problems_) {
-    all += fmt::format("; {} to {}", facts_of(state_of(problem->solution()).estimator).text, problem->tolerance());
+    all += fmt::format("; {} to {}", text_of(state_of(problem->solution()).estimator), problem->tolerance());
     for (const Shape& shape : problem->parts()) all += fmt::format(", x {}", to_string(shape));
   }
   return all;
@@ -223,7 +210,8 @@ std::string Objective::text() const {
 Status Objective::solve(const Parts& theta, const States& starts, double tolerance) {
   theta_ = theta;
   const double begin = now();
-  for_all(problems_.size(), [&](std::size_t i) { problems_[i]->solve(theta_, starts[i], tolerance); });
+  parallel::parallel_for_throwing(problems_.size(),
+                                  [&](std::size_t i) { problems_[i]->solve(theta_, starts[i], tolerance); });
   work.solving += now() - begin;
   ++work.evaluations;
   for (const auto& problem : problems_) {
@@ -268,7 +256,7 @@ std::vector<Parts> Objective::parts_of(const States& states) const {
 
 std::vector<std::vector<double>> Objective::gradient() {
   const double begin = now();
-  for_all(problems_.size(), [&](std::size_t i) { problems_[i]->differentiate(); });
+  parallel::parallel_for_throwing(problems_.size(), [&](std::size_t i) { problems_[i]->differentiate(); });
   std::vector<std::vector<double>> sum = problems_[0]->pulled();
   for (std::size_t i = 1; i < problems_.size(); ++i)
     for (std::size_t p = 0; p < sum.size(); ++p) add(sum[p], problems_[i]->pulled()[p]);
@@ -293,7 +281,7 @@ std::pair<Status, std::string> Objective::gradient_status() const {
 
 std::pair<double, std::string> Objective::gradient_bound() {
   std::vector<std::pair<double, std::string>> each(problems_.size());
-  for_all(problems_.size(), [&](std::size_t i) { each[i] = problems_[i]->bound(theta_); });
+  parallel::parallel_for_throwing(problems_.size(), [&](std::size_t i) { each[i] = problems_[i]->bound(theta_); });
   // The largest speaks for all: where there is none it says why.
   double sum = 0;
   for (const auto& one : each) sum += one.first;

@@ -159,4 +159,15 @@ std::unique_ptr<Outer> make_outer(const OuterMethod& method) {
   return std::visit([](const auto& how) { return make(how); }, method);
 }
 
+void verify(const BilevelOptions& options) {
+  if (!(options.tolerance >= 0 && std::isfinite(options.tolerance)))
+    throw MisuseError(fmt::format("[minimise] tolerance = {}: zero or more", options.tolerance));
+  if (options.max_iterations < 0)
+    throw MisuseError(fmt::format("[minimise] max_iterations = {}: zero or more", options.max_iterations));
+  if (!(options.time_limit > 0))
+    throw MisuseError(fmt::format("[minimise] time_limit = {}: above zero", options.time_limit));
+  if (!(options.checkpoint_share > 0 && options.checkpoint_share <= 1))
+    throw MisuseError(fmt::format("[minimise] checkpoint_share = {}: above 0, at most 1", options.checkpoint_share));
+}
+
 }  // namespace onestep::detail

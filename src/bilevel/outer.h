@@ -31,4 +31,7 @@ class Outer {
 /// Throws MisuseError for options out of range.
 std::unique_ptr<Outer> make_outer(const OuterMethod& method);
 
+/// Throws MisuseError for a value out of range.
+void verify(const BilevelOptions& options);
+
 }  // namespace onestep::detail

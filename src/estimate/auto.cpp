@@ -279,6 +279,7 @@ class AutoDifferentiator final : public Differentiator {
 
 std::unique_ptr<Differentiator> make(const Auto& how) { return std::make_unique<AutoDifferentiator>(how); }
 
-EstimatorFacts facts_of(const Auto& how) { return {.text = fmt::format("Auto {}", how.tolerance)}; }
+EstimatorFacts facts_of(const Auto&) { return {}; }
+std::string text_of(const Auto& how) { return fmt::format("Auto {}", how.tolerance); }
 
 }  // namespace onestep::detail

@@ -4,9 +4,8 @@
 //
 //   ‖g - Bᵀu‖                                with a safety factor; nothing about the estimator enters
 //   ‖(I - A)⁻¹‖ ‖B‖ times the residual       what GMRES left, with norms as it saw them
-//   what is left of the way from x⁺ to x̄     extrapolated geometrically from how A and B, applied to u, changed on the way
-//                                            to x⁺, so that derivatives which are only Hölder continuous are followed too;
-//                                            or from how they change beside x⁺, where the way was one that tells little
+//   what is left of the way from x⁺ to x̄     extrapolated from how A and B, applied to u, changed on the way to x⁺, or
+//                                            from how they change beside it (changes.h)
 //   changes in corners around x⁺             where an operation of the step may switch (corners.h)
 //   rounding                                 x⁺ is known to 4ε|x| ‖(I - A)⁻¹‖; superlinear methods: measured (rounding.cpp)
 //
@@ -19,24 +18,19 @@
 
 #include "estimate/better.h"
 #include "estimate/certify.h"
-#include "estimate/corners.h"
+#include "estimate/changes.h"
 #include "estimate/refine.h"
-#include "linear/random.h"
 #include "linear/vector.h"
 
 namespace onestep::detail {
 namespace {
 
 constexpr double difference_safety = 1.5;  // factor on the difference to the better derivative
-constexpr double remainder_safety = 4;     // factor on what is extrapolated
-constexpr double slowest = 0.9;            // largest ratio with which changes are extrapolated
 // No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
 // now and then, and the condition of the linear systems is not measured.
 constexpr double newton_rounding = 2e-13, program_rounding = 2e-12;
-// A solve to more than this tolerance may be so far from its solution that nothing seen at x_k tells about it.
-constexpr double loose = 1e-5, far = 0.1, far_derivative = 0.1;
-// Corners where kinks are looked for: over the distance to the solution; and at least, relative to x.
-constexpr double corner_radius = 4, smallest_cube = 1e-12;
+constexpr double far_derivative =
+    0.1;                              // change on the way, relative to the derivative, that is too much after a loose solve
 constexpr double visible_kink = 0.1;  // change in a corner, relative to the derivative, above which there is no bound
 
 class Certifier {
@@ -85,15 +79,15 @@ class Certifier {
       vjp_theta(p, r, difference_there);
       system_->note_size_of_b(norm(difference_there) / left);
     }
-    at_best_ = {std::vector<double>(n_), better};
-    for (std::size_t i = 0; i < n_; ++i) at_best_.state[i] = r[i] - v[i] + u[i];  // Aᵀu
-    look_ = [&](Point& at) {
+    Seen here{std::vector<double>(n_), better};
+    for (std::size_t i = 0; i < n_; ++i) here.state[i] = r[i] - v[i] + u[i];  // Aᵀu
+    changes_.emplace(s_, *system_, std::move(here), [&](Point& at) {
       Seen seen{std::vector<double>(n_), zero()};
       at.vjp_x(u, seen.state);
       vjp_theta(at, u, seen.theta);
       system_->note_size_of_b(ratio(norm(seen.theta), detail::norm(u)));
       return seen;
-    };
+    });
     if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, better, c_.products);
     return finish(to_better, system_->tail(left, to_better), rounding_scale() * detail::norm(u));
   }
@@ -145,9 +139,9 @@ class Certifier {
     const double to_better =
         system_->solve(false, product, b, h, r, is_held, products_to_come(), [&compare] { return compare(); });
     if (!is_solved()) return;
-    at_best_.state = h;  // A h + B v = h - (M h - b)
-    add(at_best_.state, r);
-    look_ = [&](Point& at) {
+    Seen here{h, {}};  // A h + B v = h - (M h - b)
+    add(here.state, r);
+    changes_.emplace(s_, *system_, std::move(here), [&](Point& at) {
       Seen seen{std::vector<double>(n_), {}};
       std::vector<double> more(n_);
       at.jvp_x(h, seen.state);
@@ -155,7 +149,7 @@ class Certifier {
       ++c_.products;
       add(seen.state, more);
       return seen;
-    };
+    });
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
     return finish(to_better, system_->tail(detail::norm(r), to_better),
                   detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v));
@@ -168,12 +162,6 @@ class Certifier {
   }
 
  private:
-  /// A and B at some point, applied to what is certified.
-  struct Seen {
-    std::vector<double> state;
-    Parameters theta;
-  };
-
   // What the user was given, computed again where that was in another direction.
   Parameters returned_vjp(ConstVector v) {
     s_.report = s_.returned.of_vjp;
@@ -227,37 +215,9 @@ class Certifier {
     system_.emplace(s_, c_.products);
     // Far less than rounding does.
     if (s_.method->superlinear) system_->neglect(0.05 * newton_rounding * c_.value);
-    if (!way.trouble().empty()) {
-      refuse(way.trouble(), "solve with a smaller SolveOptions::tolerance");
-      return false;
-    }
     const double step = way.stages()[0].step;
     c_.rho = s_.run.last_step > 0 && step > way.noise() ? step / s_.run.last_step : 0;
-    const double given = s_.method->known.rho;
-    if (given >= 0 && c_.rho > given * (1 + 1e-6) && step > 100 * way.noise()) {
-      refuse(fmt::format(
-                 "the next step is {:.4g} times as long as the last, which contradicts the contraction factor given, {}",
-                 c_.rho, given),
-             "leave out Constants::rho, or give one that holds for these parameters");
-      return false;
-    }
-    constexpr double growing = 1.02, settled = 1e-5;
-    if (!s_.method->superlinear && c_.rho > growing && s_.run.last_step > settled * way.scale()) {
-      refuse(fmt::format("the next step is {:.3g} times as long as the last: the iteration has not settled", c_.rho),
-             "solve with a smaller SolveOptions::tolerance");
-      return false;
-    }
-    if (!is_constant() && s_.options.tolerance > loose && way.distance() > far * way.scale()) {
-      refuse(fmt::format("the solution is {:.1e} away from an x of size {:.1e}: too far to tell what changes on the way",
-                         way.distance(), way.scale()),
-             "solve with a smaller SolveOptions::tolerance");
-      return false;
-    }
-    if (given >= 1) {
-      refuse(fmt::format("the contraction factor given is {}, not below 1", given), "leave out Constants::rho");
-      return false;
-    }
-    return true;
+    return !refused(why_not_from_there(s_, way, c_.rho));
   }
 
   // Whether a superlinear method is at its solution up to rounding, and was seen to be superlinear in its last steps: A,
@@ -289,7 +249,7 @@ class Certifier {
   }
 
   // With B and the residual; at x_k, on the way, and beside x: see finish().
-  int products_to_come() const { return is_constant() ? 1 : 2 + static_cast<int>(s_.refinement->stages().size() - 1); }
+  int products_to_come() const { return map_.is_constant() ? 1 : 2 + static_cast<int>(s_.refinement->stages().size() - 1); }
 
   double size_of_b() {
     if (!s_.size_of_b) ++c_.products;
@@ -303,79 +263,10 @@ class Certifier {
     return s_.method->superlinear ? seen : std::max(seen, size_of_b());
   }
 
-  // Upper estimate of the difference of the derivatives at two points.
-  double difference(const Seen& a, const Seen& b) const {
-    std::vector<double> state = a.state;
-    Parameters theta = a.theta;
-    add(state, b.state, -1);
-    add_to(theta, b.theta, -1);
-    return norm(theta) + (s_.method->superlinear ? 1 : system_->inverse()) * system_->size_of_b() * detail::norm(state);
-  }
-
-  bool is_constant() const { return map_.affine && map_.constant_b; }
-
-  // The change of the derivative between the best point and the solution, extrapolated from how changes shrank on the way to
-  // it. `on_the_way` becomes the change from x_k to the best point.
-  double remainder(const std::vector<Seen>& seen, double& on_the_way) {
-    const std::span<const Refinement::Stage> stages = s_.refinement->stages();
-    const std::size_t last = stages.size() - 1;
-    on_the_way = 0;
-    if (s_.method->precise)
-      on_the_way = difference(look_(s_.here()), seen[last]);  // solves inside are at a distance, too
-    else if (last > 0)
-      on_the_way = difference(seen[0], seen[last]);
-    if (last == 0) return 0;
-    const double change = difference(seen[last], seen[last - 1]);
-    double before = 0;
-    if (last >= 2)
-      before = difference(seen[last - 1], seen[last - 2]);
-    else if (s_.method->superlinear && s_.run.last_step > 0)
-      before = difference(seen[0], look_(s_.last()));
-    const double of_steps = ratio(stages[last].step, stages[last - 1].step);
-    const double q = std::clamp(before > 0 ? std::max(change / before, of_steps) : of_steps, 0.0, slowest);
-    return remainder_safety * change * q / (1 - q);
-  }
-
   // From the best point to the solution.
   double way_left() const {
     const Refinement& way = *s_.refinement;
     return system_->inverse() * std::max(way.best().step, way.noise());
-  }
-
-  // How fast the derivative changes with x, in any direction: the way to x⁺ may have been one in which it hardly does. From
-  // a displacement in a random direction, in which each coordinate has a share of 1/√n.
-  double rate_of_change(const Seen& here) {
-    constexpr double displacement = 1e-6;
-    const Refinement& way = *s_.refinement;
-    const double length = displacement * way.scale();
-    if (length == 0) return 0;
-    std::vector<double> y(n_);
-    for (const double side : {1.0, -1.0}) {  // next to the end of a domain the step may be finite on one side only
-      std::vector<double> x = way.best().x;
-      for (std::size_t i = 0; i < n_; ++i) x[i] += side * random_sign(i) * length;
-      Point& beside = walker();
-      if (beside.apply(x, s_.run.controls, y) && all_finite(y)) return difference(look_(beside), here) / length;
-    }
-    return infinity;
-  }
-
-  Point& walker() {
-    if (!s_.method->precise) return s_.walker();
-    if (!walker_) walker_ = map_.point(true);
-    walker_->bind(s_.theta);
-    return *walker_;
-  }
-
-  // For steps that may have kinks: the largest change of the derivative in corners of a cube that should contain the
-  // solution.
-  double change_in_corners(const Seen& here, double distance) {
-    const double scale = s_.refinement->scale();
-    const double floor = smallest_cube * (scale > 0 ? scale : 1) / std::sqrt(static_cast<double>(n_));
-    double largest = 0;
-    Corners corners(s_, map_, s_.refinement->best().x);
-    const bool finite = corners.visit(corner_radius * std::max(distance, floor),
-                                      [&](Point& at) { largest = std::max(largest, difference(look_(at), here)); });
-    return finite ? largest : infinity;
   }
 
   // `left`: error of the better derivative from its linear solve; `size`: ‖B‖ ‖u‖, which rounding is relative to.
@@ -387,14 +278,12 @@ class Certifier {
     if (known.rho >= 0) c_.rho = known.rho;
     const double rest = way_left();
     double on_the_way = 0, beyond = 0, of_rounding = 0;
-    if ((!is_constant() || !map_.smooth) && look_) {
-      std::vector<Seen> seen;
-      for (std::size_t i = 0; i + 1 < way.stages().size(); ++i) seen.push_back(look_(*way.stages()[i].point));
-      seen.push_back(at_best_);
+    if ((!map_.is_constant() || !map_.smooth) && changes_) {
       const bool are_given = known.L_A >= 0 && known.L_J >= 0;
-      beyond = remainder(seen, on_the_way);
-      if (way.stages().size() > 1 && way.stages()[1].moved > 0)
-        c_.L_J = difference(seen[1], seen[0]) / way.stages()[1].moved;
+      changes_->follow();
+      beyond = changes_->beyond();
+      on_the_way = changes_->on_the_way();
+      if (way.stages().size() > 1 && way.stages()[1].moved > 0) c_.L_J = changes_->first() / way.stages()[1].moved;
       if (are_given)
         beyond = (known.L_J + system_->inverse() * system_->size_of_b() * known.L_A) * rest * size /
                  std::max(system_->size_of_b(), 1e-300);
@@ -404,15 +293,16 @@ class Certifier {
       // Steps that did not become shorter may be rounding, or slow components that the steps towards x⁺ left.
       const bool is_exact = s_.method->superlinear || (way.best().step <= way.noise() && way.noise_is_measured());
       if (is_exact ? !measured && shows : !are_given) {
-        const double rate = rate_of_change(seen.back());
+        const double rate = changes_->rate();
         of_rounding = 2 * rate * system_->inverse() * way.noise() / std::sqrt(static_cast<double>(n_));
         if (!is_exact) beyond = std::max(beyond, rate * rest);
       }
       if (!map_.smooth && !are_given) {
-        const double corners = change_in_corners(seen.back(), rest);
+        const double corners = changes_->in_corners(rest);
         if (!(corners <= visible_kink * std::max(reference_, c_.value)))
-          return refuse(fmt::format("within {:.1e} of x the step has a kink, or another branch", corner_radius * rest),
-                        "at a kink the solution has no derivative; near one, solve with a smaller tolerance");
+          return refuse(
+              fmt::format("within {:.1e} of x the step has a kink, or another branch", Changes::corner_radius * rest),
+              "at a kink the solution has no derivative; near one, solve with a smaller tolerance");
         beyond += corners;
       }
     }
@@ -423,7 +313,8 @@ class Certifier {
     c_.from_distance = of_distance + beyond;
     c_.left_out = whole - of_distance + left;
     // After a loose solve, a derivative that changes on the way as much as this is not understood.
-    if (s_.options.tolerance > loose && !is_constant() && c_.from_distance > far_derivative * std::max(reference_, c_.value))
+    if (s_.options.tolerance > loose_tolerance && !map_.is_constant() &&
+        c_.from_distance > far_derivative * std::max(reference_, c_.value))
       return refuse(
           fmt::format("on the way from x_k to the solution the derivative changes by {:.1e}, its own size is {:.1e}",
                       c_.from_distance, c_.value),
@@ -474,9 +365,7 @@ class Certifier {
   std::optional<BetterSystem> system_;  // once there is a refinement
   double reference_ = 0;
   int of_estimator_ = 0;
-  std::function<Seen(Point&)> look_;
-  std::unique_ptr<Point> walker_;  // of a step with solves inside
-  Seen at_best_;                   // what look_ would return at the best point
+  std::optional<Changes> changes_;  // once the system is solved
 };
 
 template <class Certify> Certificate certified(SolutionState& s, const Certify& certify) {

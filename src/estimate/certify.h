@@ -18,6 +18,11 @@ std::optional<Refusal> why_not(SolutionState& s, const std::string& missing, con
 /// Where the derivative, whose norm this is, does not exist.
 std::optional<Refusal> why_no_derivative(const SolutionState& s, double value);
 
+/// A solve to more than this tolerance may be so far from its solution that nothing seen at x_k tells about it.
+inline constexpr double loose_tolerance = 1e-5;
+/// Where the way to the solution is not understood. `rho`: the next step over the last.
+std::optional<Refusal> why_not_from_there(const SolutionState& s, const Refinement& way, double rho);
+
 /// Looks for vectors that I - A shortens, by at most so many products with a random one. Once for each solve; notes ‖(I -
 /// A)⁻¹‖.
 void probe_inverse(SolutionState& s, const LinearSystem& system, int most);

@@ -209,9 +209,10 @@ class ImplicitDifferentiator final : public Differentiator {
 
 std::unique_ptr<Differentiator> make(const Implicit& how) { return std::make_unique<ImplicitDifferentiator>(how); }
 
-EstimatorFacts facts_of(const Implicit& how) {
-  return {.text = fmt::format("Implicit {} {}{}{}", static_cast<int>(how.how), how.tolerance,
-                              how.on_step ? " on the step" : "", how.preconditioner ? " preconditioned" : "")};
+EstimatorFacts facts_of(const Implicit&) { return {}; }
+std::string text_of(const Implicit& how) {
+  return fmt::format("Implicit {} {}{}{}", static_cast<int>(how.how), how.tolerance, how.on_step ? " on the step" : "",
+                     how.preconditioner ? " preconditioned" : "");
 }
 
 }  // namespace onestep::detail

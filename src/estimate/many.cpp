@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <optional>
 
 #include "estimate/state.h"
 #include "onestep/solve_many.h"
 #include "parallel/blas_threads.h"
+#include "parallel/cut.h"
 #include "parallel/pool.h"
 #include "solve/monitor.h"
 
@@ -15,33 +15,29 @@ namespace onestep {
 
 using detail::state_of;
 
+namespace {
+
+// Calls f(i) for all problems, each on one thread of the context.
+template <class F> void for_each_problem(const Context& context, std::size_t count, const F& f) {
+  const parallel::UsePool use(detail::pool_of(context));
+  const parallel::BlasSerial serial;
+  parallel::parallel_for_throwing(count, f);
+}
+
+}  // namespace
+
 struct ManySolutions::State {
   detail::Settled settled;
   std::vector<Solution> problems;
   std::vector<bool> shared;  // of the parameters
 
   State(const detail::Settled& made, std::size_t count, std::vector<bool> shares)
-      : settled(made), shared(std::move(shares)) {
-    problems.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) problems.push_back(settled.make());
+      : settled(made), problems(count, detail::SolutionAccess::make(nullptr)), shared(std::move(shares)) {
+    for_each_problem(settled.context, count, [&](std::size_t i) { problems[i] = settled.make(); });
   }
 };
 
 namespace {
-
-// Calls f(i) for all problems, each on one thread. What f throws for the first problem that throws is thrown here.
-template <class F> void for_each_problem(const Context& context, std::size_t count, const F& f) {
-  const parallel::UsePool use(detail::pool_of(context).get());
-  const parallel::BlasSerial serial;
-  std::vector<std::exception_ptr> thrown(count);
-  parallel::parallel_for(count, [&](std::size_t i) {
-    try {
-      f(i);
-    } catch (...) { thrown[i] = std::current_exception(); }
-  });
-  for (const std::exception_ptr& e : thrown)
-    if (e) std::rethrow_exception(e);
-}
 
 std::string at_problem(std::size_t i, const Error& error) { return fmt::format("problem {}: {}", i, error.what()); }
 
@@ -170,56 +166,46 @@ void check_count(const char* who, const std::vector<Many>& all, std::size_t coun
       throw MisuseError(fmt::format("[{}] number {} has {} arrays for {} problems", who, k, all[k].count(), count));
 }
 
-// Gradients with respect to a shared parameter, added up over chunks of problems and then over the chunks: the order depends
-// on the number of problems alone.
-class SharedSum {
- public:
-  SharedSum(std::size_t problems, std::size_t entries)
-      : each_((problems + most_chunks - 1) / most_chunks),
-        chunks_((problems + each_ - 1) / each_, std::vector<double>(entries)) {}
-  std::size_t chunks() const { return chunks_.size(); }
-  std::size_t begin(std::size_t chunk) const { return chunk * each_; }
-  std::size_t each() const { return each_; }
-  std::vector<double>& of(std::size_t chunk) { return chunks_[chunk]; }
-  std::vector<double> total() {
-    std::vector<double> sum = std::move(chunks_.front());
-    for (std::size_t c = 1; c < chunks_.size(); ++c) detail::add(sum, chunks_[c]);
-    return sum;
-  }
-
- private:
-  static constexpr std::size_t most_chunks = 64;
-  std::size_t each_;
-  std::vector<std::vector<double>> chunks_;
-};
+// Of a shared parameter, gradients are added up over chunks of problems and then over the chunks: the order depends on the
+// number of problems alone.
+constexpr std::size_t most_chunks = 64;
 
 }  // namespace
 
 std::vector<Many> ManySolutions::vjp(const std::vector<Many>& c) const {
-  State& s = state();
+  const State& s = state();
   const std::size_t count = s.problems.size();
   check_count("vjp", c, count);
-  if (count == 0) return std::vector<Many>(s.shared.size(), std::vector<Array>{});
   const std::vector<Input>& parameters = s.settled.method->step->parameters;
-  std::vector<std::vector<Array>> each(parameters.size(), std::vector<Array>(count));
-  std::vector<SharedSum> sums;
-  for (const Input& p : parameters) sums.emplace_back(count, static_cast<std::size_t>(p.shape.size()));
-  const SharedSum& chunks = sums.empty() ? SharedSum(count, 0) : sums.front();
-  for_each_problem(s.settled.context, chunks.chunks(), [&](std::size_t chunk) {
-    const std::size_t end = std::min(count, chunks.begin(chunk) + chunks.each());
-    for (std::size_t i = chunks.begin(chunk); i < end; ++i) {
+  const parallel::Cut chunks = parallel::cut_into(count, most_chunks, 1);
+  std::vector<std::vector<Array>> each(parameters.size());
+  std::vector<std::vector<std::vector<double>>> sums(parameters.size());  // of each chunk
+  for (std::size_t k = 0; k < parameters.size(); ++k) {
+    if (s.shared[k])
+      sums[k].assign(chunks.count, std::vector<double>(static_cast<std::size_t>(parameters[k].shape.size())));
+    else
+      each[k].resize(count);
+  }
+  for_each_problem(s.settled.context, chunks.count, [&](std::size_t chunk) {
+    for (std::size_t i = chunks.begin(chunk); i < chunks.end(chunk); ++i) {
       Parts g;
       naming_problem(i, [&] { g = (*this)[i].vjp(of_problem(c, i)); });
       for (std::size_t k = 0; k < parameters.size(); ++k)
         if (s.shared[k])
-          detail::add(sums[k].of(chunk), g[k].values());
+          detail::add(sums[k][chunk], g[k].values());
         else
           each[k][i] = g[k];
     }
   });
   std::vector<Many> result;
-  for (std::size_t k = 0; k < parameters.size(); ++k)
-    result.push_back(s.shared[k] ? Many(Array(parameters[k].shape, sums[k].total())) : Many(std::move(each[k])));
+  for (std::size_t k = 0; k < parameters.size(); ++k) {
+    if (!s.shared[k]) {
+      result.emplace_back(std::move(each[k]));
+      continue;
+    }
+    for (std::size_t chunk = 1; chunk < chunks.count; ++chunk) detail::add(sums[k][0], sums[k][chunk]);
+    result.emplace_back(Array(parameters[k].shape, std::move(sums[k][0])));
+  }
   return result;
 }
 

@@ -226,7 +226,7 @@ Expr solve_node(const Solver& solver, std::span<const Expr> theta) {
     if (state.size() < ready.method->shown) state.push_back(a.shape());
   const Parts x0(std::vector<Array>(ready.start.begin(), ready.start.begin() + static_cast<std::ptrdiff_t>(state.size())));
   const Map& step = *ready.method->step;
-  const bool any_order = steps >= recipe.steps_in_node || (step.affine && step.constant_b);
+  const bool any_order = steps >= recipe.steps_in_node || step.is_constant();
   const auto by = !by_steps ? SolveNode::By::estimator : any_order ? SolveNode::By::steps : SolveNode::By::first_order_step;
   std::shared_ptr<const Foreign> node = node_for(recipe, ready, x0, shapes, estimator, by);
   if (!by_steps) {

@@ -161,9 +161,10 @@ class KStepDifferentiator final : public Differentiator {
 std::unique_ptr<Differentiator> make(const OneStep&) { return std::make_unique<OneStepDifferentiator>(); }
 std::unique_ptr<Differentiator> make(const KStep& k) { return std::make_unique<KStepDifferentiator>(k.K); }
 
-EstimatorFacts facts_of(const OneStep&) { return {.text = "OneStep", .last_steps = 1}; }
-EstimatorFacts facts_of(const KStep& how) {
-  return {.text = fmt::format("KStep {}", how.K), .last_steps = how.K, .goes_over_steps = how.K > 1};
-}
+EstimatorFacts facts_of(const OneStep&) { return {.last_steps = 1}; }
+EstimatorFacts facts_of(const KStep& how) { return {.last_steps = how.K, .goes_over_steps = how.K > 1}; }
+
+std::string text_of(const OneStep&) { return "OneStep"; }
+std::string text_of(const KStep& how) { return fmt::format("KStep {}", how.K); }
 
 }  // namespace onestep::detail

@@ -32,7 +32,7 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
   noise_ = zero_step * scale_;
   const bool superlinear = s.method->superlinear;
   // Where the derivatives do not depend on x, one stage tells how far the solution is.
-  const bool is_constant = map_.affine && map_.constant_b;
+  const bool is_constant = map_.is_constant();
   Stage first;
   first.x = s.run.x;
   step_.resize(first.x.size());

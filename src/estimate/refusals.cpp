@@ -1,9 +1,11 @@
-// Why there is no certificate: what can be told before anything is computed for it.
+// Why there is no certificate: what can be told before anything is computed for it, and after the way to the solution is
+// known.
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "estimate/certify.h"
+#include "estimate/refine.h"
 
 namespace onestep::detail {
 
@@ -48,6 +50,29 @@ std::optional<Refusal> why_no_derivative(const SolutionState& s, double value) {
                     s.report.residual),
         "the solution may not be unique: regularise the problem"};
   }
+  return std::nullopt;
+}
+
+std::optional<Refusal> why_not_from_there(const SolutionState& s, const Refinement& way, double rho) {
+  constexpr double growing = 1.02, settled = 1e-5, far = 0.1;
+  const char* const solve_better = "solve with a smaller SolveOptions::tolerance";
+  if (!way.trouble().empty()) return Refusal{way.trouble(), solve_better};
+  const double given = s.method->known.rho;
+  if (given >= 0 && rho > given * (1 + 1e-6) && way.stages()[0].step > 100 * way.noise())
+    return Refusal{fmt::format("the next step is {:.4g} times as long as the last, which contradicts the contraction factor "
+                               "given, {}",
+                               rho, given),
+                   "leave out Constants::rho, or give one that holds for these parameters"};
+  if (!s.method->superlinear && rho > growing && s.run.last_step > settled * way.scale())
+    return Refusal{fmt::format("the next step is {:.3g} times as long as the last: the iteration has not settled", rho),
+                   solve_better};
+  if (!s.method->best_step().is_constant() && s.options.tolerance > loose_tolerance && way.distance() > far * way.scale())
+    return Refusal{
+        fmt::format("the solution is {:.1e} away from an x of size {:.1e}: too far to tell what changes on the way",
+                    way.distance(), way.scale()),
+        solve_better};
+  if (given >= 1)
+    return Refusal{fmt::format("the contraction factor given is {}, not below 1", given), "leave out Constants::rho"};
   return std::nullopt;
 }
 

@@ -39,7 +39,6 @@ class Differentiator {
 
 /// What others have to know of an estimator before there is a solution. Each is said in the estimator's own file.
 struct EstimatorFacts {
-  std::string text;              ///< with those of its options that decide the derivative, not how much work it may take
   int last_steps = 0;            ///< that it differentiates, where these are the last few; else 0
   bool goes_over_steps = false;  ///< needs a solver whose steps can be made again
   /// Whether a Jacobian is made row by row (by vjps), where the estimator does not leave that to the shapes.
@@ -52,6 +51,15 @@ EstimatorFacts facts_of(const Unrolled&);
 EstimatorFacts facts_of(const Auto&);
 inline EstimatorFacts facts_of(const Estimator& estimator) {
   return std::visit([](const auto& kind) { return facts_of(kind); }, estimator.kind());
+}
+/// Its name, with those of its options that decide the derivative, not how much work it may take.
+std::string text_of(const OneStep&);
+std::string text_of(const KStep&);
+std::string text_of(const Implicit&);
+std::string text_of(const Unrolled&);
+std::string text_of(const Auto&);
+inline std::string text_of(const Estimator& estimator) {
+  return std::visit([](const auto& kind) { return text_of(kind); }, estimator.kind());
 }
 
 std::unique_ptr<Differentiator> make(const OneStep&);
@@ -116,7 +124,7 @@ struct SolutionState {
   std::size_t shown_size() const { return flat_size(parts()); }
   void solve(std::span<const Array> x0, std::span<const Array> its_theta);
   /// To be held while anything is computed.
-  parallel::UsePool on_its_threads() const { return parallel::UsePool(pool_of(context).get()); }
+  parallel::UsePool on_its_threads() const { return parallel::UsePool(pool_of(context)); }
 
   /// The step at x_{k-1}, as the last iteration left it, undamped.
   Point& last();

@@ -291,9 +291,10 @@ class UnrolledDifferentiator final : public Differentiator {
 std::unique_ptr<Differentiator> make(const Unrolled& how) { return std::make_unique<UnrolledDifferentiator>(how); }
 
 EstimatorFacts facts_of(const Unrolled& how) {
-  EstimatorFacts facts{.text = fmt::format("Unrolled {}", static_cast<int>(how.mode)), .goes_over_steps = true};
+  EstimatorFacts facts{.goes_over_steps = true};
   if (how.mode != Unrolled::automatic) facts.by_rows = how.mode == Unrolled::reverse;
   return facts;
 }
+std::string text_of(const Unrolled& how) { return fmt::format("Unrolled {}", static_cast<int>(how.mode)); }
 
 }  // namespace onestep::detail

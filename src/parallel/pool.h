@@ -3,9 +3,11 @@
 // never by the number of threads.
 #pragma once
 
+#include <exception>
 #include <limits>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "onestep/threads.h"
 #include "parallel/cut.h"
@@ -36,6 +38,18 @@ template <class F> void parallel_for(size_t count, size_t most_workers, const F&
 }
 
 template <class F> void parallel_for(size_t count, const F& f) { parallel_for(count, any_worker, f); }
+
+/// The same for an f that may throw: all indices are visited, and then the exception of the lowest that threw is thrown.
+template <class F> void parallel_for_throwing(size_t count, const F& f) {
+  std::vector<std::exception_ptr> thrown(count);
+  parallel_for(count, [&](size_t i) {
+    try {
+      f(i);
+    } catch (...) { thrown[i] = std::current_exception(); }
+  });
+  for (const std::exception_ptr& one : thrown)
+    if (one) std::rethrow_exception(one);
+}
 
 /// Threads of its own. Loops of different pools run side by side.
 class Pool;

@@ -66,7 +66,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
   int since_best = 0, next_proof = 1;
   by_components_ = set_is_current_ = pulled_ = shortened_ = false;
   pulls_ = 0;
-  progress_.primal_step = progress_.dual_step = 0;
+  progress_.primal_step = progress_.dual_step = last_step_ = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
   for (;; ++iterations) {
     evaluate();
@@ -157,14 +157,16 @@ double InteriorPoint::sum_of_row_multipliers() const {
 }
 
 /// Keeps the iterate if it is better than all before. merit: that of small_enough(); where all residuals are small it
-/// becomes that of the worst component.
+/// becomes that of the worst component, or of the last step where that is too long whatever the components are.
 bool InteriorPoint::is_best(bool small, double& merit, const InteriorPointOptions& options) {
+  constexpr double behind_all_short_ones = 1e100;
   only_multipliers_excuse_it_ = false;
   if (small) {
-    merit = worst_component(options, true);
-    if (merit > 1 && !std::exchange(shortened_, true)) {
-      only_multipliers_excuse_it_ = worst_component(options, true) <= 1;
-      shortened_ = false;
+    if (last_step_ > options.step && options.step > 0) {
+      merit = behind_all_short_ones * (last_step_ / options.step);
+    } else {
+      merit = worst_component(options, true);
+      if (merit > 1 && !shortened_) only_multipliers_excuse_it_ = worst_by_terms(options, true, true) <= 1;
     }
     if (!by_components_) best_merit_ = std::numeric_limits<double>::infinity();
     by_components_ = true;
@@ -237,9 +239,10 @@ void InteriorPoint::regularise(double last_mu) {
 
 bool InteriorPoint::factor() {
   for (QpSide* side : {&lower_, &upper_}) {
-    for (std::size_t i = 0; i < rows_; ++i) side->inverse[i] = 1 / (side->s[i] + delta_ * side->z[i]);
-    for (std::size_t i = rows_; i < all_; ++i) side->inverse[i] = 1 / side->s[i];
-    for (std::size_t i = 0; i < all_; ++i) side->weight[i] = side->z[i] * side->inverse[i];
+    const std::size_t of_rows = std::min(side->end, rows_);
+    for (std::size_t i = side->begin; i < of_rows; ++i) side->inverse[i] = 1 / (side->s[i] + delta_ * side->z[i]);
+    for (std::size_t i = std::max(side->begin, rows_); i < side->end; ++i) side->inverse[i] = 1 / side->s[i];
+    for (std::size_t i = side->begin; i < side->end; ++i) side->weight[i] = side->z[i] * side->inverse[i];
   }
   for (std::size_t i = 0; i < rows_; ++i) weight_[i] = is_equality(i) ? 1 / delta_ : lower_.weight[i] + upper_.weight[i];
   for (std::size_t i = rows_; i < all_; ++i) weight_[i] = is_equality(i) ? Kkt::fixing : lower_.weight[i] + upper_.weight[i];
@@ -251,21 +254,22 @@ bool InteriorPoint::factor() {
 ///     dz_u = weight_u (dv + residual_u) + inverse_u target_u,   dz_l = inverse_l target_l - weight_l (dv + residual_l),
 /// with dv = C dx for rows and dx for bounds.
 void InteriorPoint::solve_direction(double tolerance, int most_sweeps) {
-  for (std::size_t i = 0; i < all_; ++i) {
-    h_[i] = upper_.weight[i] * upper_.residual[i] + upper_.inverse[i] * upper_.target[i] +
-            lower_.weight[i] * lower_.residual[i] - lower_.inverse[i] * lower_.target[i];
-  }
+  std::fill_n(h_, all_, 0.0);
+  for (std::size_t i = upper_.begin; i < upper_.end; ++i)
+    h_[i] = upper_.weight[i] * upper_.residual[i] + upper_.inverse[i] * upper_.target[i];
+  for (std::size_t i = lower_.begin; i < lower_.end; ++i)
+    h_[i] += lower_.weight[i] * lower_.residual[i] - lower_.inverse[i] * lower_.target[i];
   for (std::size_t i = 0; i < rows_; ++i)
     if (is_equality(i)) h_[i] = equality_residual_[i] / delta_;
   for (std::size_t j = 0; j < n_; ++j) r_[j] = is_equality(rows_ + j) ? 0 : -dual_residual_[j] - h_[rows_ + j];
   linear_residual_ = kkt_.solve(r_, h_, direction_, tolerance, most_sweeps);
   const double* dv = direction_.Cdx;
-  for (std::size_t i = 0; i < all_; ++i) {
+  for (std::size_t i = upper_.begin; i < upper_.end; ++i)
     upper_.dz[i] = upper_.weight[i] * (dv[i] + upper_.residual[i]) + upper_.inverse[i] * upper_.target[i];
+  for (std::size_t i = lower_.begin; i < lower_.end; ++i)
     lower_.dz[i] = lower_.inverse[i] * lower_.target[i] - lower_.weight[i] * (dv[i] + lower_.residual[i]);
-  }
   for (QpSide* side : {&lower_, &upper_}) {
-    for (std::size_t i = 0; i < all_; ++i)
+    for (std::size_t i = side->begin; i < side->end; ++i)
       side->ds[i] = side->has[i] > 0 ? (side->target[i] - side->s[i] * side->dz[i]) / side->z[i] : 0;
   }
 }
@@ -275,7 +279,7 @@ void InteriorPoint::step_lengths(double& primal, double& dual) const {
   constexpr double tiny = 1e-300;
   double shrink_s = tiny, shrink_z = tiny;
   for (const QpSide* side : {&lower_, &upper_}) {
-    for (std::size_t i = 0; i < all_; ++i) {
+    for (std::size_t i = side->begin; i < side->end; ++i) {
       shrink_s = std::max(shrink_s, -side->ds[i] / side->s[i]);
       shrink_z = std::max(shrink_z, -side->dz[i] / std::max(side->z[i], tiny));
     }
@@ -287,7 +291,7 @@ void InteriorPoint::step_lengths(double& primal, double& dual) const {
 double InteriorPoint::predicted_mu(double primal, double dual) const {
   double sum = 0;
   for (const QpSide* side : {&lower_, &upper_}) {
-    for (std::size_t i = 0; i < all_; ++i)
+    for (std::size_t i = side->begin; i < side->end; ++i)
       sum += side->has[i] * (side->s[i] + primal * side->ds[i]) * (side->z[i] + dual * side->dz[i]);
   }
   return sum / sides_;
@@ -311,8 +315,8 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
   // Steps that shorten multipliers need room to the boundary; what they do to x is of the size of δ.
   const double least_aim = pulled_ ? std::max(least_mu, room * delta_ * dual_size_ * dual_size_) : least_mu;
   for (QpSide* side : {&lower_, &upper_}) {
-    std::copy_n(side->s, all_, side->previous_s);
-    std::copy_n(side->z, all_, side->previous_z);
+    std::copy(side->s + side->begin, side->s + side->end, side->previous_s + side->begin);
+    std::copy(side->z + side->begin, side->z + side->end, side->previous_z + side->begin);
   }
   for (bool again = true; again;) {
     again = false;
@@ -324,14 +328,14 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
     double primal = 1, dual = 1;
     if (sides_ > 0) {
       for (QpSide* side : {&lower_, &upper_})
-        for (std::size_t i = 0; i < all_; ++i) side->target[i] = -side->s[i] * side->z[i];
+        for (std::size_t i = side->begin; i < side->end; ++i) side->target[i] = -side->s[i] * side->z[i];
       solve_direction(0, Kkt::no_refinement);
       step_lengths(primal, dual);
       const double ratio = predicted_mu(std::min(primal, 1.0), std::min(dual, 1.0)) / mu_;
       const double sigma = std::pow(std::clamp(ratio, 0.0, 1.0), 3);
       const double aim = std::max({sigma * mu_, least_gap / sides_, least_aim});
       for (QpSide* side : {&lower_, &upper_}) {
-        for (std::size_t i = 0; i < all_; ++i)
+        for (std::size_t i = side->begin; i < side->end; ++i)
           side->target[i] = side->has[i] * (aim - side->s[i] * side->z[i] - side->ds[i] * side->dz[i]);
       }
     }
@@ -361,7 +365,7 @@ void InteriorPoint::move(double primal, double dual) {
   last_step_ = change;  // made relative by evaluate()
   last_change_ = std::sqrt(squares);
   for (QpSide* side : {&lower_, &upper_}) {
-    for (std::size_t i = 0; i < all_; ++i) {
+    for (std::size_t i = side->begin; i < side->end; ++i) {
       side->s[i] += primal * side->ds[i];
       side->z[i] += dual * side->dz[i];
     }
@@ -376,8 +380,8 @@ void InteriorPoint::need_factor() {
   if (has_factor_) return;
   const parallel::BlasSerial serial;
   for (QpSide* side : {&lower_, &upper_}) {
-    std::copy_n(side->s, all_, side->previous_s);
-    std::copy_n(side->z, all_, side->previous_z);
+    std::copy(side->s + side->begin, side->s + side->end, side->previous_s + side->begin);
+    std::copy(side->z + side->begin, side->z + side->end, side->previous_z + side->begin);
   }
   has_factor_ = factor();
 }

@@ -79,15 +79,17 @@ struct QpSolution {
 };
 
 /// One side of all constraints, which are counted through: rows of A, rows of G, then the variables. A side that is there
-/// has a slack s > 0 and a multiplier z > 0; one that is not has has = 0, s = 1, z = 0.
+/// has a slack s > 0 and a multiplier z > 0; one that is not has has = 0, s = 1, z = 0. Outside [begin, end) none is there,
+/// and everything else is 0 and stays so.
 struct QpSide {
-  double *has, *bound, *s, *z;
-  double* residual;          // value ± s - bound
-  double *weight, *inverse;  // z / (s + δ z) and 1 / (s + δ z)
-  double* target;            // what s dz + z ds shall be
-  double *ds, *dz;
-  double *previous_s, *previous_z;  // of the iterate the last step was made from
-  double *best_s, *best_z;
+  std::size_t begin = 0, end = 0;
+  double *has = nullptr, *bound = nullptr, *s = nullptr, *z = nullptr;
+  double* residual = nullptr;                    // value ± s - bound
+  double *weight = nullptr, *inverse = nullptr;  // z / (s + δ z) and 1 / (s + δ z)
+  double* target = nullptr;                      // what s dz + z ds shall be
+  double *ds = nullptr, *dz = nullptr;
+  double *previous_s = nullptr, *previous_z = nullptr;  // of the iterate the last step was made from
+  double *best_s = nullptr, *best_z = nullptr;
 };
 
 class QpActiveSet;
@@ -132,6 +134,7 @@ class InteriorPoint {
   void report(Status status, Clock::time_point begin, int iterations);
   void measure_terms();
   double worst_component(const InteriorPointOptions& options, bool of_iterate);
+  double worst_by_terms(const InteriorPointOptions& options, bool of_iterate, bool shortened) const;
   void keep_best();
   void return_to_best();
   // interior_point_proof.cpp

@@ -140,13 +140,17 @@ void InteriorPoint::measure_terms() {
 }
 
 /// How many times too large the worst residual, the worst product s z or (where that is asked for) the worst step is, each
-/// against the terms of its own row. A point that is no iterate has neither products nor a last step. The terms of the rows'
-/// multipliers count only where these have been shortened as far as they can be: large ones that cancel would allow
-/// anything.
+/// against the terms of its own row. A point that is no iterate has neither products nor a last step.
 double InteriorPoint::worst_component(const InteriorPointOptions& options, bool of_iterate) {
+  measure_terms();
+  return worst_by_terms(options, of_iterate, shortened_);
+}
+
+/// The same against the terms as they were measured last. Those of the rows' multipliers count only where these have been
+/// `shortened` as far as they can be: large ones that cancel would allow anything.
+double InteriorPoint::worst_by_terms(const InteriorPointOptions& options, bool of_iterate, bool shortened) const {
   constexpr double tiny = std::numeric_limits<double>::min();
   const double tolerance = std::max(options.relative, tiny), step = std::max(options.step, tiny);
-  measure_terms();
   double worst = 0;
   const auto see = [&](double excess) { worst = std::isnan(worst) || excess <= worst ? worst : excess; };
   for (std::size_t j = 0; j < n_; ++j) {
@@ -155,7 +159,7 @@ double InteriorPoint::worst_component(const InteriorPointOptions& options, bool 
     // A curvature that is negative, and taken for rounding of 0, must not count for an x of normal size.
     const double curvature = Q_.entries()[j * n_ + j];
     if (curvature < 0) see(-curvature * std::max(1.0, x_size_) / dual_terms_[j] / tolerance);
-    see(std::fabs(dual_residual_[j]) / (shortened_ ? dual_terms_ : own_terms_)[j] / tolerance);
+    see(std::fabs(dual_residual_[j]) / (shortened ? dual_terms_ : own_terms_)[j] / tolerance);
     if (of_iterate) see(progress_.primal_step * std::fabs(direction_.dx[j]) / primal_terms_[i] / step);
   }
   for (std::size_t i = 0; i < all_; ++i) {
@@ -164,9 +168,11 @@ double InteriorPoint::worst_component(const InteriorPointOptions& options, bool 
                                           : std::max(lower_.has[i] * (lower_.bound[i] - value_[i]),
                                                      upper_.has[i] * (value_[i] - upper_.bound[i]));
     see(outside / terms / tolerance);
-    for (const QpSide* side : {&lower_, &upper_}) {
-      if (!of_iterate) break;
-      const double s = side->has[i] * side->s[i] / std::max(terms, std::fabs(side->bound[i]));
+  }
+  for (const QpSide* side : {&lower_, &upper_}) {
+    if (!of_iterate) break;
+    for (std::size_t i = side->begin; i < side->end; ++i) {
+      const double s = side->has[i] * side->s[i] / std::max(primal_terms_[i], std::fabs(side->bound[i]));
       see(s * side->z[i] * multiplier_weight_[i] / tolerance);
     }
   }
@@ -207,6 +213,7 @@ bool InteriorPoint::looks_unbounded(const double* direction, const double* Q_dir
   const double slope = dot({q_, n_}, {direction, n_});
   if (!(slope < 0)) return false;
   double off = largest({Q_direction, n_});
+  if (!(off * screen_radius < -slope)) return false;
   for (std::size_t i = 0; i < all_; ++i) {
     const double blocked =
         is_equality(i) ? std::fabs(values[i]) : std::max(-lower_.has[i] * values[i], upper_.has[i] * values[i]);
@@ -219,8 +226,8 @@ void InteriorPoint::keep_best() {
   std::copy_n(x_, n_, best_x_);
   std::copy_n(lambda_, all_, best_lambda_);
   for (QpSide* side : {&lower_, &upper_}) {
-    std::copy_n(side->s, all_, side->best_s);
-    std::copy_n(side->z, all_, side->best_z);
+    std::copy(side->s + side->begin, side->s + side->end, side->best_s + side->begin);
+    std::copy(side->z + side->begin, side->z + side->end, side->best_z + side->begin);
   }
   best_progress_ = progress_;
 }
@@ -229,8 +236,8 @@ void InteriorPoint::return_to_best() {
   std::copy_n(best_x_, n_, x_);
   std::copy_n(best_lambda_, all_, lambda_);
   for (QpSide* side : {&lower_, &upper_}) {
-    std::copy_n(side->best_s, all_, side->s);
-    std::copy_n(side->best_z, all_, side->z);
+    std::copy(side->best_s + side->begin, side->best_s + side->end, side->s + side->begin);
+    std::copy(side->best_z + side->begin, side->best_z + side->end, side->z + side->begin);
   }
   progress_ = best_progress_;
 }

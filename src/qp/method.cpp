@@ -128,6 +128,80 @@ class QpLoop final : public Loop, private AtSolution {
 
 std::unique_ptr<Loop> QpMethod::loop() const { return std::make_unique<QpLoop>(*this); }
 
+// The program's data as functions of the parameters, with the derivatives of those that depend on them.
+QpDataPlan plan_data(const Problem& problem) {
+  const std::vector<Input>& parameters = problem.parameters;
+  const std::size_t thetas = parameters.size();
+  QpDataPlan result;
+  result.constants = problem.data;
+  result.parameters = parameters;
+  std::vector<Input> of_values = parameters;
+  for (const Array& a : problem.data) of_values.emplace_back("data", a.shape());
+  const Function values(of_values, [&](std::span<const Expr> in) {
+    const TracedProgram traced = program_of(problem.lambda.call(in));
+    result.sizes = sizes_of(traced);
+    return full_blocks(traced, result.sizes);
+  });
+  const Sizes& s = result.sizes;
+  std::vector<Id> ids(thetas);  // a graph begins with its inputs
+  std::iota(ids.begin(), ids.end(), 0);
+  const Indexed<bool> moves = values.graph()->between(ids, ids_of(values.outputs()));
+  bool& smooth = result.smooth;
+  for (Id id = 0; id < values.graph()->size(); ++id)
+    smooth = smooth && !(moves[id] && has_kink(values.graph()->node(id).op));
+  const std::array<Shape, blocks> shapes = shapes_of(s);
+  std::vector<Input> inputs = parameters;
+  std::vector<int> levels(thetas, QpDataPlan::theta_level);
+  for (std::size_t i = 0; i < blocks; ++i) {
+    result.moves[i] = moves[values.outputs()[i].id()];
+    if (result.moves[i]) inputs.emplace_back(fmt::format("{}_bar", block_names[i]), shapes[i]);
+  }
+  levels.resize(inputs.size(), QpDataPlan::pull_back_branch);
+  const std::size_t bar_count = inputs.size() - thetas;
+  for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
+  levels.resize(inputs.size(), QpDataPlan::push_forward_branch);
+  inputs.insert(inputs.end(), of_values.begin() + static_cast<std::ptrdiff_t>(thetas), of_values.end());
+  levels.resize(inputs.size(), QpDataPlan::constants_level);
+  const Function family(inputs, [&](std::span<const Expr> in) {
+    const std::span<const Expr> theta = in.first(thetas), bars = in.subspan(thetas, bar_count),
+                                dtheta = in.subspan(thetas + bar_count, thetas);
+    std::vector<Expr> of_both(theta.begin(), theta.end());
+    of_both.insert(of_both.end(), in.end() - static_cast<std::ptrdiff_t>(problem.data.size()), in.end());
+    std::vector<Expr> results = values(of_both), moving;
+    for (std::size_t i = 0; i < blocks; ++i)
+      if (result.moves[i]) moving.push_back(results[i]);
+    const auto append = [&](const std::vector<Expr>& more) { results.insert(results.end(), more.begin(), more.end()); };
+    append(vjp(moving, theta, bars));
+    append(jvp(moving, theta, dtheta));
+    return results;
+  });
+  result.plan.emplace(
+      family, PlanOptions{.levels = levels, .loop = QpDataPlan::theta_level, .branches = QpDataPlan::pull_back_branch});
+  return result;
+}
+
+std::shared_ptr<Method> make_method(const Problem& problem) {
+  auto method = std::make_shared<QpMethod>();
+  method->data = plan_data(problem);
+  const Sizes& s = method->data.sizes;
+  auto step = std::make_shared<QpMap>(), equation = std::make_shared<QpMap>();
+  for (QpMap* map : {step.get(), equation.get()}) {
+    map->state = {{s.n}, {s.m}, {s.p}, {s.n}};
+    map->parameters = problem.parameters;
+    map->infinite_parameters = true;
+    map->smooth = method->data.smooth;
+  }
+  equation->symmetric = equation->identity = true;
+  if (problem.state != step->state)
+    throw MisuseError(
+        fmt::format("[quadratic_program] a start has four parts, x ({}), y ({}), z ({}) and bound multipliers ({})", s.n,
+                    s.m, s.p, s.n));
+  method->step = step;
+  method->equation = equation;
+  method->superlinear = true;
+  return method;
+}
+
 }  // namespace
 
 Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& options) {
@@ -141,71 +215,7 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
     const Sizes s = sizes_of(program_of(given));
     return std::vector<Shape>{{s.n}, {s.m}, {s.p}, {s.n}};
   };
-  recipe.make = [](const Problem& problem) {
-    auto method = std::make_shared<QpMethod>();
-    const std::vector<Input>& parameters = problem.parameters;
-    const std::size_t thetas = parameters.size();
-    method->data.constants = problem.data;
-    method->data.parameters = parameters;
-    std::vector<Input> of_values = parameters;
-    for (const Array& a : problem.data) of_values.emplace_back("data", a.shape());
-    const Function values(of_values, [&](std::span<const Expr> in) {
-      const TracedProgram traced = program_of(problem.lambda.call(in));
-      method->data.sizes = sizes_of(traced);
-      return full_blocks(traced, method->data.sizes);
-    });
-    const Sizes& s = method->data.sizes;
-    std::vector<Id> ids(thetas);  // a graph begins with its inputs
-    std::iota(ids.begin(), ids.end(), 0);
-    const Indexed<bool> moves = values.graph()->between(ids, ids_of(values.outputs()));
-    bool& smooth = method->data.smooth;
-    for (Id id = 0; id < values.graph()->size(); ++id)
-      smooth = smooth && !(moves[id] && has_kink(values.graph()->node(id).op));
-    const std::array<Shape, blocks> shapes = shapes_of(s);
-    std::vector<Input> inputs = parameters;
-    std::vector<int> levels(thetas, QpDataPlan::theta_level);
-    for (std::size_t i = 0; i < blocks; ++i) {
-      method->data.moves[i] = moves[values.outputs()[i].id()];
-      if (method->data.moves[i]) inputs.emplace_back(fmt::format("{}_bar", block_names[i]), shapes[i]);
-    }
-    levels.resize(inputs.size(), QpDataPlan::pull_back_branch);
-    const std::size_t bar_count = inputs.size() - thetas;
-    for (const Input& p : parameters) inputs.emplace_back("d_" + p.name, p.shape);
-    levels.resize(inputs.size(), QpDataPlan::push_forward_branch);
-    inputs.insert(inputs.end(), of_values.begin() + static_cast<std::ptrdiff_t>(thetas), of_values.end());
-    levels.resize(inputs.size(), QpDataPlan::constants_level);
-    const Function family(inputs, [&](std::span<const Expr> in) {
-      const std::span<const Expr> theta = in.first(thetas), bars = in.subspan(thetas, bar_count),
-                                  dtheta = in.subspan(thetas + bar_count, thetas);
-      std::vector<Expr> of_both(theta.begin(), theta.end());
-      of_both.insert(of_both.end(), in.end() - static_cast<std::ptrdiff_t>(problem.data.size()), in.end());
-      std::vector<Expr> results = values(of_both), moving;
-      for (std::size_t i = 0; i < blocks; ++i)
-        if (method->data.moves[i]) moving.push_back(results[i]);
-      const auto append = [&](const std::vector<Expr>& more) { results.insert(results.end(), more.begin(), more.end()); };
-      append(vjp(moving, theta, bars));
-      append(jvp(moving, theta, dtheta));
-      return results;
-    });
-    method->data.plan.emplace(
-        family, PlanOptions{.levels = levels, .loop = QpDataPlan::theta_level, .branches = QpDataPlan::pull_back_branch});
-    auto step = std::make_shared<QpMap>(), equation = std::make_shared<QpMap>();
-    for (QpMap* map : {step.get(), equation.get()}) {
-      map->state = {{s.n}, {s.m}, {s.p}, {s.n}};
-      map->parameters = parameters;
-      map->infinite_parameters = true;
-      map->smooth = smooth;
-    }
-    equation->symmetric = equation->identity = true;
-    if (problem.state != step->state)
-      throw MisuseError(
-          fmt::format("[quadratic_program] a start has four parts, x ({}), y ({}), z ({}) and bound multipliers ({})", s.n,
-                      s.m, s.p, s.n));
-    method->step = step;
-    method->equation = equation;
-    method->superlinear = true;
-    return method;
-  };
+  recipe.make = make_method;
   recipe.undamped = [lambda = recipe.lambda](const std::vector<Shape>& state, const Expr& w, std::span<const Expr> theta) {
     const Sizes s{state[0][0], state[1][0], state[2][0]};
     return solve_active_set(program_of(lambda.call(theta)), s, w);

@@ -15,14 +15,9 @@ using detail::QpResidual;
 
 struct ProgramSolution::State {
   explicit State(const QuadraticProgram& given)
-      : program(given),
-        sizes(sizes_of(given)),
-        data(program),
-        solver(data.data().n, data.data().m, data.data().p),
-        derivative(solver) {}
+      : program(given), data(program), solver(data.data().n, data.data().m, data.data().p), derivative(solver) {}
 
   QuadraticProgram program;  // whose memory `data` points into
-  QuadraticProgramSizes sizes;
   detail::ProgramData data;
   detail::InteriorPoint solver;
   detail::QpDerivative derivative;
@@ -103,13 +98,13 @@ ProgramSolution::State& ProgramSolution::state(const char* who) const {
 }
 
 QuadraticProgram ProgramSolution::gradient_of_objective() const {
-  const QuadraticProgramSizes& sizes = state("gradient_of_objective").sizes;
-  const std::int64_t n = sizes.variables;
+  (void)state("gradient_of_objective");
+  const std::int64_t n = x.size();
   QuadraticProgram g;
   g.Q = Array(Shape{n, n}, outer(0.5, x.values(), x.values()));
   g.q = x;
-  g.A = Array(Shape{sizes.equalities, n}, outer(1.0, y.values(), x.values()));
-  g.G = Array(Shape{sizes.inequalities, n}, outer(1.0, z.values(), x.values()));
+  g.A = Array(Shape{y.size(), n}, outer(1.0, y.values(), x.values()));
+  g.G = Array(Shape{z.size(), n}, outer(1.0, z.values(), x.values()));
   std::vector<double> b(y.values().begin(), y.values().end());
   for (double& e : b) e = -e;
   g.b = copied(b);
@@ -123,7 +118,7 @@ QuadraticProgram ProgramSolution::gradient_of_objective() const {
 
 QuadraticProgram ProgramSolution::vjp(const Array& x_bar, double* residual) const {
   State& s = state("vjp");
-  const std::int64_t n = s.sizes.variables, m = s.sizes.equalities, p = s.sizes.inequalities;
+  const std::int64_t n = x.size(), m = y.size(), p = z.size();
   if (x_bar.shape() != Shape{n})
     throw MisuseError(
         fmt::format("[vjp] the cotangent has shape {}, x has {}", to_string(x_bar.shape()), to_string(Shape{n})));

@@ -184,6 +184,18 @@ void InteriorPoint::load_bounds(const QpData& data) {
   add(m_, data.b, data.b, 0);
   add(p_, data.l, data.u, infinity);
   add(n_, data.lo, data.hi, infinity);
+  for (QpSide* side : {&lower_, &upper_}) {
+    std::size_t begin = 0, end = all_;
+    while (begin < end && side->has[begin] == 0) ++begin;
+    while (end > begin && side->has[end - 1] == 0) --end;
+    if (begin == side->begin && end == side->end) continue;
+    side->begin = begin;
+    side->end = end;
+    for (double* one : {side->s, side->previous_s, side->best_s}) std::fill_n(one, all_, 1.0);
+    for (double* none : {side->z, side->residual, side->weight, side->inverse, side->target, side->ds, side->dz,
+                         side->previous_z, side->best_z})
+      std::fill_n(none, all_, 0.0);
+  }
 }
 
 /// Minimises the objective + ½ the squared distances of all constrained values to their bound; where there are two, or the

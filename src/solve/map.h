@@ -108,6 +108,10 @@ class Map {
   /// None where nothing is gained over apply, jvp_x and jvp_theta of a point.
   virtual std::unique_ptr<ForwardPoint> forward() const { return nullptr; }
 
+  /// F as a graph of the flat x and the parameters, with these controls and its data as constants; none where it was not
+  /// traced. For what is read off graphs: structure, sparsity, bounds.
+  virtual std::optional<Function> graph(ConstVector /*controls*/) const { return std::nullopt; }
+
   /// None where kinks cannot be told from outside.
   virtual std::unique_ptr<Switches> switches() const { return nullptr; }
 
@@ -127,6 +131,7 @@ class Map {
   bool smooth = true;                ///< no kink is to be expected
   bool affine = false;               ///< A does not depend on x
   bool constant_b = false;           ///< B does not depend on x
+  bool is_constant() const { return affine && constant_b; }
   Costs costs;
 
   std::size_t size() const;  ///< of the flat state

@@ -117,11 +117,14 @@ class Method {
   std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< parts of the state that are the user's, first
   Constants known;
 
+  /// The equation that the solution solves, its own or x - F = 0, as a graph of the flat x and the parameters; none where
+  /// that was not traced.
+  std::optional<Function> equation_graph() const;
   /// The step to compare with: where it contains solves, precisely made.
   const Map& best_step() const { return precise ? *precise->step : *step; }
 
  protected:
-  /// For with_data: the step and the solver's own equation of a copy.
+  /// For with_data: the step, the merit and the solver's own equation of a copy.
   void bind(const std::vector<Array>& data);
 };
 

@@ -15,19 +15,19 @@ namespace detail {
 
 class OwnLoopState final : public Loop {
  public:
-  OwnLoopState(std::shared_ptr<const Method> method, OwnLoop loop)
-      : method_(std::move(method)),
+  OwnLoopState(const Method& method, OwnLoop loop)
+      : undamped_(*method.undamped),
         loop_(std::move(loop)),
-        extras_(method_->merit ? point_with_extras(*method_->step) : nullptr),
-        plain_(extras_ ? nullptr : method_->step->point(true)),
-        proposed_(method_->step->size()) {
-    if (method_->merit) merit_.emplace(*method_->merit, method_->step->size(), method_->step->parameters);
+        extras_(method.merit ? point_with_extras(*method.step) : nullptr),
+        plain_(extras_ ? nullptr : method.step->point(true)),
+        proposed_(method.step->size()) {
+    if (method.merit) merit_.emplace(*method.merit, method.step->size(), method.step->parameters);
   }
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     Monitor monitor(options, run);
     run.x = run.previous = run.start;
-    run.controls = *method_->undamped;
+    run.controls = undamped_;
     theta_ = theta;
     options_ = &options;
     run_ = &run;
@@ -133,7 +133,7 @@ class OwnLoopState final : public Loop {
            monitor_->is_rounding(step);
   }
 
-  std::shared_ptr<const Method> method_;
+  std::vector<double> undamped_;  // controls
   OwnLoop loop_;
   std::unique_ptr<ExtraPoint> extras_;  // of a step with an objective; else plain_
   std::unique_ptr<Point> plain_;
@@ -150,25 +150,19 @@ namespace {
 
 class OwnLoopMethod final : public Method {
  public:
-  OwnLoopMethod(std::shared_ptr<Method> of, std::function<OwnLoop()> make)
-      : Method(*of), of_(std::move(of)), make_(std::move(make)) {}
+  OwnLoopMethod(const Method& of, std::function<OwnLoop()> make) : Method(of), make_(std::move(make)) {}
   std::unique_ptr<Loop> loop() const override {
     OwnLoop loop = make_();
     if (!loop) throw MisuseError("[with_loop] there is no loop: the function that makes it returned none");
-    return std::make_unique<OwnLoopState>(of_, std::move(loop));
+    return std::make_unique<OwnLoopState>(*this, std::move(loop));
   }
   std::shared_ptr<Method> with_data(const std::vector<Array>& data) const override {
-    auto copy = std::make_shared<OwnLoopMethod>(of_->with_data(data), make_);
-    copy->users_equation = users_equation;
-    copy->known = known;
-    copy->inside_left_out = inside_left_out;
-    copy->lacks_orders = lacks_orders;
-    if (users_equation) copy->equation = equation;
+    auto copy = std::make_shared<OwnLoopMethod>(*this);
+    copy->bind(data);
     return copy;
   }
 
  private:
-  std::shared_ptr<Method> of_;
   std::function<OwnLoop()> make_;
 };
 
@@ -190,11 +184,11 @@ Solver with_loop(const Solver& of, std::function<OwnLoop()> make) {
   if (!make) throw MisuseError("[with_loop] a function that makes the loop is needed");
   detail::Recipe recipe = detail::recipe_of(of).changed();
   recipe.make = [from = recipe.make, name = recipe.name, make = std::move(make)](const detail::Problem& problem) {
-    std::shared_ptr<detail::Method> method = from(problem);
+    const std::shared_ptr<const detail::Method> method = from(problem);
     if (!method->undamped)
       throw MisuseError(
           fmt::format("[with_loop] the steps of {} are not to be had; take newton, newton_root or fixed_point", name));
-    return std::make_shared<detail::OwnLoopMethod>(std::move(method), make);
+    return std::make_shared<detail::OwnLoopMethod>(*method, make);
   };
   return detail::solver_of(std::move(recipe));
 }

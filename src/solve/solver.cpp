@@ -80,4 +80,17 @@ Solver Solver::equation(ForeignStep residual) const {
   return detail::solver_of(std::move(copy));
 }
 
+Function equation_of(const Solver& solver, const Parts& x0, const Parts& theta) {
+  const detail::Recipe& recipe = detail::recipe_of(solver);
+  std::vector<Shape> shapes;
+  for (const Array& a : theta) shapes.push_back(a.shape());
+  std::optional<Function> equation = recipe.ready(&x0, shapes).method->equation_graph();
+  if (!equation)
+    throw MisuseError(
+        fmt::format("[equation_of] the equation of {} is not a graph; give it one with Solver::equation, as a "
+                    "lambda of expressions",
+                    recipe.name));
+  return *std::move(equation);
+}
+
 }  // namespace onestep

@@ -99,6 +99,18 @@ std::shared_ptr<const TracedMap> TracedMap::with(const std::vector<Array>& data)
   return copy;
 }
 
+std::optional<Function> TracedMap::graph(ConstVector controls) const {
+  std::vector<Input> inputs{{"x", vector_shape(size())}};
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  return Function(inputs, [&](std::span<const Expr> in) {
+    std::vector<Expr> all(in.begin(), in.end());
+    for (const Array& a : data_) all.emplace_back(a);
+    for (const double control : controls) all.emplace_back(Array(Shape{1}, {control}));
+    all.resize(all.size() + 2, broadcast(0.0, vector_shape(size())));  // right-hand sides
+    return std::vector<Expr>{(*shared_->step)(all).front()};
+  });
+}
+
 std::string TracedMap::not_finite_constant() const {
   const Graph& graph = *shared_->step->graph();
   const Indexed<bool> used = graph.reachable(ids_of(shared_->step->outputs()));

@@ -46,6 +46,7 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
   std::unique_ptr<Point> point(bool derivatives) const override;
   std::string not_finite_constant() const override;
   std::unique_ptr<ForwardPoint> forward() const override;
+  std::optional<Function> graph(ConstVector controls) const override;
   std::unique_ptr<Switches> switches() const override;
   std::shared_ptr<const Map> with_data(const std::vector<Array>& data) const override { return with(data); }
   std::shared_ptr<const TracedMap> with(const std::vector<Array>& data) const;

@@ -66,5 +66,23 @@ TEST(Fork, AGrandchildToo) {
             0);
 }
 
+// A child's loops in a context of its parent run on the thread that calls.
+TEST(Fork, AChildUsesAndDropsAContextOfItsParent) {
+  auto pool = parallel::make_pool(3);
+  const auto sum_in_pool = [&] {
+    const parallel::UsePool use(pool.get());
+    return sum_in_parallel();
+  };
+  ASSERT_EQ(sum_in_pool(), 499500);
+  EXPECT_EQ(status_of_child([&] {
+              if (sum_in_pool() != 499500) return false;
+              pool.reset();
+              pool = parallel::make_pool(2);
+              return sum_in_pool() == 499500;
+            }),
+            0);
+  EXPECT_EQ(sum_in_pool(), 499500) << "the parent goes on";
+}
+
 }  // namespace
 }  // namespace onestep::cpu

@@ -1,14 +1,11 @@
-// Many problems at once: the bits of each problem alone, sums for what is shared, a status for each, and threads of a
-// context.
+// Many problems at once: the bits of each problem alone, sums for what is shared, a status for each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <string>
-#include <thread>
 
 #include "onestep/onestep.h"
 #include "support/compare.h"
@@ -31,10 +28,9 @@ struct Ridges {
   }
   Solver newton_solver() const {
     return newton([A = A, y = y](Expr x, Expr w, Expr penalty) {
-      return sum(w * square(matmul(A, x) - y)) + penalty * sum(square(x)) + sum(log(cosh_of(x)));
+      return sum(w * square(matmul(A, x) - y)) + penalty * sum(square(x)) + sum(log(cosh(x)));
     });
   }
-  static Expr cosh_of(const Expr& x) { return 0.5 * (exp(x) + exp(-x)); }
 
   Random random{11};
   std::size_t count;
@@ -173,71 +169,6 @@ TEST(Many, RowsOfAMatrixAreVectorsAndBack) {
   EXPECT_EQ(rows.count(), 3U);
   EXPECT_EQ(entries_of(rows[1]), (std::vector<double>{3, 4}));
   expect_same_bits(rows.matrix(), A);
-}
-
-std::size_t threads_of_process() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-  return count;
-}
-
-TEST(Context, HasThreadsOfItsOwnWhichEndWithIt) {
-  const Ridges r(40);
-  const std::size_t before = threads_of_process();
-  {
-    const Context three({.threads = 3});
-    EXPECT_EQ(three.threads(), 3);
-    EXPECT_EQ(three.backend(), "cpu");
-    EXPECT_FALSE(three.is_default());
-    const ManySolutions all = solve_many(r.newton_solver().on(three), {zeros(4)}, {r.weights, r.penalty});
-    EXPECT_TRUE(all.failed().empty());
-    EXPECT_EQ(threads_of_process(), before + 2);
-  }
-  EXPECT_EQ(threads_of_process(), before);
-}
-
-TEST(Context, TwoRunSideBySideInTwoThreadsAndFindTheSameBits) {
-  Random random(3);
-  const Array A = random.array({4000, 60}), y = random.array({4000});
-  const auto solve_in = [&](const Context& context) {
-    const Solver fit =
-        newton([&](Expr x, Expr w) { return sum(softplus(-y * matmul(A, x))) + w * sum(square(x)); }).on(context);
-    const Solution s = solve(fit, zeros(60), 0.1);
-    std::vector<double> bits = entries_of(s.x());
-    bits.push_back(s.vjp(s.x())[0].item());
-    return bits;
-  };
-  const std::vector<double> expected = solve_in(Context());
-  std::vector<std::vector<double>> found(8);
-  {
-    std::vector<std::jthread> callers;
-    for (std::size_t k = 0; k < found.size(); ++k)
-      callers.emplace_back([&, k] { found[k] = solve_in(Context({.threads = static_cast<int>(k % 3) + 1})); });
-  }
-  for (const std::vector<double>& one : found) EXPECT_EQ(one, expected);
-}
-
-TEST(Context, APlanRunsInTheOneItWasGiven) {
-  Random random(4);
-  const Array A = random.array({20000, 30}), x = random.array({30});
-  const Function f = traced([&](Expr v) { return matmul(transpose(A), tanh(matmul(A, v))); }, Shape{30});
-  const Plan here(f), there(f, {.context = Context({.threads = 4})});
-  std::vector<double> one(30), other(30);
-  Workspace a = here.workspace(), b = there.workspace();
-  here.run(a, {x}, {one});
-  there.run(b, {x}, {other});
-  EXPECT_EQ(one, other);
-}
-
-TEST(Context, WhatThereIsNotIsMisuseThatNamesWhatThereIs) {
-  EXPECT_THROW(Context({.threads = 0}), MisuseError);
-  EXPECT_THROW(Context({.threads = 70000}), MisuseError);
-  try {
-    const Context none({.threads = 1, .backend = "tpu"});
-    FAIL();
-  } catch (const MisuseError& e) {
-    EXPECT_NE(std::string(e.what()).find("this version has cpu"), std::string::npos) << e.what();
-  }
 }
 
 }  // namespace

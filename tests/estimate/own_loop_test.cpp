@@ -7,11 +7,13 @@
 
 #include "onestep/onestep.h"
 #include "support/compare.h"
+#include "support/random.h"
 
 namespace onestep {
 namespace {
 
 using test::near;
+using test::Random;
 
 Solver quartic() {
   return newton([](Expr x, Expr t) { return 0.25 * sum(square(square(x))) + 0.5 * sum(square(x)) - sum(t * x); });
@@ -112,6 +114,37 @@ TEST(OwnLoop, DataThatChangeAreSeenAndTwoThreadsHaveTheirOwn) {
   const ManySolutions many = solve_many(solver.on(Context({.threads = 3})), {zeros(2)},
                                         {std::vector<Array>{ones(2), zeros(2), ones(2), full({2}, 5.0)}});
   EXPECT_TRUE(near(many.x()[3], full({2}, 15.0)));
+}
+
+// dx/dθ = -(∂G/∂x)⁻¹ ∂G/∂θ, from the graph that a solver hands over and from the solver.
+TEST(EquationOf, IsAGraphWhoseDerivativeIsThatOfTheSolution) {
+  Random random(23);
+  const Array A = random.array({6, 3}), y = random.array({6}), theta = random.array({6}, 0.5, 2), x0 = zeros(3);
+  const auto objective = [&](Expr x, Expr w) { return sum(w * softplus(y * matmul(A, x))) + 0.5 * sum(square(x)); };
+  const auto residual = [&](Expr x, Expr w) { return matmul(transpose(A), tanh(matmul(A, x)) - w) + x; };
+  const auto step = [&](Expr x, Expr w) { return 0.1 * tanh(matmul(transpose(A), w) - x); };
+  const Solver plain = newton(objective), fixed = fixed_point(step);
+  const Solver mine = with_loop(plain, full_steps);
+  for (const Solver& solver : {plain, mine, newton_root(residual), fixed, newton_cg(objective), gradient_descent(objective),
+                               fixed.equation([&](Expr x, Expr w) { return 3.0 * x - 3.0 * step(x, w); })}) {
+    const Solution s = solve(solver.with({.tolerance = 1e-13}), x0, theta, Implicit{});
+    const Function G = equation_of(solver, x0, theta);
+    const Function of_G(std::vector<Input>(G.inputs().begin(), G.inputs().end()), [&](std::span<const Expr> in) {
+      const Expr g = G(in).front();
+      const Expr J = jacobian(g, in[0]);
+      return std::vector<Expr>{g, -solve(lu(J), jacobian(g, in[1]))};
+    });
+    const std::vector<Array> found = evaluate(of_G, std::vector<Array>{s.x(), theta});
+    EXPECT_TRUE(near(found[0], zeros(3), 1e-11, 1));
+    EXPECT_TRUE(near(s.jacobian(), found[1], 1e-9));
+  }
+}
+
+TEST(EquationOf, OfWhatWasNotTracedIsMisuse) {
+  const ForeignStep half{.apply = [](auto x, auto theta, auto next) { next[0] = 0.5 * (x[0] + theta[0](0) / x[0]); }};
+  EXPECT_THROW((void)equation_of(fixed_point(half), 1.0, 2.0), MisuseError);
+  const Function G = equation_of(fixed_point(half).equation([](Expr x, Expr t) { return square(x) - t; }), 1.0, 2.0);
+  EXPECT_EQ(evaluate(G, std::vector<Array>{Array{3.0}, 2.0})[0](0), 7);
 }
 
 }  // namespace

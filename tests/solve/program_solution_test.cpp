@@ -14,7 +14,7 @@ namespace {
 using test::near;
 using test::Random;
 
-/// The point of the unit box nearest to (2, -1) with x0 + x1 = 1: (1, 0).
+/// The point of the unit box on x0 + x1 = 1 that is nearest to (1.2, 0.6): (0.8, 0.2).
 QuadraticProgram nearest() {
   QuadraticProgram p;
   p.Q = Array{{1.0, 0.0}, {0.0, 1.0}};

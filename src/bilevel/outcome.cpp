@@ -1,0 +1,56 @@
+#include "bilevel/outcome.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <ostream>
+
+#include "estimate/certify.h"
+#include "onestep/bilevel.h"
+
+namespace onestep {
+
+void detail::describe(Outcome& o, const Moved& moved, const OuterState& state) {
+  o.norm = norm(moved.free_gradient(state.u, state.gradient));
+  std::vector<Array> hypergradient;
+  for (std::size_t p = 0; p < o.theta.size(); ++p) hypergradient.emplace_back(o.theta[p].shape(), state.by_theta[p]);
+  o.hypergradient = std::move(hypergradient);
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    if (state.u[i] <= moved.low()[i]) o.at_low.push_back(i);
+    if (state.u[i] >= moved.high()[i]) o.at_high.push_back(i);
+  }
+}
+
+void detail::describe(Outcome& o, const InnerWork& work) {
+  o.evaluations = work.evaluations;
+  o.hypergradients = work.hypergradients;
+  o.fell_short = work.fell_short;
+  o.inner_iterations = work.iterations;
+  o.inner_factorisations = work.factorisations;
+  o.inner_seconds = work.solving;
+  o.hypergradient_seconds = work.differentiating;
+}
+
+void detail::note_doubt(Outcome& o, double tolerance) {
+  constexpr double plainly = 10;
+  if (o.status != Status::converged || !(o.norm > 0) || !std::isfinite(o.bound) || !o.about.empty()) return;
+  if (o.bound > plainly * o.norm && o.critical * (o.bound / o.norm) > plainly * tolerance)
+    o.about = fmt::format(
+        "but the hypergradient may be wrong by {}, which is far more than it is: with Implicit{{}} or "
+        "Auto{{}} for the inner problem it vanishes where the true one does",
+        rounded_up(o.bound));
+}
+
+std::string Outcome::message() const {
+  return about.empty() ? explain(status) : fmt::format("{} [{}]", explain(status), about);
+}
+
+std::ostream& operator<<(std::ostream& out, const Outcome& o) {
+  out << fmt::format("{} in {} iteration{}: {:.6g}, hypergradient {:.2g}", to_string(o.status), o.iterations,
+                     o.iterations == 1 ? "" : "s", o.value, o.norm);
+  if (std::isfinite(o.bound))
+    return out << fmt::format(", wrong by at most {} ({})", detail::rounded_up(o.bound), o.bound_rests_on);
+  return out << fmt::format(", no bound on its error ({})", o.bound_rests_on);
+}
+
+}  // namespace onestep

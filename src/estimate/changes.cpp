@@ -1,0 +1,92 @@
+#include "estimate/changes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "estimate/certify.h"
+#include "estimate/corners.h"
+#include "linear/random.h"
+#include "linear/vector.h"
+
+namespace onestep::detail {
+namespace {
+
+constexpr double remainder_safety = 4;   // factor on what is extrapolated
+constexpr double slowest = 0.9;          // largest ratio with which changes are extrapolated
+constexpr double smallest_cube = 1e-12;  // where kinks are looked for, relative to x
+
+}  // namespace
+
+Changes::Changes(SolutionState& s, const BetterSystem& system, Seen best, std::function<Seen(Point&)> look)
+    : s_(s), map_(s.method->best_step()), system_(system), look_(std::move(look)), best_(std::move(best)) {}
+
+void Changes::follow() {
+  const std::span<const Refinement::Stage> stages = s_.refinement->stages();
+  for (std::size_t i = 0; i + 1 < stages.size(); ++i) seen_.push_back(look_(*stages[i].point));
+  seen_.push_back(std::move(best_));
+  if (s_.method->precise)
+    on_the_way_ = difference(look_(s_.here()), seen_.back());  // solves inside are at a distance, too
+  else if (seen_.size() > 1)
+    on_the_way_ = difference(seen_[0], seen_.back());
+  beyond_ = extrapolated();
+}
+
+// Upper estimate of the difference of the derivatives at two points.
+double Changes::difference(const Seen& a, const Seen& b) const {
+  std::vector<double> state = a.state;
+  Parameters theta = a.theta;
+  add(state, b.state, -1);
+  add_to(theta, b.theta, -1);
+  return norm(theta) + (s_.method->superlinear ? 1 : system_.inverse()) * system_.size_of_b() * detail::norm(state);
+}
+
+double Changes::extrapolated() {
+  const std::span<const Refinement::Stage> stages = s_.refinement->stages();
+  const std::size_t last = stages.size() - 1;
+  if (last == 0) return 0;
+  const double change = difference(seen_[last], seen_[last - 1]);
+  double before = 0;
+  if (last >= 2)
+    before = difference(seen_[last - 1], seen_[last - 2]);
+  else if (s_.method->superlinear && s_.run.last_step > 0)
+    before = difference(seen_[0], look_(s_.last()));
+  const double of_steps = ratio(stages[last].step, stages[last - 1].step);
+  const double q = std::clamp(before > 0 ? std::max(change / before, of_steps) : of_steps, 0.0, slowest);
+  return remainder_safety * change * q / (1 - q);
+}
+
+// From a displacement in a random direction, in which each coordinate has a share of 1/√n.
+double Changes::rate() {
+  constexpr double displacement = 1e-6;
+  const Refinement& way = *s_.refinement;
+  const double length = displacement * way.scale();
+  if (length == 0) return 0;
+  const std::size_t n = s_.size();
+  std::vector<double> y(n);
+  for (const double side : {1.0, -1.0}) {  // next to the end of a domain the step may be finite on one side only
+    std::vector<double> x = way.best().x;
+    for (std::size_t i = 0; i < n; ++i) x[i] += side * random_sign(i) * length;
+    Point& beside = walker();
+    if (beside.apply(x, s_.run.controls, y) && all_finite(y)) return difference(look_(beside), seen_.back()) / length;
+  }
+  return infinity;
+}
+
+Point& Changes::walker() {
+  if (!s_.method->precise) return s_.walker();
+  if (!walker_) walker_ = map_.point(true);
+  walker_->bind(s_.theta);
+  return *walker_;
+}
+
+double Changes::in_corners(double distance) {
+  const double scale = s_.refinement->scale();
+  const double floor = smallest_cube * (scale > 0 ? scale : 1) / std::sqrt(static_cast<double>(s_.size()));
+  double largest = 0;
+  Corners corners(s_, map_, s_.refinement->best().x);
+  const bool finite = corners.visit(corner_radius * std::max(distance, floor),
+                                    [&](Point& at) { largest = std::max(largest, difference(look_(at), seen_.back())); });
+  return finite ? largest : infinity;
+}
+
+}  // namespace onestep::detail

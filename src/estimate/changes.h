@@ -1,0 +1,55 @@
+// How the derivative changes on the way to the solution, as far as a certificate sees it: on the way to the point nearest to
+// the solution, beside that, and in corners around it.
+#pragma once
+
+#include <functional>
+
+#include "estimate/better.h"
+#include "estimate/refine.h"
+
+namespace onestep::detail {
+
+/// A and B at some point, applied to what is certified.
+struct Seen {
+  std::vector<double> state;
+  Parameters theta;
+};
+
+class Changes {
+ public:
+  /// Half width of the cube in whose corners kinks are looked for, over the distance to the solution.
+  static constexpr double corner_radius = 4;
+
+  /// `look` says what is seen at a point; `best`: at that nearest to the solution.
+  Changes(SolutionState& s, const BetterSystem& system, Seen best, std::function<Seen(Point&)> look);
+
+  /// Looks at all points on the way, once, before anything else is asked.
+  void follow();
+  /// From x_k to the best point.
+  double on_the_way() const { return on_the_way_; }
+  /// In the first step of that; only where there was one.
+  double first() const { return difference(seen_[1], seen_[0]); }
+  /// From the best point to the solution, extrapolated geometrically from how changes shrank on the way to it, so that
+  /// derivatives which are only Hölder continuous are followed too.
+  double beyond() const { return beyond_; }
+  /// With x, in any direction: the way may have been one in which the derivative hardly changes.
+  double rate();
+  /// The largest, in corners of a cube that should contain the solution, which is at this distance.
+  double in_corners(double distance);
+
+ private:
+  double difference(const Seen& a, const Seen& b) const;
+  double extrapolated();
+  Point& walker();
+
+  SolutionState& s_;
+  const Map& map_;
+  const BetterSystem& system_;
+  std::function<Seen(Point&)> look_;
+  Seen best_;
+  std::vector<Seen> seen_;  // at all stages of the refinement, the best being the last
+  double on_the_way_ = 0, beyond_ = 0;
+  std::unique_ptr<Point> walker_;  // of a step with solves inside
+};
+
+}  // namespace onestep::detail
