@@ -22,6 +22,7 @@ ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 namespace detail {
+struct ONESTEP_HIDDEN Access;  // to what is private, for the library
 // Numbers as they are written: whole or not, but no types that merely convert to one.
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
@@ -196,10 +197,8 @@ class Array {
   double operator()(std::int64_t i) const;
   double operator()(std::int64_t row, std::int64_t column) const;
 
-  // For the library: false for a view, whose entries may change.
-  bool owns_entries() const { return data_.use_count() > 0; }
-
  private:
+  friend struct detail::Access;
   double entry(std::int64_t i) const;
   Array(Shape shape, std::shared_ptr<const double> data, std::int64_t row_stride, std::int64_t column_stride);
 

@@ -114,16 +114,10 @@ class Expr {
     return 0;
   }
 
-  // For the library: where the node lives. A number not yet used with anything else lives in no graph, an array in its own.
-  Expr(std::shared_ptr<Graph> graph, std::int32_t id) : graph_(std::move(graph)), id_(id) {}
-  const std::shared_ptr<Graph>& graph() const { return graph_; }
-  std::int32_t id() const { return id_; }
-  double literal() const {
-    if (id_ == moved_from) detail::fail_moved_from("Expr");
-    return literal_;
-  }
-
  private:
+  friend struct detail::Access;
+  // Where the node lives. A number not yet used with anything else lives in no graph, an array in its own.
+  Expr(std::shared_ptr<Graph> graph, std::int32_t id) : graph_(std::move(graph)), id_(id) {}
   template <class Index> static std::int64_t checked(Index i) {
     // -1 as an unsigned number is no index from the end.
     if (std::is_unsigned_v<Index> && i > static_cast<Index>(std::numeric_limits<Index>::max() / 2) && sizeof(i) >= 8)
@@ -304,12 +298,9 @@ template <detail::Number Order> Expr norm(const Expr&, Order) {
 ///     Factor F = cholesky(H);
 ///     Expr step = solve(F, g), half_evidence = 0.5 * logdet(F);
 class Factor {
- public:
-  // For the library. Throws MisuseError unless the node is a factorisation: make one with cholesky, lu or ldlt.
+  friend struct detail::Access;
+  // Throws MisuseError unless the node is a factorisation.
   explicit Factor(Expr node);
-  const Expr& node() const { return node_; }
-
- private:
   Expr node_;
 };
 Factor cholesky(const Expr& h);

@@ -59,13 +59,12 @@ class Function {
   ///     double cost = f.flops();
   double flops() const;
 
-  // For the library.
+ private:
+  friend struct detail::Access;
   const std::shared_ptr<const Graph>& graph() const {
     if (!graph_) detail::fail_moved_from("Function");
     return graph_;
   }
-
- private:
   std::vector<Input> inputs_;
   std::vector<Expr> outputs_;
   std::shared_ptr<const Graph> graph_;

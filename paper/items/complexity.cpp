@@ -5,42 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
+#include <limits>
 
-#include "onestep/onestep.h"
+#include "paper/items/gradient_costs.h"
 #include "paper/items/kinds.h"
-#include "paper/items/piggyback.h"
 #include "paper/items/support.h"
 
 namespace onestep::app::paper {
 namespace {
 
-/// How far the problem has grown.
-struct Size {
-  std::int64_t k, n, m;
-};
-
-/// x ← W sin(x) + Cθ from a random x. ‖W‖ is near 1, so that k iterations do not come to rest.
-struct Problem {
-  Array W, C, x0, theta;
-
-  Problem(std::uint64_t seed, const Size& size) {
-    Random random(seed, static_cast<std::uint64_t>(5000000 + 1000 * size.n + size.m));
-    W = times(0.9999, random.orthonormal(size.n, size.n));
-    C = random.matrix(size.n, size.m, 1e-3);
-    x0 = random.vector(size.n, 0.1);
-    theta = random.vector(size.m);
-  }
-  Expr step(const Expr& x, const Expr& t) const { return matmul(W, sin(x)) + matmul(C, t); }
-  /// C_F: n² + nm, and n sines.
-  double step_flops() const {
-    return traced([&](Expr x, Expr t) { return step(x, t); }, x0.shape(), theta.shape()).flops();
-  }
-};
-
-struct Cost {
-  double flops = 0, seconds = 0, bytes = 0;
-};
+// The beginning of all captions.
+const std::string ran =
+    "The map x ← W sin(x) + Cθ, W dense n × n and C dense n × m, so that C_F is about n² + nm; k iterations, "
+    "gradient of ‖x_k‖²/2.";
 
 struct Way {
   const char *name, *label, *method, *mark, *time, *memory;  // the last two: the paper's formulas
@@ -99,83 +76,9 @@ const std::array<Way, 5> ways{
 constexpr double omega = 5;
 enum : std::size_t { piggyback, reverse, implicit, one_step, forward };
 
-constexpr int repetitions = 3;
-
-/// Beside its flops: the median time of the solve with the gradient of ‖x‖²/2, and the memory held then.
-template <class Make> Cost measured(const Make& make) {
-  const auto before = static_cast<double>(heap_bytes());
-  const auto work = make();
-  (void)work->run();  // the first run touches its memory for the first time
-  std::vector<double> seconds;
-  Cost cost;
-  for (int i = 0; i < repetitions; ++i) {
-    const Stopwatch watch;
-    cost.flops = work->run();
-    seconds.push_back(watch.seconds());
-  }
-  cost.seconds = quartiles(seconds).median;
-  cost.bytes = std::max(0.0, static_cast<double>(heap_bytes()) - before);
-  return cost;
-}
-
-struct Solving {
-  Problem problem;
-  Size size;
-  bool with_gradient;
-  Prepared prepared;
-
-  Solving(const Problem& p, const Size& s, const std::optional<Estimator>& estimator)
-      : problem(p),
-        size(s),
-        with_gradient(estimator.has_value()),
-        prepared(fixed_point([p](Expr x, Expr t) { return p.step(x, t); },
-                             {.tolerance = 0, .max_iterations = static_cast<int>(s.k)}),
-                 p.x0, p.theta, estimator.value_or(OneStep{})) {}
-  /// Multiply-adds of the derivative, or of the solve where there is none.
-  double run() {
-    const Solution& s = prepared.solve(problem.x0, problem.theta);
-    if (!with_gradient) return s.statistics().iterations * s.statistics().step_flops;
-    (void)s.even_if_unconverged().vjp(s.x());
-    return s.report().flops;
-  }
-};
-
-struct Carrying {
-  Problem problem;
-  Size size;
-  Piggyback recursion;
-
-  Carrying(const Problem& p, const Size& s)
-      : problem(p), size(s), recursion([p](const Expr& x, const Expr& t) { return p.step(x, t); }, s.n, p.theta) {}
-  double run() {
-    recursion.start(problem.x0);
-    recursion.run(static_cast<int>(size.k));
-    (void)product(recursion.x(), recursion.jacobian());
-    return static_cast<double>(size.k) * recursion.flops_a_step() + static_cast<double>(size.n * size.m);
-  }
-};
-
-std::array<Cost, 5> measure(std::uint64_t seed, const Size& size) {
-  const Problem problem(seed, size);
-  const auto solving = [&](const std::optional<Estimator>& e) {
-    return measured([&] { return std::make_unique<Solving>(problem, size, e); });
-  };
-  return {measured([&] { return std::make_unique<Carrying>(problem, size); }), solving(Unrolled{.mode = Unrolled::reverse}),
-          solving(Implicit{.how = Implicit::dense}), solving(OneStep{}), solving(std::nullopt)};
-}
-
-/// With which power of n the memory of implicit differentiation grows when its matrix is not formed.
-double matrix_free_memory(std::uint64_t seed, const Size& smaller, const Size& larger) {
-  const auto bytes = [&](const Size& size) {
-    const Problem problem(seed, size);
-    return measured([&] { return std::make_unique<Solving>(problem, size, Implicit{.how = Implicit::matrix_free}); }).bytes;
-  };
-  return std::log(bytes(larger) / bytes(smaller)) / std::log(static_cast<double>(larger.n) / static_cast<double>(smaller.n));
-}
-
 struct Sweep {
   const char* variable;
-  std::vector<Size> sizes = {};
+  std::vector<GradientSize> sizes = {};
   std::vector<double> at = {};
   std::array<std::vector<double>, 5> flops = {}, seconds = {}, bytes = {};
 
@@ -187,7 +90,7 @@ struct Sweep {
 
 Panel panel_of(const Sweep& sweep, const std::array<std::vector<double>, 5>& values, const char* what) {
   Panel panel;
-  const Size& base = sweep.sizes.front();
+  const GradientSize& base = sweep.sizes.front();
   const std::string v = sweep.variable;
   panel.title = v == "k"   ? fmt::format("n = {}, m = {}", base.n, base.m)
                 : v == "n" ? fmt::format("k = {}, m = {}", base.k, base.m)
@@ -217,7 +120,7 @@ Sweep memory_over_iterations(std::uint64_t seed, std::int64_t n, const std::vect
   for (const std::int64_t k : iterations) {
     if (watch.cancelled()) break;
     watch.progress(fmt::format("complexity, memory of {} iterations", k));
-    const std::array<Cost, 5> costs = measure(seed, {k, n, n});
+    const std::array<GradientCost, 5> costs = gradient_costs(seed, {k, n, n});
     sweep.sizes.push_back({k, n, n});
     sweep.at.push_back(static_cast<double>(k));
     for (std::size_t w = 0; w < ways.size(); ++w) sweep.bytes[w].push_back(costs[w].bytes);
@@ -236,61 +139,73 @@ std::array<double, 5> memory_growth(const Sweep& sweep) {
   return growth;
 }
 
-}  // namespace
-
-void compute_complexity(const ItemOptions& options, const Watch& watch, Item& item) {
-  const std::int64_t middle = choose<std::int64_t>(options, 24, 50, 100);
-  const std::vector<std::int64_t> grown =
-      choose<std::vector<std::int64_t>>(options, {16, 32, 64}, {16, 32, 64, 128, 256}, {16, 32, 64, 128, 256, 512});
+struct Measurements {
+  std::int64_t middle = 0;               ///< of k, n and m the two that do not grow
+  std::vector<std::int64_t> grown = {};  ///< the one that does
   std::array<Sweep, 3> sweeps{Sweep{"k"}, Sweep{"n"}, Sweep{"m"}};
-  double most_of_formula = 0;
-  for (const std::int64_t v : grown) {
-    sweeps[0].sizes.push_back({v, middle, middle});
-    sweeps[1].sizes.push_back({middle, v, middle});
-    sweeps[2].sizes.push_back({middle, middle, v});
-  }
-  (void)measure(options.seed, {16, middle, middle});  // what BLAS and the C library set up once is not counted
-  for (Sweep& sweep : sweeps)
+  Sweep many{"k"};             ///< memory over many iterations
+  double most_of_formula = 0;  ///< multiply-adds as a share of the paper's, the largest
+
+  bool memory_known() const { return !sweeps[0].bytes[0].empty() && sweeps[0].bytes[0].front() > 0; }
+};
+
+void measure_costs(std::uint64_t seed, Measurements& measured, const Watch& watch) {
+  for (Sweep& sweep : measured.sweeps)
     for (std::size_t i = 0; i < sweep.sizes.size() && !watch.cancelled(); ++i) {
-      const Size& size = sweep.sizes[i];
+      const GradientSize& size = sweep.sizes[i];
       watch.progress(fmt::format("complexity, k = {}, n = {}, m = {}", size.k, size.n, size.m));
-      const std::array<Cost, 5> costs = measure(options.seed, size);
-      const double C_F = Problem(options.seed, size).step_flops();
-      sweep.at.push_back(static_cast<double>(grown[i]));
+      const std::array<GradientCost, 5> costs = gradient_costs(seed, size);
+      const double C_F = step_flops(seed, size);
+      sweep.at.push_back(static_cast<double>(measured.grown[i]));
       for (std::size_t w = 0; w < ways.size(); ++w) {
         sweep.flops[w].push_back(costs[w].flops);
         sweep.seconds[w].push_back(costs[w].seconds);
         sweep.bytes[w].push_back(costs[w].bytes);
         const double formula = ways[w].formula(omega, C_F, static_cast<double>(size.k), static_cast<double>(size.n),
                                                static_cast<double>(size.m));
-        most_of_formula = std::max(most_of_formula, costs[w].flops / formula);
+        measured.most_of_formula = std::max(measured.most_of_formula, costs[w].flops / formula);
       }
     }
-  const bool memory_known = !sweeps[0].bytes[0].empty() && sweeps[0].bytes[0].front() > 0;
+}
 
+Measurements measure_growth(const ItemOptions& options, const Watch& watch) {
+  Measurements measured;
+  const std::int64_t middle = choose<std::int64_t>(options, 24, 50, 100);
+  measured.middle = middle;
+  measured.grown =
+      choose<std::vector<std::int64_t>>(options, {16, 32, 64}, {16, 32, 64, 128, 256}, {16, 32, 64, 128, 256, 512});
+  for (const std::int64_t v : measured.grown) {
+    measured.sweeps[0].sizes.push_back({v, middle, middle});
+    measured.sweeps[1].sizes.push_back({middle, v, middle});
+    measured.sweeps[2].sizes.push_back({middle, middle, v});
+  }
+  (void)gradient_costs(options.seed, {16, middle, middle});  // what BLAS and the C library set up once is not counted
+  measure_costs(options.seed, measured, watch);
+  measured.many = memory_over_iterations(
+      options.seed, middle, choose<std::vector<std::int64_t>>(options, {500, 2500}, {100, 1000, 10000}, {100, 1000, 10000}),
+      watch);
+  return measured;
+}
+
+void add_figures(const Measurements& measured, Item& item) {
   std::vector<Panel> flops_panels, time_panels, memory_panels;
-  for (const Sweep& sweep : sweeps) {
+  for (const Sweep& sweep : measured.sweeps) {
     flops_panels.push_back(panel_of(sweep, sweep.flops, "multiply-adds"));
     time_panels.push_back(panel_of(sweep, sweep.seconds, "seconds"));
     memory_panels.push_back(panel_of(sweep, sweep.bytes, "bytes"));
   }
-  const Sweep many = memory_over_iterations(
-      options.seed, middle, choose<std::vector<std::int64_t>>(options, {500, 2500}, {100, 1000, 10000}, {100, 1000, 10000}),
-      watch);
+  const Sweep& many = measured.many;
   if (!many.sizes.empty()) memory_panels[0] = panel_of(many, many.bytes, "bytes");
-  const std::string ran =
-      "The map x ← W sin(x) + Cθ, W dense n × n and C dense n × m, so that C_F is about n² + nm; k iterations, "
-      "gradient of ‖x_k‖²/2.";
   item.figures.push_back(
       {"complexity", "What a gradient costs: multiply-adds",
        ran + " Multiply-adds of the derivative alone, and of the algorithm alone, as the library counts them from what it "
              "runs, without n cosines in each step, which its derivatives share, and without Cθ, computed once for a solve.",
        flops_panels});
-  item.figures.push_back(
-      {"complexity_time", "What a gradient costs: time",
-       ran + fmt::format(" Time of the iterations and the derivative together, the median of {} runs.", repetitions),
-       time_panels});
-  if (memory_known)
+  item.figures.push_back({"complexity_time", "What a gradient costs: time",
+                          ran + fmt::format(" Time of the iterations and the derivative together, the median of {} runs.",
+                                            gradient_repetitions),
+                          time_panels});
+  if (measured.memory_known())
     item.figures.push_back(
         {"complexity_memory", "What a gradient costs: memory",
          ran + " What solver and derivative hold on the heap after a solve: graphs, plans and workspaces. They are kept "
@@ -298,9 +213,39 @@ void compute_complexity(const ItemOptions& options, const Watch& watch, Item& it
                "for a tall matrix with few columns, of which there is a transposed copy: hence the fall at small m. Over k "
                "more iterations are looked at than in the other figures, where what is always there hides what is kept.",
          memory_panels});
-  if (watch.cancelled()) return;
+}
 
-  const std::array<double, 5> growth = memory_growth(many);
+/// Fitted powers by way, then of k, n and m.
+struct Exponents {
+  using Powers = std::array<std::array<double, 3>, 5>;
+  Powers flops{}, seconds{}, memory{};  ///< those of memory are 0 where it is not known
+};
+
+Exponents fitted_exponents(const Measurements& measured) {
+  Exponents fitted;
+  for (std::size_t w = 0; w < ways.size(); ++w)
+    for (std::size_t v = 0; v < measured.sweeps.size(); ++v) {
+      const Sweep& sweep = measured.sweeps[v];
+      fitted.flops[w][v] = fitted_exponent(sweep.at, sweep.flops[w]);
+      fitted.seconds[w][v] = fitted_exponent(sweep.at, sweep.seconds[w]);
+      if (measured.memory_known()) fitted.memory[w][v] = (v == 0 ? measured.many : sweep).memory_exponent(w);
+    }
+  return fitted;
+}
+
+void add_exponent_data(const Measurements& measured, const Exponents& fitted, Item& item) {
+  for (std::size_t w = 0; w < ways.size(); ++w)
+    for (std::size_t v = 0; v < measured.sweeps.size(); ++v) {
+      const char *way = ways[w].name, *variable = measured.sweeps[v].variable;
+      item.data["flop_exponents"][way][variable] = {{"measured", fitted.flops[w][v]}, {"paper", ways[w].powers[v]}};
+      item.data["time_exponents"][way][variable] = fitted.seconds[w][v];
+      if (measured.memory_known())
+        item.data["memory_exponents"][way][variable] = {{"measured", fitted.memory[w][v]},
+                                                        {"paper", ways[w].memory_powers[v]}};
+    }
+}
+
+Table table_2(const Measurements& measured, const Exponents& fitted) {
   Table table;
   table.id = "table2";
   table.title = "Complexity: fitted exponents beside the paper's formulas";
@@ -309,56 +254,72 @@ void compute_complexity(const ItemOptions& options, const Watch& watch, Item& it
       "computed once for each solve and shared by its iterations: so the algorithm alone does not grow with m. Time is that "
       "of the iterations and the derivative together, and grows with k for every method. Exponents of memory are those "
       "between the two largest sizes of the figure, where what is always there hides least.",
-      ran, grown.front(), grown.back());
+      ran, measured.grown.front(), measured.grown.back());
   table.columns = {"method", "paper: time", "multiply-adds: k, n, m", "time: k, n, m", "paper: memory", "memory: k, n, m"};
-  int above = 0;
-  std::vector<std::size_t> more_memory;
+  const auto append = [](std::string& to, const std::string& text) { to += (to.empty() ? "" : ", ") + text; };
   for (std::size_t w = 0; w < ways.size(); ++w) {
     std::string work, times, memory;
-    const auto append = [](std::string& to, const std::string& text) { to += (to.empty() ? "" : ", ") + text; };
-    for (std::size_t v = 0; v < sweeps.size(); ++v) {
-      const Sweep& sweep = sweeps[v];
-      const double ours = fitted_exponent(sweep.at, sweep.flops[w]), of_time = fitted_exponent(sweep.at, sweep.seconds[w]);
-      const int theirs = ways[w].powers[v];
-      append(work, exponent(ours, theirs));
-      above += ours > theirs + allowance ? 1 : 0;
-      append(times, fmt::format("{:.1f}", of_time));
-      item.data["flop_exponents"][ways[w].name][sweep.variable] = {{"measured", ours}, {"paper", theirs}};
-      item.data["time_exponents"][ways[w].name][sweep.variable] = of_time;
-      if (!memory_known) continue;
-      const double of_memory = (v == 0 ? many : sweep).memory_exponent(w);
-      append(memory, exponent(of_memory, ways[w].memory_powers[v]));
-      item.data["memory_exponents"][ways[w].name][sweep.variable] = {{"measured", of_memory},
-                                                                     {"paper", ways[w].memory_powers[v]}};
-      // The paper does not count the gradient itself, which has m entries.
-      if (v < 2 && of_memory > ways[w].memory_powers[v] + allowance) more_memory.push_back(w);
+    for (std::size_t v = 0; v < measured.sweeps.size(); ++v) {
+      append(work, exponent(fitted.flops[w][v], ways[w].powers[v]));
+      append(times, fmt::format("{:.1f}", fitted.seconds[w][v]));
+      append(memory, exponent(fitted.memory[w][v], ways[w].memory_powers[v]));
     }
-    table.rows.push_back({ways[w].label, ways[w].time, work, times, ways[w].memory, memory_known ? memory : "not measured"});
+    table.rows.push_back(
+        {ways[w].label, ways[w].time, work, times, ways[w].memory, measured.memory_known() ? memory : "not measured"});
   }
-  item.tables.push_back(std::move(table));
+  return table;
+}
 
-  // Reverse mode costs the same for each iteration, implicit the same for any number of them.
-  const Sweep& over_n = sweeps[1];
+/// How many exponents of multiply-adds are above those of the paper's formulas.
+int flops_above_formula(const Exponents& fitted) {
+  int above = 0;
+  for (std::size_t w = 0; w < ways.size(); ++w)
+    for (std::size_t v = 0; v < fitted.flops[w].size(); ++v)
+      above += fitted.flops[w][v] > ways[w].powers[v] + allowance ? 1 : 0;
+  return above;
+}
+
+/// The ways whose memory grows with a higher power of k or n than in the paper's formula, once for each such power. Powers
+/// of m are left out: the paper does not count the gradient itself, which has m entries.
+std::vector<std::size_t> memory_above_formula(const Exponents& fitted) {
+  std::vector<std::size_t> above;
+  for (std::size_t w = 0; w < ways.size(); ++w)
+    for (std::size_t v = 0; v < 2; ++v)
+      if (fitted.memory[w][v] > ways[w].memory_powers[v] + allowance) above.push_back(w);
+  return above;
+}
+
+/// The k up to which reverse mode costs less than implicit differentiation, as a share of n.
+struct Crossing {
   double least = std::numeric_limits<double>::infinity(), most = 0;
+};
+
+/// Reverse mode costs the same for each iteration, implicit the same for any number of them.
+Crossing crossing_of(const Measurements& measured) {
+  const Sweep& over_n = measured.sweeps[1];
+  Crossing found;
   for (std::size_t i = 0; i < over_n.at.size(); ++i) {
-    const double a_step = over_n.flops[reverse][i] / static_cast<double>(middle);
+    const double a_step = over_n.flops[reverse][i] / static_cast<double>(measured.middle);
     const double crossing = over_n.flops[implicit][i] / a_step / over_n.at[i];
-    least = std::min(least, crossing);
-    most = std::max(most, crossing);
+    found.least = std::min(found.least, crossing);
+    found.most = std::max(found.most, crossing);
   }
-  const auto flops = [&](std::size_t w) { return sweeps[0].flops[w].back(); };
+  return found;
+}
+
+void add_work_claims(const Measurements& measured, const Exponents& fitted, Item& item) {
+  const auto [least, most] = crossing_of(measured);
+  const auto flops = [&](std::size_t w) { return measured.sweeps[0].flops[w].back(); };
   item.data["crossing"] = {{"least", least}, {"most", most}};
-  item.data["most_of_formula"] = most_of_formula;
-  for (std::size_t w = 0; w < ways.size(); ++w) {
-    item.data["flops"][ways[w].name] = flops(w);
-    if (memory_known) item.data["memory_growth"][ways[w].name] = growth[w];
-  }
+  item.data["most_of_formula"] = measured.most_of_formula;
+  for (std::size_t w = 0; w < ways.size(); ++w) item.data["flops"][ways[w].name] = flops(w);
+  const int above = flops_above_formula(fitted);
   item.claims.push_back(
       {"In multiply-adds no method grows with a higher power of k, n or m than the paper's formula, nor costs more "
        "than it with ω = 5",
        fmt::format("{} of {} exponents above the formula's; at most {:.2f} times the formula", above, 3 * ways.size(),
-                   most_of_formula),
-       yes_if(above == 0 && most_of_formula <= 1)});
+                   measured.most_of_formula),
+       yes_if(above == 0 && measured.most_of_formula <= 1)});
   item.claims.push_back(
       {"Reverse mode is cheaper than implicit differentiation up to k = n",
        fmt::format(
@@ -370,19 +331,24 @@ void compute_complexity(const ItemOptions& options, const Watch& watch, Item& it
                      : "no"});
   item.claims.push_back(
       {"One step is the cheapest, then implicit once k > n, then reverse mode, then piggyback",
-       fmt::format("multiply-adds with k = {}, n = m = {}: {}, {}, {} and {}", grown.back(), middle, number(flops(one_step)),
-                   number(flops(implicit)), number(flops(reverse)), number(flops(piggyback))),
+       fmt::format("multiply-adds with k = {}, n = m = {}: {}, {}, {} and {}", measured.grown.back(), measured.middle,
+                   number(flops(one_step)), number(flops(implicit)), number(flops(reverse)), number(flops(piggyback))),
        yes_if(flops(one_step) < flops(implicit) && flops(implicit) < flops(reverse) && flops(reverse) < flops(piggyback))});
-  if (!memory_known) return;
+}
+
+void add_memory_claims(std::uint64_t seed, const Measurements& measured, const Exponents& fitted, Item& item) {
+  const std::array<double, 5> growth = memory_growth(measured.many);
+  for (std::size_t w = 0; w < ways.size(); ++w) item.data["memory_growth"][ways[w].name] = growth[w];
   item.claims.push_back({"Only reverse mode needs memory that grows with k, n numbers for each iteration",
                          fmt::format("reverse mode {:.2f} n for each iteration, one step {:.2f} n, implicit {:.2f} n, "
                                      "piggyback {:.2f} n",
                                      growth[reverse], growth[one_step], growth[implicit], growth[piggyback]),
                          yes_if(growth[reverse] > 0.5 && growth[reverse] < 2 && std::fabs(growth[one_step]) < 0.1 &&
                                 std::fabs(growth[implicit]) < 0.1 && std::fabs(growth[piggyback]) < 0.1)});
-  const std::vector<Size>& over = over_n.sizes;
-  const double matrix_free = matrix_free_memory(options.seed, over[over.size() - 2], over.back());
+  const std::vector<GradientSize>& over = measured.sweeps[1].sizes;
+  const double matrix_free = matrix_free_memory(seed, over[over.size() - 2], over.back());
   item.data["matrix_free_memory"] = matrix_free;
+  const std::vector<std::size_t> more_memory = memory_above_formula(fitted);
   const bool only_implicit = std::ranges::all_of(more_memory, [](std::size_t w) { return w == implicit; });
   item.claims.push_back(
       {"In memory no method grows with a higher power of k or n than n(n + m), kn, n, n and n",
@@ -390,8 +356,21 @@ void compute_complexity(const ItemOptions& options, const Watch& watch, Item& it
                    more_memory.empty() ? ""
                                        : fmt::format(": implicit, {:.2f} in n. Its system of n³ has n² entries where it is "
                                                      "formed; where it is not, the exponent is {:.2f}",
-                                                     over_n.memory_exponent(implicit), matrix_free)),
+                                                     fitted.memory[implicit][1], matrix_free)),
        only_implicit ? differs_unless(more_memory.empty()) : "no"});
+}
+
+}  // namespace
+
+void compute_complexity(const ItemOptions& options, const Watch& watch, Item& item) {
+  const Measurements measured = measure_growth(options, watch);
+  add_figures(measured, item);
+  if (watch.cancelled()) return;
+  const Exponents fitted = fitted_exponents(measured);
+  add_exponent_data(measured, fitted, item);
+  item.tables.push_back(table_2(measured, fitted));
+  add_work_claims(measured, fitted, item);
+  if (measured.memory_known()) add_memory_claims(options.seed, measured, fitted, item);
 }
 
 }  // namespace onestep::app::paper

@@ -92,51 +92,81 @@ struct Pairs {
       }
   }
 };
+/// The regression and its solution.
+struct Fit {
+  std::int64_t N, n;
+  Samples data;
+  Solver solver;
+  Array w, x_bar, J_bar;
+};
 
-}  // namespace
-
-void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) {
+Fit solved_fit(const ItemOptions& options, Random& random, const Watch& watch) {
   const std::int64_t N = choose<std::int64_t>(options, 200, 1000, 4000), n = choose<std::int64_t>(options, 5, 20, 50);
-  const int starts = choose(options, 8, 12, 20);
-  Random random(options.seed, 1);
   const Samples data = two_classes(random, N, n);
-  const Solver fit = logistic_regression(data);
+  const Solver solver = logistic_regression(data);
   const Array w = ones(N);
 
   watch.progress(fmt::format("newton, N = {}, n = {}", N, n));
-  const Array x_bar = solve(fit, zeros(n), w).x();
-  const Array J_bar = solve(fit, x_bar, w, Implicit{.tolerance = 1e-14}).jacobian();
+  const Array x_bar = solve(solver, zeros(n), w).x();
+  const Array J_bar = solve(solver, x_bar, w, Implicit{.tolerance = 1e-14}).jacobian();
+  return {N, n, data, solver, w, x_bar, J_bar};
+}
 
-  // Far from the solution, so that the way to it can be seen.
-  const Array x0 = times(3 * norm(x_bar) / std::sqrt(static_cast<double>(n)), random.vector(n));
+/// Far from the solution, so that the way to it can be seen.
+Errors errors_from_afar(const ItemOptions& options, const Fit& fit, Random& random, const Watch& watch) {
+  const Array x0 = times(3 * norm(fit.x_bar) / std::sqrt(static_cast<double>(fit.n)), random.vector(fit.n));
   const int steps = choose(options, 9, 10, 11);
-  const Errors shown = errors_from(fit, x0, w, x_bar, J_bar, steps, watch);
+  return errors_from(fit.solver, x0, fit.w, fit.x_bar, fit.J_bar, steps, watch);
+}
 
-  std::array<Pairs, 4> pairs;
-  std::vector<double> before, one_step;
-  for (int start = 0; start < starts && !watch.cancelled(); ++start) {
-    watch.progress(fmt::format("newton, start {} of {}", start + 1, starts));
-    const double radius = std::pow(10.0, random.uniform(-1, 0)) * norm(x_bar);
-    const Array direction = random.vector(n);
-    const Errors errors =
-        errors_from(fit, plus(x_bar, times(radius / norm(direction), direction)), w, x_bar, J_bar, 5, watch);
-    for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i].add(errors.relative[i]);
-    for (std::size_t k = 0; k < errors.before.size() && errors.before[k] > noise_floor * norm(x_bar); ++k) {
-      before.push_back(errors.before[k]);
-      one_step.push_back(errors.one_step[k]);
+/// From several starts around the solution.
+struct Runs {
+  int starts = 0;
+  std::array<Pairs, 4> pairs;            ///< of the iterates, then of each Jacobian
+  std::vector<double> before, one_step;  ///< as in Errors, without those that are rounding
+  std::array<double, 4> orders{};        ///< fitted to the pairs
+};
+
+Runs runs_near_solution(const ItemOptions& options, const Fit& fit, Random& random, const Watch& watch) {
+  Runs runs;
+  runs.starts = choose(options, 8, 12, 20);
+  const double size = norm(fit.x_bar);
+  for (int start = 0; start < runs.starts && !watch.cancelled(); ++start) {
+    watch.progress(fmt::format("newton, start {} of {}", start + 1, runs.starts));
+    const double radius = std::pow(10.0, random.uniform(-1, 0)) * size;
+    const Array direction = random.vector(fit.n);
+    const Errors errors = errors_from(fit.solver, plus(fit.x_bar, times(radius / norm(direction), direction)), fit.w,
+                                      fit.x_bar, fit.J_bar, 5, watch);
+    for (std::size_t i = 0; i < runs.pairs.size(); ++i) runs.pairs[i].add(errors.relative[i]);
+    for (std::size_t k = 0; k < errors.before.size() && errors.before[k] > noise_floor * size; ++k) {
+      runs.before.push_back(errors.before[k]);
+      runs.one_step.push_back(errors.one_step[k]);
     }
   }
+  for (std::size_t i = 0; i < runs.pairs.size(); ++i)
+    runs.orders[i] = fitted_exponent(runs.pairs[i].before, runs.pairs[i].after);
+  return runs;
+}
+
+/// The error of one step beside the bound of the paper's corollary.
+struct Corollary {
+  int points = 0;  ///< pairs of them that L_J is the largest over
+  Change L_J;
+  Checked checked;
+  double closest_by_theta() const { return checked.closest * L_J.by_both / L_J.by_theta; }
+};
+
+Corollary check_corollary(const ItemOptions& options, const Fit& fit, const Runs& runs, Random& random, const Watch& watch) {
   watch.progress("newton, the constant of the corollary");
-  const int points = choose(options, 100, 200, 200);
-  const Change L_J = largest_change(data, random, x_bar, norm(x_bar), points, watch);
-  Checked corollary;
-  for (std::size_t i = 0; i < before.size(); ++i) corollary.add(one_step[i], L_J.by_both * before[i]);
-  const double closest_by_theta = corollary.closest * L_J.by_both / L_J.by_theta;
+  Corollary corollary;
+  corollary.points = choose(options, 100, 200, 200);
+  corollary.L_J = largest_change(fit.data, random, fit.x_bar, norm(fit.x_bar), corollary.points, watch);
+  for (std::size_t i = 0; i < runs.before.size(); ++i)
+    corollary.checked.add(runs.one_step[i], corollary.L_J.by_both * runs.before[i]);
+  return corollary;
+}
 
-  const std::array<std::string, 4> names{"iterates", "unrolled", "implicit", "one_step"};
-  std::array<double, 4> orders{};
-  for (std::size_t i = 0; i < pairs.size(); ++i) orders[i] = fitted_exponent(pairs[i].before, pairs[i].after);
-
+Panel convergence_panel(const Errors& shown) {
   Panel panel;
   panel.x = {"iteration", false};
   panel.y = {"relative error", true};
@@ -148,6 +178,11 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
   };
   draw(shown.relative[0], line("iterates", "iterates", "dotted"));
   for (std::size_t i = 0; i < curves().size(); ++i) draw(shown.relative[i + 1], line(curves()[i].label, curves()[i].method));
+  return panel;
+}
+
+void add_newton_figure(const Fit& fit, const Errors& shown, const Runs& runs, Item& item) {
+  const std::array<double, 4>& orders = runs.orders;
   item.figures.push_back(
       {"newton",
        "Newton's method: the derivative converges as fast as the iterates",
@@ -156,18 +191,24 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
                    "weights, relative to the solution's. Fitted orders over {} starts, from errors below {} down to {}: "
                    "iterates {:.2f}, unrolled {:.2f}, implicit {:.2f}, one step {:.2f}. The curves are from one "
                    "start; one step at iteration k is taken at x_{{k-1}}, hence one iteration later.",
-                   N, n, logistic_lambda, n, N, starts, number(near), number(noise_floor), orders[0], orders[1], orders[2],
-                   orders[3]),
-       {panel}});
-  if (watch.cancelled()) return;
+                   fit.N, fit.n, logistic_lambda, fit.n, fit.N, runs.starts, number(near), number(noise_floor), orders[0],
+                   orders[1], orders[2], orders[3]),
+       {convergence_panel(shown)}});
+}
 
+void add_newton_data(const Errors& shown, const Runs& runs, const Corollary& corollary, Item& item) {
+  const std::array<std::string, 4> names{"iterates", "unrolled", "implicit", "one_step"};
   for (std::size_t i = 0; i < names.size(); ++i) {
-    item.data["orders"][names[i]] = orders[i];
-    item.data["pairs"][names[i]] = pairs[i].before.size();
+    item.data["orders"][names[i]] = runs.orders[i];
+    item.data["pairs"][names[i]] = runs.pairs[i].before.size();
     item.data["last_error"][names[i]] = shown.relative[i].back();
   }
-  item.data["corollary"] = corollary.data();
-  item.data["corollary"]["closest_by_theta"] = closest_by_theta;
+  item.data["corollary"] = corollary.checked.data();
+  item.data["corollary"]["closest_by_theta"] = corollary.closest_by_theta();
+}
+
+void add_newton_claims(const Runs& runs, const Corollary& corollary, Item& item) {
+  const std::array<double, 4>& orders = runs.orders;
   const auto quadratic = [](double order) { return std::fabs(order - 2) <= 0.2; };
   item.claims = {
       {"Newton's iterates converge quadratically", fmt::format("order {:.2f}", orders[0]), yes_if(quadratic(orders[0]))},
@@ -177,8 +218,23 @@ void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) 
       {"The one-step Jacobian of x_k is within L_J‖x_{k-1} - x̄‖ of that of the solution",
        fmt::format("along {} runs {}, or {:.2f} where L_J is that of ∂F/∂θ alone; L_J = {} is the largest change of the "
                    "derivative of the Newton step between {} pairs of random points around the solution",
-                   starts, corollary.text(), closest_by_theta, number(L_J.by_both), points),
-       yes_if(corollary.all())}};
+                   runs.starts, corollary.checked.text(), corollary.closest_by_theta(), number(corollary.L_J.by_both),
+                   corollary.points),
+       yes_if(corollary.checked.all())}};
+}
+
+}  // namespace
+
+void compute_newton(const ItemOptions& options, const Watch& watch, Item& item) {
+  Random random(options.seed, 1);
+  const Fit fit = solved_fit(options, random, watch);
+  const Errors shown = errors_from_afar(options, fit, random, watch);
+  const Runs runs = runs_near_solution(options, fit, random, watch);
+  const Corollary corollary = check_corollary(options, fit, runs, random, watch);
+  add_newton_figure(fit, shown, runs, item);
+  if (watch.cancelled()) return;
+  add_newton_data(shown, runs, corollary, item);
+  add_newton_claims(runs, corollary, item);
 }
 
 }  // namespace onestep::app::paper

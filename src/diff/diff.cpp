@@ -22,8 +22,8 @@ struct Scene {
 // y depends on what x was made from, but not on x, a zero would be that of the rewriting.
 void check_sources(const char* operation, const Scene& scene) {
   for (const Expr& x : scene.xs) {
-    if (scene.active[x.id()] || is(x, Op::input)) continue;
-    const Id id = x.id();
+    if (scene.active[id_of(x)] || is(x, Op::input)) continue;
+    const Id id = id_of(x);
     std::vector<Id> arguments;
     for (const Id of_x : scene.graph->needed({&id, 1}))
       if (scene.graph->node(of_x).op == Op::input) arguments.push_back(of_x);
@@ -46,7 +46,7 @@ Scene prepare(const char* operation, Exprs ys, Exprs xs, Exprs vs, bool forwards
   for (const Exprs part : {ys, xs, vs}) all.insert(all.end(), part.begin(), part.end());
   all = unify(operation, all);
   const auto x = all.begin() + std::ssize(ys), v = x + std::ssize(xs);
-  Scene scene{{all.begin(), x}, {x, v}, {v, all.end()}, all.empty() ? std::make_shared<Graph>() : all[0].graph(), {}};
+  Scene scene{{all.begin(), x}, {x, v}, {v, all.end()}, all.empty() ? std::make_shared<Graph>() : graph_of(all[0]), {}};
   scene.active = scene.graph->between(ids_of(scene.xs), ids_of(scene.ys));
   check_sources(operation, scene);
   return scene;
@@ -54,7 +54,7 @@ Scene prepare(const char* operation, Exprs ys, Exprs xs, Exprs vs, bool forwards
 
 std::vector<Expr> read(const Indexed<Maybe>& found, Exprs of) {
   std::vector<Expr> result;
-  for (const Expr& e : of) result.push_back(or_zero(found[e.id()], e.shape()));
+  for (const Expr& e : of) result.push_back(or_zero(found[id_of(e)], e.shape()));
   return result;
 }
 
@@ -62,7 +62,7 @@ std::vector<Expr> read(const Indexed<Maybe>& found, Exprs of) {
 std::vector<Expr> push_forward(const char* operation, Exprs ys, Exprs xs, Exprs vs) {
   const Scene scene = prepare(operation, ys, xs, vs, true);
   Indexed<Maybe> tangent(scene.active.size());
-  for (std::size_t i = 0; i < xs.size(); ++i) accumulate(tangent[scene.xs[i].id()], scene.vs[i]);
+  for (std::size_t i = 0; i < xs.size(); ++i) accumulate(tangent[id_of(scene.xs[i])], scene.vs[i]);
   sweep(*scene.graph, scene.active, tangent, forward);
   return read(tangent, scene.ys);
 }
@@ -71,14 +71,14 @@ std::vector<Expr> pull_back(const char* operation, Exprs ys, Exprs xs, Exprs cs)
   const Scene scene = prepare(operation, ys, xs, cs, false);
   Indexed<Maybe> cotangent(scene.active.size());
   Indexed<bool> is_source(scene.active.size());
-  for (const Expr& x : scene.xs) is_source[x.id()] = true;
-  for (std::size_t i = 0; i < ys.size(); ++i) accumulate(cotangent[scene.ys[i].id()], scene.vs[i]);
+  for (const Expr& x : scene.xs) is_source[id_of(x)] = true;
+  for (std::size_t i = 0; i < ys.size(); ++i) accumulate(cotangent[id_of(scene.ys[i])], scene.vs[i]);
   for (Id id = static_cast<Id>(scene.active.size()) - 1; id >= 0; --id) {
     if (!scene.active[id] || !cotangent[id] || is_source[id]) continue;
     const Expr y = scene.graph->expr(id);
     const Site site = site_of(y);
     for (std::size_t i = 0; i < site.args.size(); ++i)
-      if (const Id a = site[i].id(); scene.active[a])
+      if (const Id a = id_of(site[i]); scene.active[a])
         if (const Maybe term = backward(y, site, i, *cotangent[id])) accumulate(cotangent[a], *term);
   }
   return read(cotangent, scene.xs);

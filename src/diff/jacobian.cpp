@@ -43,13 +43,13 @@ Maybe block_forward(const Expr& y, const Site& s, Tangents tangents, std::int64_
 
 // ∂y/∂x · I in one pass, or none when a matrix would move.
 Maybe block_jacobian(const Expr& y, const Expr& x) {
-  const Id from = x.id(), to = y.id();
+  const Id from = id_of(x), to = id_of(y);
   const std::int64_t n = x.shape()[0];
-  const Indexed<bool> active = y.graph()->between({&from, 1}, {&to, 1});
+  const Indexed<bool> active = graph_of(y)->between({&from, 1}, {&to, 1});
   Indexed<Maybe> tangent(active.size());
-  tangent[from] = y.graph()->adopt(eye(n));
+  tangent[from] = graph_of(y)->adopt(eye(n));
   bool possible = true;
-  sweep(*y.graph(), active, tangent, [&](const Expr& node, const Site& site, Tangents of_args) {
+  sweep(*graph_of(y), active, tangent, [&](const Expr& node, const Site& site, Tangents of_args) {
     const Maybe block = possible ? block_forward(node, site, of_args, n) : std::nullopt;
     possible = block.has_value();
     return block;

@@ -49,7 +49,7 @@ Expr inverse_transposed(const Expr& factor) { return transpose(build(Op::solve, 
 
 // A derivative of a foreign function: 1 the jvp, 2 + i the vjp for argument i.
 Expr derivative_call(const Site& s, std::vector<Expr> extra, std::int64_t kind, const Shape& shape) {
-  const Foreign& f = *s[0].graph()->foreign(s.attr.i);
+  const Foreign& f = *graph_of(s[0])->foreign(s.attr.i);
   if (s.attr.j != 0)
     fail("call",
          "the derivative of {} cannot be differentiated again. A foreign function can be traced instead; of a solve, "
@@ -114,10 +114,10 @@ template <> struct OwnRule<Op::logdet> {
 };
 template <> struct OwnRule<Op::det> {
   static Maybe forward(const Expr& y, const Site& s, Tangents t) {
-    return y * sum(inverse_transposed(lu(s[0]).node()) * *t[0]);
+    return y * sum(inverse_transposed(node_of(lu(s[0]))) * *t[0]);
   }
   static Maybe backward(const Expr& y, const Site& s, std::size_t, const Expr& c) {
-    return c * y * inverse_transposed(lu(s[0]).node());
+    return c * y * inverse_transposed(node_of(lu(s[0])));
   }
 };
 
@@ -173,7 +173,7 @@ std::vector<Expr> or_zeros(Tangents tangents, const Site& site) {
 
 Expr chain(const Expr& derivative, const Expr& t) {
   // Rewriting does a comparison before it is repeated or reshaped.
-  if (derivative.graph() && is_comparison(origin(derivative).op)) return where(derivative, t, 0.0);
+  if (graph_of(derivative) && is_comparison(origin(derivative).op)) return where(derivative, t, 0.0);
   // The selection stays outside, so that an infinite derivative on the side not taken does not meet its zero.
   if (const auto s = selected(t)) return where(s->mask, derivative * s->value, 0.0);
   return derivative * t;

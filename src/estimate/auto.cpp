@@ -64,7 +64,7 @@ class AutoDifferentiator final : public Differentiator {
           const double of_u = norm(u_) > 0 ? size / norm(u_) : 0;
           return std::pair{size, std::max(norm(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
         },
-        [&] { return norm_b(s) * norm(u_); });
+        [&] { return norm_b(s) == 0 ? 0 : std::max(norm_b(s), usual_b(s)) * norm(u_); });
     s.held = {{c.begin(), c.end()}, u_};
   }
 
@@ -87,7 +87,7 @@ class AutoDifferentiator final : public Differentiator {
         [&] {
           return std::pair{norm(u_), norm(r_)};
         },
-        [&] { return norm(b); });
+        [&] { return norm(b) == 0 ? 0 : std::max(norm(b), usual_b(s) * norm(flat_tangent(v))); });
     std::ranges::copy(u_, out.begin());
   }
 

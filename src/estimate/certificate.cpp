@@ -89,6 +89,7 @@ class Certifier {
       return seen;
     });
     if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, better, c_.products);
+    of_terms_ = s_.method->superlinear || reference_ == 0 ? 0 : usual_b(s_) * detail::norm(u);
     return finish(to_better, system_->tail(left, to_better), rounding_scale() * detail::norm(u));
   }
 
@@ -151,6 +152,7 @@ class Certifier {
       return seen;
     });
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
+    of_terms_ = s_.method->superlinear || reference_ == 0 ? 0 : usual_b(s_) * size_v;
     return finish(to_better, system_->tail(detail::norm(r), to_better),
                   detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v));
   }
@@ -307,7 +309,8 @@ class Certifier {
       }
     }
     if (s_.method->superlinear) c_.rounding += newton_rounding * c_.value;
-    c_.rounding += of_rounding + 8 * epsilon * std::sqrt(static_cast<double>(n_)) * system_->inverse() * size;
+    c_.rounding +=
+        of_rounding + 8 * epsilon * std::sqrt(static_cast<double>(n_)) * system_->inverse() * std::max(size, of_terms_);
     const double whole = difference_safety * difference_to_better;
     const double of_distance = std::min(whole, on_the_way);
     c_.from_distance = of_distance + beyond;
@@ -362,8 +365,8 @@ class Certifier {
   const Map& map_;
   std::size_t n_;
   Certificate c_;
-  std::optional<BetterSystem> system_;  // once there is a refinement
-  double reference_ = 0;
+  std::optional<BetterSystem> system_;   // once there is a refinement
+  double reference_ = 0, of_terms_ = 0;  // of_terms_: what rounding of terms that cancel is relative to
   int of_estimator_ = 0;
   std::optional<Changes> changes_;  // once the system is solved
 };

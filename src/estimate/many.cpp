@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "estimate/state.h"
+#include "graph/access.h"
 #include "onestep/solve_many.h"
 #include "parallel/blas_threads.h"
 #include "parallel/cut.h"
@@ -166,6 +167,16 @@ void check_count(const char* who, const std::vector<Many>& all, std::size_t coun
       throw MisuseError(fmt::format("[{}] number {} has {} arrays for {} problems", who, k, all[k].count(), count));
 }
 
+std::size_t size_of(const Input& input) { return static_cast<std::size_t>(input.shape.size()); }
+
+void pull_back(const Solution& s, const Parts& c, std::span<const std::span<double>> out) {
+  std::vector<Array> dense;
+  std::vector<std::span<const double>> cotangents;
+  for (const Array& a : c) dense.push_back(a.contiguous());
+  for (const Array& a : dense) cotangents.push_back(a.values());
+  s.vjp_into(cotangents, out);
+}
+
 // Of a shared parameter, gradients are added up over chunks of problems and then over the chunks: the order depends on the
 // number of problems alone.
 constexpr std::size_t most_chunks = 64;
@@ -178,33 +189,39 @@ std::vector<Many> ManySolutions::vjp(const std::vector<Many>& c) const {
   check_count("vjp", c, count);
   const std::vector<Input>& parameters = s.settled.method->step->parameters;
   const parallel::Cut chunks = parallel::cut_into(count, most_chunks, 1);
-  std::vector<std::vector<Array>> each(parameters.size());
-  std::vector<std::vector<std::vector<double>>> sums(parameters.size());  // of each chunk
-  for (std::size_t k = 0; k < parameters.size(); ++k) {
-    if (s.shared[k])
-      sums[k].assign(chunks.count, std::vector<double>(static_cast<std::size_t>(parameters[k].shape.size())));
-    else
-      each[k].resize(count);
-  }
+  // Of each parameter, what belongs to all problems is one piece of memory: an array for each would cost more than its
+  // entries.
+  std::vector<std::shared_ptr<double[]>> memory;
+  for (std::size_t k = 0; k < parameters.size(); ++k)
+    memory.push_back(
+        std::make_shared_for_overwrite<double[]>(size_of(parameters[k]) * (s.shared[k] ? chunks.count : count)));
   for_each_problem(s.settled.context, chunks.count, [&](std::size_t chunk) {
+    std::vector<std::vector<double>> one(parameters.size());  // problem's share of what is summed
+    std::vector<std::span<double>> out(parameters.size());
+    for (std::size_t k = 0; k < parameters.size(); ++k) {
+      if (!s.shared[k]) continue;
+      one[k].resize(size_of(parameters[k]));
+      out[k] = one[k];
+      std::fill_n(memory[k].get() + chunk * one[k].size(), one[k].size(), 0.0);
+    }
     for (std::size_t i = chunks.begin(chunk); i < chunks.end(chunk); ++i) {
-      Parts g;
-      naming_problem(i, [&] { g = (*this)[i].vjp(of_problem(c, i)); });
       for (std::size_t k = 0; k < parameters.size(); ++k)
-        if (s.shared[k])
-          detail::add(sums[k][chunk], g[k].values());
-        else
-          each[k][i] = g[k];
+        if (!s.shared[k]) out[k] = {memory[k].get() + i * size_of(parameters[k]), size_of(parameters[k])};
+      naming_problem(i, [&] { pull_back((*this)[i], of_problem(c, i), out); });
+      for (std::size_t k = 0; k < parameters.size(); ++k)
+        if (s.shared[k]) detail::add({memory[k].get() + chunk * one[k].size(), one[k].size()}, one[k]);
     }
   });
   std::vector<Many> result;
   for (std::size_t k = 0; k < parameters.size(); ++k) {
-    if (!s.shared[k]) {
-      result.emplace_back(std::move(each[k]));
-      continue;
-    }
-    for (std::size_t chunk = 1; chunk < chunks.count; ++chunk) detail::add(sums[k][0], sums[k][chunk]);
-    result.emplace_back(Array(parameters[k].shape, std::move(sums[k][0])));
+    const std::size_t size = size_of(parameters[k]);
+    const auto part = [&](std::size_t i) { return array_of(parameters[k].shape, {memory[k], memory[k].get() + i * size}); };
+    std::vector<Array> each;
+    for (std::size_t i = 0; i < count && !s.shared[k]; ++i) each.push_back(part(i));
+    for (std::size_t chunk = 1; chunk < chunks.count && s.shared[k]; ++chunk)
+      detail::add({memory[k].get(), size}, {memory[k].get() + chunk * size, size});
+    result.push_back(s.shared[k] ? Many(Array(parameters[k].shape, {memory[k].get(), memory[k].get() + size}))
+                                 : Many(std::move(each)));
   }
   return result;
 }

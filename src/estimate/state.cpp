@@ -109,6 +109,11 @@ double norm_b(SolutionState& state) {
   return *state.size_of_b;
 }
 
+double usual_b(const SolutionState& state) {
+  const double theta = norm(flat_tangent(state.theta));
+  return theta > 0 && std::isfinite(theta) ? norm(state.run.x) / theta : 0;
+}
+
 std::span<const Shape> SolutionState::parts() const {
   const std::vector<Shape>& all = method->step->state;
   return std::span(all).first(std::min(all.size(), method->shown));

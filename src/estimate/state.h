@@ -193,6 +193,9 @@ bool is_degenerate(SolutionState& state);
 /// Estimate of the Frobenius norm of B = ∂F/∂θ at x_k, from one random cotangent, once for each solve. Rounding of B is
 /// relative to it, whatever the direction. 0 where there is no vjp.
 double norm_b(SolutionState& state);
+/// What B is where x changes by its own size when θ does: terms of that size may cancel inside a step, and leave their
+/// rounding in a B that is far smaller.
+double usual_b(const SolutionState& state);
 
 /// The status of one of several directions: the worst of them is reported.
 void note_status(DerivativeReport& report, Status status);

@@ -147,15 +147,15 @@ Expr cumsum(const Expr& a) {
 Expr cumsum(const Expr& a, int axis) { return build(Op::cumsum, {a}, {.i = checked_axis("cumsum", a.shape(), axis)}); }
 
 Factor::Factor(Expr node) : node_(std::move(node)) {
-  if (!node_.graph() || !is_factor(onestep::node(node_).op))
+  if (!graph_of(node_) || !is_factor(onestep::node(node_).op))
     fail("Factor", "needs a factorisation, not an array of shape {}; make one with cholesky, lu or ldlt", node_.shape());
 }
-Factor cholesky(const Expr& h) { return Factor(build(Op::cholesky, {h})); }
-Factor lu(const Expr& m) { return Factor(build(Op::lu, {m})); }
-Factor ldlt(const Expr& h) { return Factor(build(Op::ldlt, {h})); }
-Expr solve(const Factor& factor, const Expr& b) { return build(Op::solve, {factor.node(), b}); }
-Expr solve_transposed(const Factor& factor, const Expr& b) { return build(Op::solve, {factor.node(), b}, {.i = 1}); }
-Expr logdet(const Factor& factor) { return build(Op::logdet, {factor.node()}); }
+Factor cholesky(const Expr& h) { return factor_of(build(Op::cholesky, {h})); }
+Factor lu(const Expr& m) { return factor_of(build(Op::lu, {m})); }
+Factor ldlt(const Expr& h) { return factor_of(build(Op::ldlt, {h})); }
+Expr solve(const Factor& factor, const Expr& b) { return build(Op::solve, {node_of(factor), b}); }
+Expr solve_transposed(const Factor& factor, const Expr& b) { return build(Op::solve, {node_of(factor), b}, {.i = 1}); }
+Expr logdet(const Factor& factor) { return build(Op::logdet, {node_of(factor)}); }
 Expr det(const Expr& m) { return build(Op::det, {m}); }
 
 void Foreign::jvp(std::span<const std::span<const double>>, std::span<const std::span<const double>>,
@@ -173,7 +173,7 @@ Expr call(std::shared_ptr<const Foreign> function, std::span<const Expr> argumen
   std::vector<Shape> shapes;
   for (const Expr& a : args) shapes.push_back(a.shape());
   const Shape result = function->shape(shapes);
-  return build(Op::call, args, {.i = args.front().graph()->add_foreign(std::move(function))}, result);
+  return build(Op::call, args, {.i = graph_of(args.front())->add_foreign(std::move(function))}, result);
 }
 Expr call(std::shared_ptr<const Foreign> function, std::initializer_list<Expr> arguments) {
   return call(std::move(function), {arguments.begin(), arguments.size()});

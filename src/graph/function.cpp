@@ -15,7 +15,7 @@ Function::Function(std::vector<Input> inputs, const Body& body) : inputs_(std::m
   }
   for (const Expr& result : body(arguments)) {
     // What depends on no argument lives elsewhere.
-    if (result.graph() && result.graph() != graph && result.graph()->has_inputs())
+    if (graph_of(result) && graph_of(result) != graph && graph_of(result)->has_inputs())
       fail("traced", "a result belongs to another traced function; return expressions of this function's arguments");
     outputs_.push_back(graph->adopt(result));
     if (is_factor(node(outputs_.back()).op)) fail("traced", "a factor cannot be a result; return a solve or logdet with it");
@@ -31,7 +31,7 @@ std::vector<Expr> Function::operator()(std::span<const Expr> arguments) const {
       fail("call", "argument {} has shape {}, the function was traced for {}", inputs_[i].name, arguments[i].shape(),
            inputs_[i].shape);
   const std::vector<Expr> args = unify("call", arguments);
-  const std::shared_ptr<Graph> home = args.empty() ? std::make_shared<Graph>() : args.front().graph();
+  const std::shared_ptr<Graph> home = args.empty() ? std::make_shared<Graph>() : graph_of(args.front());
   return home->import(*graph(), ids_of(outputs_), args);
 }
 
@@ -53,7 +53,7 @@ double flops(std::span<const Expr> results) {
   const std::vector<Expr> all = unify("flops", results);
   double total = 0;
   if (!all.empty())
-    for (const Id id : all.front().graph()->needed(ids_of(all))) total += flops(site_of(all.front().graph()->expr(id)));
+    for (const Id id : graph_of(all.front())->needed(ids_of(all))) total += flops(site_of(graph_of(all.front())->expr(id)));
   return total;
 }
 
@@ -74,7 +74,7 @@ std::string operation(const Expr& e) {
 std::string text_of(std::span<const Expr> results) {
   std::string out;
   if (results.empty()) return "return\n";
-  Graph& graph = *results.front().graph();
+  Graph& graph = *graph_of(results.front());
   const auto list = [&](std::span<const Id> ids) {
     std::string all;
     for (const Id id : ids) all += (all.empty() ? "" : ", ") + label(graph, id);
@@ -106,7 +106,7 @@ const char* colour(const Expr& e) {
 
 }  // namespace
 
-std::string to_string(const Expr& e) { return text_of(e.graph() ? std::vector{e} : unify("to_string", {&e, 1})); }
+std::string to_string(const Expr& e) { return text_of(graph_of(e) ? std::vector{e} : unify("to_string", {&e, 1})); }
 std::string Function::text() const {
   graph();  // or it was moved from
   return text_of(outputs_);
@@ -115,13 +115,14 @@ std::string Function::dot() const {
   std::string out = "digraph onestep {\n  rankdir=TB;\n  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n";
   const Graph& graph = *this->graph();
   for (const Id id : graph.needed(ids_of(outputs_))) {
-    const Expr e = outputs_.front().graph()->expr(id);
+    const Expr e = graph_of(outputs_.front())->expr(id);
     out += fmt::format("  n{} [label=\"{}\\n{}\"{}];\n", id,
                        quoted(is(e, Op::input, Op::scalar) ? label(graph, id) : operation(e)), e.shape(), colour(e));
     for (const Id a : graph.args(id)) out += fmt::format("  n{} -> n{};\n", a, id);
   }
   for (std::size_t i = 0; i < outputs_.size(); ++i)
-    out += fmt::format("  result{0} [shape=plaintext, label=\"result {0}\"];\n  n{1} -> result{0};\n", i, outputs_[i].id());
+    out +=
+        fmt::format("  result{0} [shape=plaintext, label=\"result {0}\"];\n  n{1} -> result{0};\n", i, id_of(outputs_[i]));
   return out + "}\n";
 }
 

@@ -10,13 +10,13 @@
 namespace onestep {
 
 Expr Site::make() const {
-  const std::shared_ptr<Graph> graph = args.empty() ? std::make_shared<Graph>() : args.front().graph();
+  const std::shared_ptr<Graph> graph = args.empty() ? std::make_shared<Graph>() : graph_of(args.front());
   return graph->expr(graph->make(op, ids_of(args), attr, shape));
 }
 
 Site site_of(const Expr& e) {
   Site site{node(e).op, {}, node(e).attr, node(e).shape};
-  for (const Id a : e.graph()->args(e.id())) site.args.push_back(e.graph()->expr(a));
+  for (const Id a : graph_of(e)->args(id_of(e))) site.args.push_back(graph_of(e)->expr(a));
   return site;
 }
 
@@ -140,24 +140,24 @@ std::vector<Expr> Graph::import(const Graph& source, std::span<const Id> from, s
 }
 
 Expr Graph::adopt(const Expr& e) {
-  if (!e.graph()) return expr(add_scalar(e.literal()));
-  if (e.graph().get() == this) return e;
-  const Id id = e.id();
-  const Node& n = e.graph()->node(id);
+  if (!graph_of(e)) return expr(add_scalar(literal_of(e)));
+  if (graph_of(e).get() == this) return e;
+  const Id id = id_of(e);
+  const Node& n = graph_of(e)->node(id);
   // Most often an array of the caller's, which has a graph of its own.
-  if (n.op == Op::constant) return expr(add_constant(e.graph()->constant(n.attr.i)));
-  return import(*e.graph(), {&id, 1}, {}).front();
+  if (n.op == Op::constant) return expr(add_constant(graph_of(e)->constant(n.attr.i)));
+  return import(*graph_of(e), {&id, 1}, {}).front();
 }
 
 std::vector<Expr> unify(const char* operation, std::span<const Expr> args) {
   std::shared_ptr<Graph> home;
   for (const Expr& a : args) {
-    if (!a.graph() || a.graph() == home) continue;
-    if (home && home->has_inputs() && a.graph()->has_inputs())
+    if (!graph_of(a) || graph_of(a) == home) continue;
+    if (home && home->has_inputs() && graph_of(a)->has_inputs())
       fail(operation,
            "the arguments belong to two different traced functions; make the one an Input of the other, or call its "
            "Function there");
-    if (!home || a.graph()->has_inputs()) home = a.graph();
+    if (!home || graph_of(a)->has_inputs()) home = graph_of(a);
   }
   if (!home) home = std::make_shared<Graph>();
   std::vector<Expr> result;
@@ -168,7 +168,7 @@ std::vector<Expr> unify(const char* operation, std::span<const Expr> args) {
 
 std::vector<Id> ids_of(std::span<const Expr> expressions) {
   std::vector<Id> ids;
-  for (const Expr& e : expressions) ids.push_back(e.id());
+  for (const Expr& e : expressions) ids.push_back(id_of(e));
   return ids;
 }
 
@@ -184,7 +184,7 @@ Expr build_unified(Op op, std::vector<Expr> args, const Attr& attr, const Shape&
   const Site site = checked(op, std::move(args), attr, shape);
   const Maybe simpler = rewrite(site);
   // A rule that made a number or an identity made it in a graph of its own.
-  return !simpler ? site.make() : site.args.empty() ? *simpler : site[0].graph()->adopt(*simpler);
+  return !simpler ? site.make() : site.args.empty() ? *simpler : graph_of(site[0])->adopt(*simpler);
 }
 Expr build(Op op, std::span<const Expr> args, const Attr& attr, const Shape& shape) {
   return build_unified(op, unify(name(op), args), attr, shape);
@@ -197,14 +197,14 @@ Expr build_as_is(Op op, std::initializer_list<Expr> args, const Attr& attr, cons
 }
 
 const Node& origin(const Expr& e) {
-  const Graph& graph = *e.graph();
-  Id id = e.id();
+  const Graph& graph = *graph_of(e);
+  Id id = id_of(e);
   while (graph.node(id).op == Op::broadcast || graph.node(id).op == Op::reshape) id = graph.args(id)[0];
   return graph.node(id);
 }
 
 std::optional<double> literal(const Expr& e) {
-  if (!e.graph()) return e.literal();
+  if (!graph_of(e)) return literal_of(e);
   const Node& n = origin(e);
   return n.op == Op::scalar ? std::optional(n.attr.value()) : std::nullopt;
 }

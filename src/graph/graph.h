@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "graph/access.h"
 #include "graph/op.h"
 #include "onestep/array.h"
 #include "onestep/expr.h"
@@ -66,7 +67,7 @@ class Graph : public std::enable_shared_from_this<Graph> {
   Id size() const { return static_cast<Id>(nodes_.size()); }
   const Node& node(Id id) const { return nodes_[id]; }
   std::span<const Id> args(Id id) const;
-  Expr expr(Id id) { return {shared_from_this(), id}; }
+  Expr expr(Id id) { return detail::Access::expr(shared_from_this(), id); }
 
   /// The node for this operation, made if it is not there. Nothing is checked or rewritten: that is build()'s work.
   Id make(Op op, std::span<const Id> args, const Attr& attr, const Shape& shape);
@@ -135,13 +136,15 @@ std::vector<Expr> unify(const char* operation, std::span<const Expr> args);
 std::vector<Id> ids_of(std::span<const Expr> expressions);
 
 // Looking at expressions, for rules.
-inline const Node& node(const Expr& e) { return e.graph()->node(e.id()); }
-inline Expr arg(const Expr& e, int i) { return e.graph()->expr(e.graph()->args(e.id())[static_cast<std::size_t>(i)]); }
+inline const Node& node(const Expr& e) { return graph_of(e)->node(id_of(e)); }
+inline Expr arg(const Expr& e, int i) { return graph_of(e)->expr(graph_of(e)->args(id_of(e))[static_cast<std::size_t>(i)]); }
 template <class... Ops> bool is(const Expr& e, Ops... ops) {
-  const Op op = e.graph() ? node(e).op : Op::scalar;
+  const Op op = graph_of(e) ? node(e).op : Op::scalar;
   return ((op == ops) || ...);
 }
-inline bool same(const Expr& a, const Expr& b) { return a.graph() == b.graph() && a.id() == b.id() && a.graph() != nullptr; }
+inline bool same(const Expr& a, const Expr& b) {
+  return graph_of(a) == graph_of(b) && id_of(a) == id_of(b) && graph_of(a) != nullptr;
+}
 /// The node whose entries e repeats or reshapes.
 const Node& origin(const Expr& e);
 /// The value if every entry is this one number written in the function.

@@ -94,6 +94,6 @@ Expr inverse(const Expr& m) {
     fail("inverse", "needs a square matrix, got shape {}", m.shape());
   return inverse(lu(m));
 }
-Expr inverse(const Factor& factor) { return solve(factor, eye(factor.node().shape()[0])); }
+Expr inverse(const Factor& factor) { return solve(factor, eye(node_of(factor).shape()[0])); }
 
 }  // namespace onestep

@@ -105,7 +105,7 @@ Maybe fold_or_lift(const Site& s) {
 // Commutative operations have one order: numbers, then repeated values, then the rest by age, diagonals last.
 bool in_order(const Expr& a, const Expr& b) {
   const auto key = [](const Expr& e) { return literal(e) ? 0 : scale_kind(e) != Scale::none ? 1 : diagonal_of(e) ? 3 : 2; };
-  return key(a) != key(b) ? key(a) < key(b) : a.id() <= b.id();
+  return key(a) != key(b) ? key(a) < key(b) : id_of(a) <= id_of(b);
 }
 
 Maybe rewrite_add(const Expr& a, const Expr& b) {

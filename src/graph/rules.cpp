@@ -269,7 +269,7 @@ template <> struct Rules<Op::det> : NoAttributes, NotLinear {
 template <> struct Rules<Op::call> : ShapeAsAsked, NotLinear {
   static double flops(const Site& s) { return count(s.shape); }
   static std::string attributes(const Site& s) {
-    const std::string f = s[0].graph()->foreign(s.attr.i)->name();
+    const std::string f = graph_of(s[0])->foreign(s.attr.i)->name();
     return s.attr.j == 0 ? f : s.attr.j == 1 ? f + " jvp" : fmt::format("{} vjp {}", f, s.attr.j - 2);
   }
 };

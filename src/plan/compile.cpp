@@ -16,12 +16,12 @@ constexpr std::int32_t no_tile = -1;
 class Compiler {
  public:
   Compiler(const Function& function, const Levels& levels, const Limits& limits)
-      : graph_(*function.graph()),
+      : graph_(*graph_of(function)),
         limits_(limits),
         results_(ids_of(function.outputs())),
         slots_(schedule(graph_, results_, levels, limits)),
         places_(slots_.size()) {
-    program_.graph = function.graph();
+    program_.graph = graph_of(function);
     program_.inputs.assign(function.inputs().begin(), function.inputs().end());
     program_.levels = levels;
     for (Id id = 0; id < graph_.size(); ++id)

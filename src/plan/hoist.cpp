@@ -61,7 +61,7 @@ class Hoister {
 
   static void add_to(Maybe& total, const Expr& term) { total = total ? *total + term : term; }
 
-  int level(const Expr& e) { return find_levels(graph_, level_)[e.id()]; }
+  int level(const Expr& e) { return find_levels(graph_, level_)[id_of(e)]; }
 
   bool decompose(const Expr& a, const Expr& e, const Expr& factor, Affine& out) {
     if (--out.budget < 0) return false;
@@ -70,7 +70,7 @@ class Hoister {
       return true;
     }
     if (is(e, Op::matmul) && same(arg(e, 0), a) && node(e).attr.i == 0 && e.shape().rank() == 1) {
-      add_to(out.terms.try_emplace(arg(e, 1).id(), Term{arg(e, 1), {}}).first->second.d, factor);
+      add_to(out.terms.try_emplace(id_of(arg(e, 1)), Term{arg(e, 1), {}}).first->second.d, factor);
       return true;
     }
     if (is(e, Op::add, Op::sub))
@@ -90,7 +90,7 @@ class Hoister {
 }  // namespace
 
 Function hoist_products(const Function& function, const Levels& levels, const Limits& limits) {
-  const Graph& from = *function.graph();
+  const Graph& from = *graph_of(function);
   Indexed<int> level(levels.inputs.begin(), levels.inputs.end());
   find_levels(from, level);
   Indexed<bool> repeated(level.size());  // walks over large matrices for what only branches read
@@ -98,16 +98,16 @@ Function hoist_products(const Function& function, const Levels& levels, const Li
     repeated[id] = level[id] >= levels.loop && is_long_walk(from, id, limits);
     for (const Id a : from.args(id)) repeated[a] = repeated[a] && level[id] >= levels.branches;
   }
-  for (const Expr& e : function.outputs()) repeated[e.id()] = false;
+  for (const Expr& e : function.outputs()) repeated[id_of(e)] = false;
   return Function({function.inputs().begin(), function.inputs().end()}, [&](std::span<const Expr> inputs) {
-    Graph& graph = *inputs.front().graph();
+    Graph& graph = *graph_of(inputs.front());
     Hoister hoister(graph, levels);
     std::map<std::pair<Id, int>, Expr> copies;  // by what is copied and branch
     return graph.import(from, ids_of(function.outputs()), inputs, [&](Site s, Id id) {
       for (std::size_t k = 0; k < s.args.size(); ++k)
         if (const Id a = from.args(id)[k]; repeated[a]) {
           Expr& copy = copies[{a, level[id]}];
-          if (!copy.graph()) copy = graph.expr(graph.repeat(s[k].id()));
+          if (!graph_of(copy)) copy = graph.expr(graph.repeat(id_of(s[k])));
           s.args[k] = copy;
         }
       Maybe better;

@@ -145,15 +145,15 @@ QpDataPlan plan_data(const Problem& problem) {
   const Sizes& s = result.sizes;
   std::vector<Id> ids(thetas);  // a graph begins with its inputs
   std::iota(ids.begin(), ids.end(), 0);
-  const Indexed<bool> moves = values.graph()->between(ids, ids_of(values.outputs()));
+  const Indexed<bool> moves = graph_of(values)->between(ids, ids_of(values.outputs()));
   bool& smooth = result.smooth;
-  for (Id id = 0; id < values.graph()->size(); ++id)
-    smooth = smooth && !(moves[id] && has_kink(values.graph()->node(id).op));
+  for (Id id = 0; id < graph_of(values)->size(); ++id)
+    smooth = smooth && !(moves[id] && has_kink(graph_of(values)->node(id).op));
   const std::array<Shape, blocks> shapes = shapes_of(s);
   std::vector<Input> inputs = parameters;
   std::vector<int> levels(thetas, QpDataPlan::theta_level);
   for (std::size_t i = 0; i < blocks; ++i) {
-    result.moves[i] = moves[values.outputs()[i].id()];
+    result.moves[i] = moves[id_of(values.outputs()[i])];
     if (result.moves[i]) inputs.emplace_back(fmt::format("{}_bar", block_names[i]), shapes[i]);
   }
   levels.resize(inputs.size(), QpDataPlan::pull_back_branch);

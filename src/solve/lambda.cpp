@@ -8,10 +8,10 @@
 
 namespace onestep::detail {
 
-std::span<const Array> data_of(const Function& traced) { return traced.graph()->constants(); }
+std::span<const Array> data_of(const Function& traced) { return graph_of(traced)->constants(); }
 
 bool same_graph(const Function& a, const Function& b) {
-  return std::ranges::equal(a.outputs(), b.outputs(), {}, &Expr::id, &Expr::id) && a.graph()->has_same_nodes(*b.graph());
+  return std::ranges::equal(a.outputs(), b.outputs(), {}, id_of, id_of) && graph_of(a)->has_same_nodes(*graph_of(b));
 }
 
 bool same_data(const Function& a, const Function& b) {
@@ -19,19 +19,19 @@ bool same_data(const Function& a, const Function& b) {
     if (one.row_stride() != other.row_stride() || one.column_stride() != other.column_stride()) return false;
     if (one.data() == other.data()) return true;
     // What a lambda computes from its data, -y or the indices of gather, is made anew each time it is called.
-    return one.owns_entries() && other.owns_entries() && one.is_contiguous() && other.is_contiguous() &&
+    return owns_entries(one) && owns_entries(other) && one.is_contiguous() && other.is_contiguous() &&
            std::memcmp(one.data(), other.data(), one.values().size_bytes()) == 0;
   });
 }
 
 bool has_views(const Function& traced) {
-  return !std::ranges::all_of(data_of(traced), [](const Array& a) { return a.owns_entries(); });
+  return !std::ranges::all_of(data_of(traced), [](const Array& a) { return owns_entries(a); });
 }
 
 namespace {
 // Of each call of a solve in the function.
 template <class Visit> void visit_solves(const Function& traced, const Visit& visit) {
-  const Graph& graph = *traced.graph();
+  const Graph& graph = *graph_of(traced);
   for (const Id id : graph.needed(ids_of(traced.outputs()))) {
     if (graph.node(id).op != Op::call) continue;
     if (const auto* solve = dynamic_cast<const SolveInside*>(graph.foreign(graph.node(id).attr.i).get())) visit(*solve, id);
@@ -54,7 +54,7 @@ std::string left_out_inside(const Function& traced) {
 }
 
 bool lacks_orders_inside(const Function& traced, int orders) {
-  const Graph& graph = *traced.graph();
+  const Graph& graph = *graph_of(traced);
   bool lacks = false;
   visit_solves(traced, [&](const SolveInside& solve, Id id) {
     if (!solve.has_first_derivative_only()) return;
@@ -74,13 +74,13 @@ Body with_data_as_arguments(const Function& traced, Inside inside) {
   for (const Array& a : data_of(traced)) inputs.emplace_back("data", a.shape());
   const auto make_node = [&](const Site& site, Id id) {
     if (inside == Inside::as_it_is || site.op != Op::call) return site.make();
-    const auto* solve = dynamic_cast<const SolveInside*>(traced.graph()->foreign(traced.graph()->node(id).attr.i).get());
+    const auto* solve = dynamic_cast<const SolveInside*>(graph_of(traced)->foreign(graph_of(traced)->node(id).attr.i).get());
     return solve != nullptr ? call(solve->precise(), site.args) : site.make();
   };
   Function lifted(inputs, [&](std::span<const Expr> in) {
     if (in.empty()) return std::vector<Expr>(traced.outputs().begin(), traced.outputs().end());
-    return in.front().graph()->import(*traced.graph(), ids_of(traced.outputs()), in.first(arguments), make_node,
-                                      in.subspan(arguments));
+    return graph_of(in.front())
+        ->import(*graph_of(traced), ids_of(traced.outputs()), in.first(arguments), make_node, in.subspan(arguments));
   });
   const std::size_t all = inputs.size();
   return {[lifted = std::move(lifted)](std::span<const Expr> in) { return lifted(in); }, all};

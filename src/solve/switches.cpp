@@ -20,8 +20,8 @@ Expr switch_of(const Node& node, const Expr& y, std::span<const Expr> args) {
 
 /// The switches of a step as a function of its inputs, of which the first `moving` move; none where some are hidden.
 std::optional<Function> switches_of(const Function& step, std::size_t moving) {
-  const Graph& graph = *step.graph();
-  const Id next = step.outputs().front().id();
+  const Graph& graph = *graph_of(step);
+  const Id next = id_of(step.outputs().front());
   std::vector<Id> inputs(moving);  // a graph begins with its inputs
   std::iota(inputs.begin(), inputs.end(), Id{0});
   const Indexed<bool> on_the_way = graph.between(inputs, {&next, 1});
@@ -36,7 +36,7 @@ std::optional<Function> switches_of(const Function& step, std::size_t moving) {
   }
   if (kinked.empty()) return std::nullopt;
   return Function(std::vector<Input>(step.inputs().begin(), step.inputs().end()), [&](std::span<const Expr> in) {
-    const std::vector<Expr> images = in.front().graph()->import(graph, needed, in);
+    const std::vector<Expr> images = graph_of(in.front())->import(graph, needed, in);
     std::vector<Expr> result;
     std::span<const Expr> rest = images;
     for (const Id id : kinked) {

@@ -63,7 +63,7 @@ TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_para
     for (const Expr& e : step.extras) shared_->extras.push_back(e.shape());
     shared_->has_factor = step.factor.has_value();
     if (!shared_->has_factor) return results;
-    shared_->symmetric_factor = !is(step.factor->node(), Op::lu);
+    shared_->symmetric_factor = !is(node_of(*step.factor), Op::lu);
     results.push_back(solve(*step.factor, in[in.size() - 2]));
     if (!shared_->symmetric_factor) results.push_back(solve_transposed(*step.factor, in[in.size() - 1]));
     return results;
@@ -112,7 +112,7 @@ std::optional<Function> TracedMap::graph(ConstVector controls) const {
 }
 
 std::string TracedMap::not_finite_constant() const {
-  const Graph& graph = *shared_->step->graph();
+  const Graph& graph = *graph_of(*shared_->step);
   const Indexed<bool> used = graph.reachable(ids_of(shared_->step->outputs()));
   for (std::size_t i = 0; i < data_.size(); ++i)
     if (used[1 + parameters.size() + i] && first_not_finite({&data_[i], 1}) == 0)
@@ -171,7 +171,7 @@ Function TracedMap::differentiate(bool with_vjp, bool with_jvp) const {
 
 // Whether A and B are the same everywhere, and whether there can be kinks, is read off the graph.
 void TracedMap::note_structure(bool with_vjp, bool with_jvp) {
-  const Graph& graph = *shared_->family->graph();
+  const Graph& graph = *graph_of(*shared_->family);
   const std::vector<Id> results = ids_of(shared_->family->outputs());
   const Id x = 0;
   const Indexed<bool> moves = graph.between({&x, 1}, results);

@@ -134,7 +134,7 @@ TEST(Array, ColumnMajorMemoryEntersAProductAsAFlag) {
   EXPECT_EQ(count_nodes(f.outputs().front(), Op::transpose), 0);
   const Expr product = f.outputs().front();
   EXPECT_EQ(node(product).attr.i, 1);
-  EXPECT_EQ(product.graph()->constant(node(arg(product, 0)).attr.i).data(), memory.data());
+  EXPECT_EQ(graph_of(product)->constant(node(arg(product, 0)).attr.i).data(), memory.data());
 }
 
 TEST(Array, PrintsItsEntriesAndCutsLongOnes) {

@@ -49,7 +49,7 @@ TEST(Function, InputsWithoutANameGetOne) {
 TEST(Function, ClosedOverArraysBecomeConstantsWithoutACopy) {
   const Array A{{1.0, 2.0}, {3.0, 4.0}};
   const Function f = traced([&](Expr x) { return matmul(A, x); }, Shape{2});
-  EXPECT_EQ(f.graph()->constant(0).data(), A.data());
+  EXPECT_EQ(graph_of(f)->constant(0).data(), A.data());
 }
 
 TEST(Function, KeepsTheMemoryOfOwnedConstantsAlive) {
@@ -117,7 +117,7 @@ TEST(Function, RefusesArgumentsThatDoNotFit) {
 
 TEST(Function, RefusesAFactorAsResult) {
   EXPECT_EQ(error_of([] {
-              traced([](Expr h) { return cholesky(h).node(); }, Shape{2, 2});
+              traced([](Expr h) { return node_of(cholesky(h)); }, Shape{2, 2});
             }),
             "[traced] a factor cannot be a result; return a solve or logdet with it");
 }

@@ -123,7 +123,7 @@ RULE(SumsHaveOneOrder) {
           [](const Exprs& x) {
             return Both{raw(Op::add, {x[1], x[0]}), x[1] + x[0]};
           },
-          [](const Expr& e) { return is(e, Op::add) && arg(e, 0).id() < arg(e, 1).id(); }};
+          [](const Expr& e) { return is(e, Op::add) && id_of(arg(e, 0)) < id_of(arg(e, 1)); }};
 }
 RULE(AddingZeroIsDropped) {
   const Shape s = random.number_vector_or_matrix();
@@ -245,7 +245,7 @@ RULE(ProductsHaveOneOrder) {
           [](const Exprs& x) {
             return Both{raw(Op::mul, {x[1], x[0]}), x[1] * x[0]};
           },
-          [](const Expr& e) { return is(e, Op::mul) && arg(e, 0).id() < arg(e, 1).id(); }};
+          [](const Expr& e) { return is(e, Op::mul) && id_of(arg(e, 0)) < id_of(arg(e, 1)); }};
 }
 RULE(AProductWithItselfIsASquare) {
   const Shape s = random.number_vector_or_matrix();
@@ -960,7 +960,7 @@ RULE(ChosenRowsOfAScaledIdentityPutBackAreADiagonal) {
             const Expr E = gather(eye(n), indices);
             if (!is(E, Op::gather)) return Both{x[0], x[0]};
             const Expr part = raw(Op::mul, {number ? broadcast(x[1], E.shape()) : by_row(x[0], E.shape()), E}),
-                       index = arg(part.graph()->adopt(E), 1);
+                       index = arg(graph_of(part)->adopt(E), 1);
             return Both{raw(Op::exp, {raw(Op::scatter, {part, index}, {}, {n, n})}),
                         exp(build(Op::scatter, {part, index}, {}, {n, n}))};
           },
@@ -973,7 +973,7 @@ RULE(NegativesMoveOutOfSolves) {
   const std::int64_t n = random.extent();
   return {{Shape{n, n}, Shape{n}},
           [=](const Exprs& x) {
-            const Expr F = lu(x[0] + 9.0 * eye(n)).node();
+            const Expr F = node_of(lu(x[0] + 9.0 * eye(n)));
             return Both{raw(Op::solve, {F, raw_neg(x[1])}), build(Op::solve, {F, -x[1]})};
           },
           is_op(Op::neg)};
@@ -984,7 +984,7 @@ RULE(ASymmetricSolveNeedsNoFlag) {
   return {{Shape{n, n}, Shape{n}},
           [=](const Exprs& x) {
             const Expr H = matmul(transpose(x[0]), x[0]) + eye(n);
-            const Expr F = definite ? cholesky(H).node() : ldlt(H).node();
+            const Expr F = definite ? node_of(cholesky(H)) : node_of(ldlt(H));
             return Both{raw(Op::solve, {F, x[1]}, {.i = 1}), build(Op::solve, {F, x[1]}, {.i = 1})};
           },
           [](const Expr& e) { return node(e).attr.i == 0; }};

@@ -49,9 +49,9 @@ inline Array value_of(const Arrays& inputs, const std::function<Expr(const Exprs
 /// How many nodes the results need that satisfy a condition.
 inline int count_nodes(std::span<const Expr> results, const std::function<bool(const Expr&)>& wanted) {
   const std::vector<Expr> all = unify("count_nodes", results);
-  Graph& graph = *all.front().graph();
+  Graph& graph = *graph_of(all.front());
   std::vector<Id> ids;
-  for (const Expr& e : all) ids.push_back(e.id());
+  for (const Expr& e : all) ids.push_back(id_of(e));
   const std::vector<bool> needed = graph.reachable(ids);
   int n = 0;
   for (Id id = 0; id < graph.size(); ++id)

@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t most_partial_doubles = size_t{1} << 20;  // partial results of a product are kept below 8 MB
 constexpr size_t tiled_from = 400;                        // columns of a symmetric product
+constexpr size_t gram_rows = 192;  // packed together: a strip of them fills most of a first-level cache
 
 /// The output in tiles, or, where it is too small for that, the inner dimension in pieces (inner.count > 1).
 struct ProductCut {
@@ -49,25 +50,39 @@ void gemm(bool ta, bool tb, size_t m, size_t n, size_t k, const double* a, const
 }
 
 RowCut row_cut(size_t rows, size_t n) {
-  // A strip of the packed block fills most of a first-level cache.
-  constexpr size_t block_rows = 192, most_chunks = 64, least_rows = 512, chunk_work = size_t{1} << 21;
+  constexpr size_t most_chunks = 64, least_rows = 512, chunk_work = size_t{1} << 21;
+  constexpr size_t most_blocks = 4, most_packed = size_t{1} << 22;  // doubles
   const size_t square = std::max<size_t>(n * n, 1);
   const size_t chunks =
       std::min({most_chunks, 1 + most_partial_doubles / square, rows / std::max({least_rows, 4 * n, chunk_work / square})});
-  const Cut cut = cut_into(rows, n >= tiled_from ? 1 : chunks);
-  return {cut, std::min(cut.size, block_rows), n >= tiled_from};
+  const bool tiled = n >= tiled_from;
+  const Cut cut = cut_into(rows, tiled ? 1 : chunks);
+  // Threads wait for each other after each block of a tiled loop: several are packed together, for many threads to share.
+  const size_t blocks = tiled ? std::clamp<size_t>(most_packed / (gram_rows * n), 1, most_blocks) : 1;
+  return {cut, std::min(cut.size, blocks * gram_rows), tiled};
 }
 
 void gram(size_t rows, size_t n, const double* a, const double* d, double* c, double* scratch) {
   constexpr size_t piece_doubles = size_t{1} << 14;
   const size_t side = (n < tiled_from ? 8 : 5) * gram_tile_columns;
-  const Cut pieces = cut_into(rows, n < side ? 1 : rows * n / piece_doubles);
-  parallel_for(pieces.count, [&](size_t p) { tile_kernels().pack(pieces.begin(p), pieces.end(p), rows, n, a, d, scratch); });
-  const size_t positive = rows - count_negative(rows, d);
+  const Cut blocks{rows, std::max<size_t>(std::min(rows, gram_rows), 1), (rows + gram_rows - 1) / gram_rows};
+  const Cut pieces = cut_into(blocks.size, n < side ? 1 : blocks.size * n / piece_doubles);
+  const auto weights = [&](size_t block) { return d == nullptr ? nullptr : d + blocks.begin(block); };
+  const auto panels = [&](size_t block) { return scratch + blocks.begin(block) * padded(n); };
+  parallel_for(blocks.count * pieces.count, [&](size_t p) {
+    const size_t block = p / pieces.count, piece = p % pieces.count, length = blocks.length(block);
+    if (pieces.begin(piece) >= length) return;
+    tile_kernels().pack(pieces.begin(piece), std::min(pieces.begin(piece) + pieces.size, length), length, n,
+                        a + blocks.begin(block) * n, weights(block), panels(block));
+  });
   const Cut sides{n, side, (n + side - 1) / side};
   parallel_for(sides.count * (sides.count + 1) / 2, [&](size_t t) {
     const auto [i, j] = triangle_tile(t, sides.count);
-    tile_kernels().panels_gram(rows, positive, n, scratch, sides.begin(i), sides.end(i), sides.begin(j), sides.end(j), c);
+    for (size_t block = 0; block < blocks.count; ++block) {
+      const size_t length = blocks.length(block), positive = length - count_negative(length, weights(block));
+      tile_kernels().panels_gram(length, positive, n, panels(block), sides.begin(i), sides.end(i), sides.begin(j),
+                                 sides.end(j), c);
+    }
   });
 }
 

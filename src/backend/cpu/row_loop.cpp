@@ -27,7 +27,7 @@ using Kind = RowOp::Kind;
 using In = RowOperand::Kind;
 
 constexpr size_t small_product = 1024;  // multiply-adds up to which a BLAS call costs more than it does
-constexpr size_t pieces_of_block = 8;   // that threads share, in a tiled loop
+constexpr size_t pieces_of_block = 32;  // that threads share, in a tiled loop
 
 // Where an operand is for the block that begins at row r: offset + r * scale entries into a buffer, or into the worker's
 // scratch.

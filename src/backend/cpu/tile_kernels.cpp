@@ -140,7 +140,8 @@ struct Columns {
 
 // c_jk += sum over the rows of weight left_j right_k, of which only k <= j when Triangle: left and right are then the same.
 template <size_t J, size_t K, bool Triangle> void add_products(const Columns& t, double* c, size_t ldc) {
-  V sums[J][K] = {};
+  V sums[J][K];  // not zero by itself: a vector of NEON has a constructor that leaves it as it is
+  unrolled<J>([&](auto j) { unrolled<K>([&](auto k) { sums[j][k] = zero(); }); });
   each_vector(0, t.rows, [&](size_t row, auto part) {
     const V weights = t.weights.load(row, part);
     V right[K];
@@ -161,7 +162,8 @@ void add_panels(size_t rows, size_t positive, size_t n, const double* panels, si
   double* const to = c + row * panel * n + column * panel;
   for (size_t i = 0; i < height; ++i)
     for (size_t j = 0; j < width; j += cache_line) hwy::Prefetch(to + i * n + j);
-  V sums[Rows][vectors] = {};
+  V sums[Rows][vectors];
+  unrolled<Rows>([&](auto i) { unrolled<vectors>([&](auto v) { sums[i][v] = zero(); }); });
   const double *left = panels + row * panel * rows, *right = panels + column * panel * rows;
   const auto add_rows = [&](size_t count, auto negative) {
     for (size_t r = 0; r < count; ++r, left += panel, right += panel) {

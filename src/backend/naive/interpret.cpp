@@ -350,11 +350,11 @@ void Interpreter::call(Id id, Values& y) const {
 
 std::vector<Array> interpret(const Function& f, std::span<const Array> inputs, bool* failed) {
   check_inputs("evaluate", f.inputs(), inputs);
-  Interpreter interpreter(*f.graph(), inputs);
-  for (const Id id : f.graph()->needed(ids_of(f.outputs()))) interpreter.run(id);
+  Interpreter interpreter(*graph_of(f), inputs);
+  for (const Id id : graph_of(f)->needed(ids_of(f.outputs()))) interpreter.run(id);
   if (failed != nullptr) *failed = interpreter.failed();
   std::vector<Array> results;
-  for (const Expr& e : f.outputs()) results.emplace_back(e.shape(), interpreter.value(e.id()));
+  for (const Expr& e : f.outputs()) results.emplace_back(e.shape(), interpreter.value(id_of(e)));
   return results;
 }
 
