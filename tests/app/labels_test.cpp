@@ -308,6 +308,11 @@ TEST_F(LabelJobs, CleanKeepsTheEndsOfLinesAsTheyAre) {
   ASSERT_TRUE(plain.ends_with("ham\n")) << "the last line is kept";
   EXPECT_EQ(kept_of(with_crlf(text)), with_crlf(plain));
   EXPECT_EQ(kept_of(without_end), plain.substr(0, plain.size() - 1));
+  const auto with_returns = [](std::string all) {
+    std::ranges::replace(all, '\n', '\r');
+    return all;
+  };
+  EXPECT_EQ(kept_of(with_returns(text)), with_returns(plain));
   EXPECT_EQ(kept_of("\xef\xbb\xbf" + with_crlf(without_end)), "\xef\xbb\xbf" + with_crlf(plain.substr(0, plain.size() - 1)));
 }
 
