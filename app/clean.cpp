@@ -136,7 +136,7 @@ class Clean {
     if (is_undecided())
       return fmt::format(
           "Nothing can be said about the labels: on held-out samples the model is right for a share of {:.4f}, no more than "
-          "the most frequent label has. --standardise, or another --l2, may help.",
+          "the most frequent label has. Another --l2 may help.",
           c.accuracy.before);
     if (suspects_ == 0)
       return fmt::format("None of {} samples is a suspect: nothing is to be cleaned.", judgement_.quality.size());
@@ -165,7 +165,9 @@ class Clean {
                     100 * judgement_.noise, fits_, seconds_text(judging + comparing), seconds_text(judging)));
     r.accuracy.emplace_back(
         "Classes that overlap look the same as wrong labels: a suspect is worth a look, not proven wrong. Suspects are "
-        "removed only where held-out samples gain more than a standard error, in loss or in accuracy, and lose in neither.");
+        "removed only where held-out samples gain more than chance gives one time in ten, in loss or in accuracy, and lose "
+        "in "
+        "neither.");
     if (!comparison_.trusted)
       r.accuracy.emplace_back(
           "The held-out samples may have wrong labels, too, which the loss allows for; --valid FILE with trusted labels is "
@@ -352,6 +354,8 @@ class Clean {
 void add_clean(CommandLine& line) {
   auto options = std::make_shared<CleanOptions>();
   std::vector<Option> rows = sample_options(*options, false);
+  for (Option& row : rows)
+    if (row.name.starts_with("--standardise")) row.help = "scale features to mean 0 and deviation 1: clean always does";
   rows.push_back({.name = "--valid",
                   .to = &options->valid,
                   .type = "FILE",
@@ -380,6 +384,7 @@ void add_clean(CommandLine& line) {
                 [options] {
                   check_folder_of("--cleaned", options->cleaned);
                   check_folder_of("--csv", options->csv);
+                  options->standardise = true;  // what is wrong with a label does not depend on units of features
                   Progress progress(*options);
                   JobData job = load(*options, false, progress);
                   job.memory_needed = std::max(job.memory_needed,

@@ -88,7 +88,11 @@ class Fit {
       return stop_signal() == 0;
     };
     const auto f = [&](Expr x) { return sum(model_.losses(job_.train, x)) + model_.penalty(x, penalty_); };
-    const Solution s = onestep::solve(model_.solver(f, how), model_.start(), Parts());
+    Solution s = onestep::solve(model_.solver(f, how), model_.start(), Parts());
+    if (s.status() == Status::line_search_failed && job_.loss == Loss::softmax) {
+      model_.compute_by_margins();
+      s = onestep::solve(model_.solver(f, how), s.x().contiguous(), Parts());
+    }
     const std::vector<Array> at = evaluate(traced(
                                                [&](Expr x) {
                                                  return std::pair{f(x), grad(f(x), x)};

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
-#include <string_view>
 
 #include "base/common.h"
 #include "base/json_document.h"
@@ -20,14 +19,12 @@ namespace {
 using namespace onestep;
 
 // OpenBLAS chooses its kernels while it is loaded. Where it does not know this CPU it chose slow ones, and the program
-// starts once more, with the environment variable that the advice names.
+// starts once more, with the environment variable that names better ones.
 void start_with_fast_blas(char** argv) {
-  constexpr std::string_view variable = "OPENBLAS_CORETYPE";
-  const std::string advice = blas_advice();
-  const std::size_t at = advice.find(fmt::format("{}=", variable));
-  if (at == advice.npos || std::getenv(variable.data()) != nullptr) return;
-  const std::size_t begin = at + variable.size() + 1;
-  ::setenv(variable.data(), advice.substr(begin, advice.find(' ', begin) - begin).c_str(), 1);
+  constexpr const char* variable = "OPENBLAS_CORETYPE";
+  const std::string kernels = better_blas_kernels();
+  if (kernels.empty() || std::getenv(variable) != nullptr) return;
+  ::setenv(variable, kernels.c_str(), 1);
   ::execv("/proc/self/exe", argv);  // where that fails, slow kernels do
 }
 

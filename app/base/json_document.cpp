@@ -25,15 +25,21 @@ Json document_of(const CommonOptions& options, const Ending& ending, const Json&
   return document;
 }
 
+namespace {
+
+std::string problem_of(const FileError& wrong) { return wrong.problem.empty() ? wrong.what() : wrong.problem; }
+
+}  // namespace
+
 Failure failure_of(std::exception_ptr problem) {
   Failure failure{.exit = failed, .status = "failed", .message = ""};
-  const auto refuse = [&](const char* what) { failure = {misused, "refused", what}; };
+  const auto refuse = [&](const std::string& what) { failure = {misused, "refused", what}; };
   try {
     std::rethrow_exception(std::move(problem));
   } catch (const Misuse& wrong) { refuse(wrong.what()); } catch (const std::bad_alloc&) {
     failure.message = "not enough memory";
-  } catch (const WriteError& wrong) { failure.message = wrong.what(); } catch (const FileError& wrong) {
-    refuse(wrong.problem.empty() ? wrong.what() : wrong.problem.c_str());
+  } catch (const WriteError& wrong) { failure.message = problem_of(wrong); } catch (const FileError& wrong) {
+    refuse(problem_of(wrong));
   } catch (const NotConvergedError& wrong) {
     failure.message = fmt::format("a solve did not converge: {}", to_string(wrong.status));
   } catch (const NoDerivativeError& wrong) {
@@ -42,7 +48,6 @@ Failure failure_of(std::exception_ptr problem) {
     failure.message = wrong.what();
   }
   std::string& text = failure.message;
-  if (text.starts_with('[') && text.find("] ") != text.npos) text.erase(0, text.find("] ") + 2);
   std::ranges::replace(text, '\n', ' ');
   return failure;
 }

@@ -25,7 +25,7 @@ Json document_of(const CommonOptions& options, const Ending& ending, const Json&
 struct Failure {
   Exit exit = failed;
   std::string status;   ///< refused: misuse or bad input; failed: anything else
-  std::string message;  ///< one line, without the name of the function of the library that says it
+  std::string message;  ///< one line; of files without the name of the function of the library that read or wrote them
 };
 Failure failure_of(std::exception_ptr problem);
 

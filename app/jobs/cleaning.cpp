@@ -204,6 +204,8 @@ Judgement Cleaner::judge_within(const Mask& used, const Array& start, Solutions&
   const auto fit_to = [&](const ClassProbabilities& targets) { return cross_fit(members, used, targets, start, solutions); };
   ClassProbabilities targets = labels_as_they_are(used);
   ClassProbabilities p = fit_to(targets);
+  constexpr int power_steps = 5, noise_steps = 10;
+  const double plain_power = estimate_power(p, labels, power_steps);
   LabelNoise noise = confident_noise(p, labels);
   p = without_noise(p, noise);
   for (int round = 0; round < rounds; ++round) {
@@ -216,9 +218,9 @@ Judgement Cleaner::judge_within(const Mask& used, const Array& start, Solutions&
   Mask rest = used;
   for (std::size_t i = 0; i < train_; ++i) rest[i] = used[i] && !left_out[i];
   p = fit_to(labels_as_they_are(rest));
-  const CalibratedNoise calibrated = estimate_noise_and_power(p, labels, noise, 5);
+  const CalibratedNoise calibrated = estimate_noise_and_power(p, labels, noise, noise_steps);
 
-  const std::vector<double> right = probably_right(softened(p, calibrated.power), labels, calibrated.noise);
+  const std::vector<double> right = probably_right(tempered(p, calibrated.power), labels, calibrated.noise);
   const std::vector<bool> wrong = most_probably_wrong(right);
   Judgement result{.quality = std::vector<double>(train_, 1.0),
                    .right = std::vector<double>(train_, 1.0),
@@ -226,7 +228,9 @@ Judgement Cleaner::judge_within(const Mask& used, const Array& start, Solutions&
                    .suspects = std::vector<bool>(train_),
                    .judged = judged_,
                    .noise = calibrated.noise.share,
-                   .label_noise = calibrated.noise};
+                   .label_noise = calibrated.noise,
+                   .power = calibrated.power,
+                   .plain_power = plain_power};
   result.judged.resize(train_);
   for (std::size_t m = 0; m < members.size(); ++m) {
     const std::size_t i = members[m], other = best_other(p, m, labels[m]);
@@ -243,14 +247,21 @@ Comparison Cleaner::compare() {
   const std::size_t begin = train_ < labels_.size() ? train_ : 0, end = train_ < labels_.size() ? labels_.size() : train_;
   Comparison c{.samples = 0, .accuracy = {}, .loss = {}, .trusted = begin > 0};
   PairedMean accuracy, loss;
-  std::vector<double> p(classes_);
+  ClassProbabilities p{classes_, std::vector<double>(classes_)};  // of one sample
+  // Fits that end early remember where they started: no start may know the labels that are held out.
+  const auto without_trusted = [&] {
+    Mask used(labels_.size());
+    std::fill_n(used.begin(), train_, true);
+    count_fit();
+    return fits_of_all_.fit_roughly(labels_as_they_are(used), model_.start());
+  };
+  const std::vector<Array> starts = c.trusted ? std::vector<Array>(folds, without_trusted()) : solutions_[0];
   for (std::size_t f = 0; f < folds; ++f) {
     const auto held_out = [&](std::size_t i) { return i >= begin && i < end && fold_[i] == f; };
     Mask used(labels_.size());
     for (std::size_t i = 0; i < used.size(); ++i) used[i] = !held_out(i);
     if (std::ranges::count(used, false) == 0) continue;
-    // Rough fits remember where they started: no start may know the labels that are held out.
-    const Array before = fit_closely(labels_as_they_are(used), c.trusted ? model_.start() : solutions_[0][f]);
+    const Array before = fit_closely(labels_as_they_are(used), starts[f]);
     Solutions nested;
     const Judgement judgement = judge_within(used, before, nested);
     Mask rest = used;
@@ -259,13 +270,15 @@ Comparison Cleaner::compare() {
     keep_every_class(targets, used, no_fold);
     const Array after = fit_closely(targets, mean(nested.back()));
     const LabelNoise* noise = c.trusted ? nullptr : &judgement.label_noise;
+    const auto probabilities = [&](const Array& x, std::size_t i, double power) {
+      write_probabilities(x, i, p.row(0));
+      return c.trusted ? p : tempered(p, power);
+    };
     for (std::size_t i = begin; i < end; ++i) {
       if (!held_out(i)) continue;
       ++c.samples;
-      write_probabilities(before, i, p);
-      const Verdict b = verdict(p, labels_[i], nullptr);
-      write_probabilities(after, i, p);
-      const Verdict a = verdict(p, labels_[i], noise);
+      const Verdict b = verdict(probabilities(before, i, judgement.plain_power).row(0), labels_[i], nullptr);
+      const Verdict a = verdict(probabilities(after, i, judgement.power).row(0), labels_[i], noise);
       accuracy.add(b.right, a.right), loss.add(b.loss, a.loss);
     }
     c.accuracy = accuracy.result(), c.loss = loss.result();

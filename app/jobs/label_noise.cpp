@@ -63,20 +63,20 @@ ClassProbabilities without_noise(const ClassProbabilities& p, const LabelNoise& 
   const std::size_t K = p.classes;
   constexpr int steps = 20;  // of Richardson and Lucy's algorithm, which keeps signs and sums
   ClassProbabilities result = p;
-  std::vector<double> ratio(K);
+  std::vector<double> mixed(K), factor(K), by_label(K * K);  // noise.given transposed: inner loops are along its rows
+  for (std::size_t k = 0; k < K; ++k)
+    for (std::size_t j = 0; j < K; ++j) by_label[j * K + k] = noise.of(k, j);
   for (std::size_t i = 0; i < p.count(); ++i) {
     const std::span<double> q = result.row(i);
     for (int step = 0; step < steps; ++step) {
+      std::ranges::fill(mixed, 0.0), std::ranges::fill(factor, 0.0);
+      for (std::size_t k = 0; k < K; ++k)
+        for (std::size_t j = 0; j < K; ++j) mixed[j] += q[k] * noise.given[k * K + j];
       for (std::size_t j = 0; j < K; ++j) {
-        double mixed = 0;
-        for (std::size_t k = 0; k < K; ++k) mixed += q[k] * noise.of(k, j);
-        ratio[j] = mixed > 0 ? p.row(i)[j] / mixed : 0;
+        const double ratio = mixed[j] > 0 ? p.row(i)[j] / mixed[j] : 0;
+        for (std::size_t k = 0; k < K; ++k) factor[k] += by_label[j * K + k] * ratio;
       }
-      for (std::size_t k = 0; k < K; ++k) {
-        double factor = 0;
-        for (std::size_t j = 0; j < K; ++j) factor += noise.of(k, j) * ratio[j];
-        q[k] *= factor;
-      }
+      for (std::size_t k = 0; k < K; ++k) q[k] *= factor[k];
     }
   }
   return result;
@@ -115,7 +115,7 @@ std::vector<double> counts_by_class_and_label(const ClassProbabilities& posterio
 
 // Newton's step for the power whose probabilities q are likeliest, given the posterior r of the classes.
 double next_power(double power, const ClassProbabilities& p, const ClassProbabilities& q, const ClassProbabilities& r) {
-  constexpr double least = 0.1, most = 1;
+  constexpr double least = 0.1, most = 4;
   double slope = 0, curvature = 0;
   for (std::size_t i = 0; i < p.count(); ++i) {
     double mean = 0, square = 0;
@@ -137,7 +137,7 @@ LabelNoise estimate_noise(const ClassProbabilities& p, const ClassIndices& label
   return noise;
 }
 
-ClassProbabilities softened(const ClassProbabilities& p, double power) {
+ClassProbabilities tempered(const ClassProbabilities& p, double power) {
   ClassProbabilities result = p;
   for (std::size_t i = 0; i < p.count(); ++i) {
     double sum = 0;
@@ -147,11 +147,19 @@ ClassProbabilities softened(const ClassProbabilities& p, double power) {
   return result;
 }
 
+double estimate_power(const ClassProbabilities& p, const ClassIndices& labels, int steps) {
+  ClassProbabilities r{p.classes, std::vector<double>(p.entries.size())};
+  for (std::size_t i = 0; i < labels.size(); ++i) r.row(i)[labels[i]] = 1;
+  double power = 1;
+  for (int step = 0; step < steps && !labels.empty(); ++step) power = next_power(power, p, tempered(p, power), r);
+  return power;
+}
+
 CalibratedNoise estimate_noise_and_power(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& guess,
                                          int steps) {
   CalibratedNoise result{guess, 1};
   for (int step = 0; step < steps && !labels.empty(); ++step) {
-    const ClassProbabilities q = softened(p, result.power), r = posterior(q, labels, result.noise);
+    const ClassProbabilities q = tempered(p, result.power), r = posterior(q, labels, result.noise);
     result = {noise_of_counts(counts_by_class_and_label(r, labels), p.classes), next_power(result.power, p, q, r)};
   }
   return result;

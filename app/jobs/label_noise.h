@@ -53,10 +53,13 @@ std::vector<double> probably_right(const ClassProbabilities& p, const ClassIndic
 /// noise that is the same for all classes, so that classes with few samples take the noise of all.
 LabelNoise estimate_noise(const ClassProbabilities& p, const ClassIndices& labels, const LabelNoise& guess, int steps);
 
-/// Probabilities to a power of at most 1, rows summing to 1 again: less sure of themselves.
-ClassProbabilities softened(const ClassProbabilities& p, double power);
+/// Probabilities to a power, rows summing to 1 again: below 1 less sure of themselves, above 1 more.
+ClassProbabilities tempered(const ClassProbabilities& p, double power);
+/// The power that makes the labels as they stand most probable.
+double estimate_power(const ClassProbabilities& p, const ClassIndices& labels, int steps);
 /// The noise together with the power that makes the probabilities those of right labels. A fit without samples that speak
-/// against it is too sure of itself, and what it is too sure of would be taken for noise where classes overlap.
+/// against it is too sure of itself, and what it is too sure of would be taken for noise where classes overlap; a penalised
+/// fit to few samples is not sure enough, and wrong labels would be taken for classes that overlap.
 struct CalibratedNoise {
   LabelNoise noise;
   double power = 1;

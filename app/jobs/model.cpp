@@ -68,7 +68,10 @@ Expr Model::losses(const Samples& samples, const Expr& x) const {
     case Loss::ridge: return 0.5 * square(prediction - samples.y);
     case Loss::softmax: break;
   }
-  return log_sum_exp(prediction, 1) - sum(samples.Y * prediction, 1);
+  if (!by_margins_) return log_sum_exp(prediction, 1) - sum(samples.Y * prediction, 1);
+  constexpr double far = 1e300;  // takes the label's own margin, which is 0, out of the sum
+  const Expr own = reshape(sum(samples.Y * prediction, 1), {samples.count(), 1});
+  return softplus(log_sum_exp(prediction - own - far * samples.Y, 1));
 }
 
 Expr Model::mean_loss(const Samples& samples, const Expr& x) const {

@@ -28,6 +28,11 @@ class Model {
   /// Throws Misuse when there is none: without a penalty, where the classes are linearly separable.
   void require_a_best_fit(const Samples& train, double l2) const;
 
+  /// From now on losses of softmax are computed by the margins of the other classes, log(1 + Σ exp(sₖ - s_label)): slower,
+  /// but log Σ exp(sₖ) - s_label cancels where labels are nearly certain, as those of separable classes with a small
+  /// penalty are, and then hides the last steps from a line search.
+  void compute_by_margins() { by_margins_ = true; }
+
   Loss loss() const { return loss_; }
   /// Of the unknowns: (n + 1), or (n + 1, K) with a column for each class; the intercept is last.
   const Shape& shape() const { return shape_; }
@@ -60,6 +65,7 @@ class Model {
  private:
   Loss loss_;
   std::int64_t n_ = 0, classes_ = 1;
+  bool by_margins_ = false;
   bool hold_sums_ = false;  // of the coefficients of a feature over the classes, which without a penalty nothing else holds
   Shape shape_;
   Array start_;

@@ -16,10 +16,11 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-// Calls f with each line of the text, its end included where it has one.
+// Calls f with each line of the text, its end included where it has one: a carriage return where there is nothing else.
 template <class F> void for_each_line(std::string_view text, const F& f) {
+  const char end = text.find('\n') == text.npos ? '\r' : '\n';
   while (!text.empty()) {
-    const std::size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::size_t size = std::min(text.find(end), text.size() - 1) + 1;
     f(text.substr(0, size));
     text.remove_prefix(size);
   }

@@ -15,7 +15,7 @@ char separator_of(const std::string& name) {
   if (name == "auto") return '\0';
   if (name == "tab") return '\t';
   if (name == "space") return ' ';
-  if (name.size() != 1 || name == "\"" || name == "\n")
+  if (name.size() != 1 || name == "\"" || name == "\n" || name == "\r")
     throw Misuse(fmt::format("--separator {}: one character, or tab or space", name));
   return name[0];
 }
@@ -40,6 +40,8 @@ DatasetOptions reading_options(const JobOptions& options) {
   how.decimal = options.decimal == "comma"   ? CsvOptions::comma
                 : options.decimal == "point" ? CsvOptions::point
                                              : CsvOptions::guessed;
+  if (how.separator == ',' && how.decimal == CsvOptions::comma)
+    throw Misuse("--separator , and --decimal comma: commas cannot separate fields and decimals both");
   how.missing = options.missing == "drop"     ? CsvOptions::drop_sample
                 : options.missing == "impute" ? CsvOptions::impute
                                               : CsvOptions::refuse;

@@ -151,7 +151,9 @@ double SoftFits::evaluate_at(const Parts& parameters, std::vector<double>& x, st
 
 Array SoftFits::fit(const ClassProbabilities& targets, const Array& start) { return fit_to(1e-4, targets, start); }
 
-Array SoftFits::fit_closely(const ClassProbabilities& targets, const Array& start) { return fit_to(0.1, targets, start); }
+Array SoftFits::fit_closely(const ClassProbabilities& targets, const Array& start) {
+  return fit_to(std::max(0.1, 0.001 * static_cast<double>(start.values().size())), targets, start);
+}
 
 Array SoftFits::fit_roughly(const ClassProbabilities& targets, const Array& start) {
   return fit_to(std::max(0.1, 0.01 * static_cast<double>(start.values().size())), targets, start);

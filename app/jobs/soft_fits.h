@@ -29,7 +29,8 @@ class SoftFits {
   /// The coefficients for targets: a row of weights of the classes for each sample, all 0 for a sample that is left out.
   /// The sum of all losses is within about 1e-4 of the least, which no mean of losses shows. All throw FitFailed.
   Array fit(const ClassProbabilities& targets, const Array& start);
-  /// Good enough to compare by: within about a tenth, while a standard error of one coefficient changes the sum by a half.
+  /// Good enough to compare by: within about a tenth, or a thousandth for each coefficient, while a standard error of one
+  /// coefficient changes the sum by a half.
   Array fit_closely(const ClassProbabilities& targets, const Array& start);
   /// Good enough to judge samples by: within about a hundredth for each coefficient. Some of the start remains.
   Array fit_roughly(const ClassProbabilities& targets, const Array& start);

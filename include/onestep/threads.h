@@ -21,8 +21,15 @@ void set_threads(int n);
 ///     int n = threads();
 int threads();
 
-/// Empty when the BLAS suits this CPU. OpenBLAS does not know CPUs younger than itself and falls back to kernels without
-/// AVX, which are several times slower; the advice then says which environment variable to set before the program starts.
+/// Which kernels OpenBLAS should be told to use, by the environment variable OPENBLAS_CORETYPE before the program starts;
+/// empty when those in use suit this CPU.
+///
+///     const bool slow = !better_blas_kernels().empty();
+std::string better_blas_kernels();
+
+/// The same for people: empty when the BLAS suits this CPU. OpenBLAS does not know CPUs younger than itself and falls back
+/// to kernels without AVX, which are several times slower; the advice then says which environment variable to set before the
+/// program starts.
 ///
 ///     std::cerr << blas_advice();
 std::string blas_advice();

@@ -21,7 +21,13 @@ constexpr std::uint32_t version = 2;
 
 template <class Problem = WriteError>
 [[noreturn]] void fail(const std::string& path, std::string_view what, int error = errno) {
-  throw Problem(fmt::format("[checkpoint] {} {}: {}", path, what, std::generic_category().message(error)), path);
+  const std::string problem = fmt::format("{} {}: {}", path, what, std::generic_category().message(error));
+  throw Problem(fmt::format("[checkpoint] {}", problem), path, 0, 0, problem);
+}
+
+[[noreturn]] void refuse(const std::string& path, std::string_view why) {
+  const std::string problem = fmt::format("{} {}", path, why);
+  throw FileError(fmt::format("[checkpoint] {}", problem), path, 0, 0, problem);
 }
 
 // A file descriptor that is closed.
@@ -102,8 +108,7 @@ CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_
     if (lock_ < 0) fail<FileError>(path_, "cannot be locked");
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
       ::close(lock_);
-      throw FileError(fmt::format("[checkpoint] {} is in use by another run; name another file, or wait for its end", path_),
-                      path_);
+      detail::refuse(path_, "is in use by another run; name another file, or wait for its end");
     }
   } while (!is_named(lock_, lock_path_));
 }
@@ -114,9 +119,7 @@ CheckpointFile::~CheckpointFile() {
 }
 
 void CheckpointFile::refuse(std::string_view why) const {
-  throw FileError(
-      fmt::format("[checkpoint] {} {}; it was left as it is: name another file, or remove it to begin anew", path_, why),
-      path_);
+  detail::refuse(path_, fmt::format("{}; it was left as it is: name another file, or remove it to begin anew", why));
 }
 
 std::optional<std::string> CheckpointFile::read() const {

@@ -400,6 +400,7 @@ Dataset parse_csv(const std::string& text, std::string_view file, const CsvOptio
     throw MisuseError(fmt::format("[{}] a quotation mark or the end of a line cannot separate fields", csv_reader));
   if (options.separator == ',' && options.decimal == CsvOptions::comma)
     throw MisuseError(fmt::format("[{}] commas cannot separate fields and decimals both", csv_reader));
+  if (ends_lines_with_returns(text)) return CsvParser({csv_reader, file}, with_newlines(text), options).parse();
   return CsvParser({csv_reader, file}, text, options).parse();
 }
 

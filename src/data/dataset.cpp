@@ -25,7 +25,7 @@ bool is_csv(std::string_view path, std::string_view text) {
   const std::string_view name = without_compression(path);
   if (name.ends_with(".csv") || name.ends_with(".tsv")) return true;
   if (name.ends_with(".libsvm") || name.ends_with(".svm")) return false;
-  const std::string_view first = text.substr(0, text.find('\n'));
+  const std::string_view first = text.substr(0, text.find_first_of("\r\n"));
   return first.find_first_of(",;") != first.npos && first.find(':') == first.npos;
 }
 

@@ -261,6 +261,7 @@ Dataset parse_libsvm(std::string text, std::string_view file, std::optional<std:
     throw MisuseError(fmt::format("[{}] {} features; there cannot be fewer than 0", reader, *features));
   if (first_index && *first_index != 0 && *first_index != 1)
     throw MisuseError(fmt::format("[{}] indices start at 0 or at 1, not at {}", reader, *first_index));
+  text = with_newlines(std::move(text));
   Sparse samples = LibsvmParser(source, text, features, memory_limit, first_index).parse();
   text = std::string();  // its memory is wanted for the matrix
   const std::int64_t columns = features.value_or(samples.values.empty() ? 0 : samples.largest - samples.first + 1);

@@ -282,7 +282,7 @@ class QpsParser {
 
 QpsFile parse_qps(std::string bytes, std::string_view file, std::size_t memory_limit) {
   const Source source{reader, file};
-  const std::string text = decompress(source, std::move(bytes), memory_limit / text_share);
+  const std::string text = with_newlines(decompress(source, std::move(bytes), memory_limit / text_share));
   return QpsParser(source, text, memory_limit).parse();
 }
 

@@ -217,6 +217,13 @@ std::string_view next_word(std::string_view& text) {
   return {begin, end};
 }
 
+bool ends_lines_with_returns(std::string_view text) { return text.find('\n') == text.npos && text.find('\r') != text.npos; }
+
+std::string with_newlines(std::string text) {
+  if (ends_lines_with_returns(text)) std::replace(text.begin(), text.end(), '\r', '\n');
+  return text;
+}
+
 bool Lines::next(std::string_view& line) {
   if (rest_.empty()) return false;
   const std::size_t end = rest_.find('\n');

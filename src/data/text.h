@@ -53,6 +53,11 @@ std::string_view trimmed(std::string_view text);
 /// Takes the first word, up to a blank, off the text; empty when there is none.
 std::string_view next_word(std::string_view& text);
 
+/// Whether lines end with a carriage return alone, as they did before Mac OS X and as spreadsheets still write them.
+bool ends_lines_with_returns(std::string_view text);
+/// The text with its line ends as the readers know them: \n where a carriage return alone ends lines.
+std::string with_newlines(std::string text);
+
 /// The lines of a text one after another, without their ends (\n or \r\n).
 class Lines {
  public:

@@ -107,15 +107,21 @@ void keep_blas_serial_on_this_thread() noexcept { set_local({}); }
 
 namespace onestep {
 
-std::string blas_advice() {
+std::string better_blas_kernels() {
   constexpr std::array<std::string_view, 7> without_avx{"Prescott", "Core2", "Penryn", "Dunnington",
                                                         "Nehalem",  "Atom",  "Generic"};
   const bool avx512 = (hwy::SupportedTargets() & HWY_AVX3) != 0, avx2 = (hwy::SupportedTargets() & HWY_AVX2) != 0;
   if (openblas_get_corename == nullptr || !(avx512 || avx2) || std::ranges::count(without_avx, openblas_get_corename()) == 0)
     return "";
+  return avx512 ? "SkylakeX" : "Haswell";
+}
+
+std::string blas_advice() {
+  const std::string kernels = better_blas_kernels();
+  if (kernels.empty()) return "";
   return fmt::format(
       "OpenBLAS does not know this CPU and uses its {} kernels; set OPENBLAS_CORETYPE={} before the program starts\n",
-      openblas_get_corename(), avx512 ? "SkylakeX" : "Haswell");
+      openblas_get_corename(), kernels);
 }
 
 }  // namespace onestep

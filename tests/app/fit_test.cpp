@@ -313,6 +313,36 @@ TEST_F(FitAndPredict, SeparableClassesAreCalledSo) {
 
 // ---- what is guessed ----
 
+// Labels are then certain to many digits, which a difference of a logarithm and a score would not show.
+TEST_F(FitAndPredict, SeparablePixelsConvergeWhateverTheirUnit) {
+  Random random(11);
+  constexpr int classes = 6, pixels = 20;
+  std::vector<double> means;
+  for (int i = 0; i < classes * pixels; ++i) means.push_back(random.uniform(0, 255));
+  std::string raw, scaled;
+  for (int i = 0; i < 180; ++i) {
+    const int k = i % classes;
+    raw += fmt::format("{}", k), scaled += fmt::format("{}", k);
+    for (int j = 0; j < pixels; ++j) {
+      const double noisy = means[static_cast<std::size_t>(k * pixels + j)] + random.uniform(-60, 60);
+      const double value = std::round(std::clamp(noisy, 0.0, 255.0));
+      raw += fmt::format(" {}:{}", j + 1, value), scaled += fmt::format(" {}:{}", j + 1, value / 256);
+    }
+    raw += '\n', scaled += '\n';
+  }
+  const auto of = [&](const std::string& text, const std::string& l2) {
+    return json({"fit", folder_.write("pixels", text), "--loss", "softmax", "--l2", l2, "--folds", "2"});
+  };
+  const auto first = of(raw, "0.0078125"), second = of(scaled, "1.1920928955078125e-07");  // 2⁻⁷, 2⁻²³
+  double largest = 0, difference = 0;
+  for (std::size_t j = 0; j < pixels; ++j)
+    for (std::size_t k = 0; k < classes; ++k) {
+      const double a = first["coefficients"][j][k], b = second["coefficients"][j][k];
+      largest = std::max(largest, std::fabs(a)), difference = std::max(difference, std::fabs(a - b / 256));
+    }
+  EXPECT_LT(difference, 1e-11 * largest);
+}
+
 TEST_F(FitAndPredict, WholeNumbersAreClassesOnlyWhereTheyLookLikeThem) {
   const auto guess = [&](const std::vector<int>& labels) {
     std::string text;

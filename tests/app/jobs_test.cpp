@@ -505,6 +505,7 @@ TEST_F(Jobs, AFullDiskAtACheckpointIsAFailureThatKeepsTheLastOne) {
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.err, HasSubstr("the last one is kept"));
+  EXPECT_TRUE(ended.err.starts_with("onestep: " + checkpoint)) << ended.err << "no name of a function of the library";
   EXPECT_EQ(contents_of(checkpoint), good);
 }
 
@@ -589,6 +590,8 @@ TEST_F(Jobs, BadInputIsOneLineThatSaysWhatAndWhere) {
   EXPECT_THAT(misuse({"fit", folder_.write("not", "1 1:nan\n-1 1:2\n")}), HasSubstr("nan"));
   EXPECT_THAT(misuse({"fit", good, "--memory", "1e-9"}), HasSubstr("--memory"));
   EXPECT_THAT(misuse({"fit", good, "--l2", "-1"}), HasSubstr("--l2"));
+  EXPECT_THAT(misuse({"fit", good, "--separator", ",", "--decimal", "comma"}),
+              HasSubstr("--separator , and --decimal comma: commas cannot separate"));
   for (const std::string seed : {"-1", "1.5", "x", "18446744073709551616"})
     EXPECT_THAT(misuse({"fit", good, "--seed", seed}), HasSubstr(seed + " is not a whole number from 0"));
   EXPECT_THAT(misuse({"influence", good, "--split", "0.001"}), HasSubstr("--split"));

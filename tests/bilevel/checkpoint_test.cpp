@@ -284,6 +284,7 @@ TEST(Checkpoint, TheSecondRunOnOneFileIsRefused) {
   };
   EXPECT_EQ(tuned(Lbfgs{}, options).status, Status::converged);
   EXPECT_THAT(message, HasSubstr("in use by another run"));
+  EXPECT_TRUE(message.starts_with("[checkpoint] " + file)) << message;
 }
 
 TEST(Checkpoint, AFullDiskKeepsTheLastOneAndIsAnError) {

@@ -50,6 +50,14 @@ TEST(ReadCsv, AHeaderIsALineWithANameInIt) {
   EXPECT_THAT(error_in("1,,3\n4,5,6\n"), HasSubstr("F:1: field 2: the value is missing")) << "not a header with two numbers";
 }
 
+TEST(ReadCsv, CarriageReturnsAloneEndLines) {
+  const Dataset d = parse("a,b,y\r1,2,3\r\r4,5,6\r");
+  EXPECT_EQ(d.names, (Names{"a", "b"}));
+  EXPECT_TRUE(near(d.A, Array{{1.0, 2.0}, {4.0, 5.0}}));
+  EXPECT_TRUE(near(d.y, Array{3.0, 6.0}));
+  EXPECT_THAT(error_in("a,b,y\r1,2,3\r4,x,6\r5,6,7"), HasSubstr("F:3: field 2: "));
+}
+
 TEST(ReadCsv, QuotedFieldsMayHaveAnythingInThem) {
   const Dataset d = parse("\"a, \"\"b\"\"\",\"two\nlines\",y\r\n\"1\",  2 ,\" 3 \"\r\n\r\n4,\"5\" ,6");
   EXPECT_EQ(d.names, (Names{"a, \"b\"", "two\nlines"}));

@@ -85,6 +85,8 @@ TEST(ReadLibsvm, MatricesAboveTheMemoryLimitAreRefusedWithTheirSize) {
 
 TEST(ReadLibsvm, TabsAndTheEndsOfLinesOfAnotherSystem) {
   EXPECT_TRUE(near(parse("1\t1:2\t2:3\r\n-1 2:4").A, Array{{2.0, 3.0}, {0.0, 4.0}}));
+  EXPECT_TRUE(near(parse("1 1:2 2:3\r-1 2:4\r").A, Array{{2.0, 3.0}, {0.0, 4.0}}));
+  EXPECT_EQ(error_in("1 1:1\rone 1:1\r"), "[read_libsvm] F:2: field 1: \"one\" is not a number");
 }
 
 TEST(ReadLibsvmErrors, SayLineAndField) {
