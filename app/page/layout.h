@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "page/figure.h"
@@ -37,6 +38,9 @@ struct Range {
   /// 0 at the left or the bottom, 1 at the right or the top.
   double place(double value) const;
 };
+
+/// The axes of a panel, x and y.
+std::pair<Range, Range> ranges_of(const Panel& panel);
 
 enum class Align { left, centre, right };
 

@@ -25,7 +25,7 @@ template <class Problem = WriteError>
   throw Problem(fmt::format("[checkpoint] {}", problem), path, 0, 0, problem);
 }
 
-[[noreturn]] void refuse(const std::string& path, std::string_view why) {
+[[noreturn]] void fail_with(const std::string& path, std::string_view why) {
   const std::string problem = fmt::format("{} {}", path, why);
   throw FileError(fmt::format("[checkpoint] {}", problem), path, 0, 0, problem);
 }
@@ -108,7 +108,7 @@ CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_
     if (lock_ < 0) fail<FileError>(path_, "cannot be locked");
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
       ::close(lock_);
-      detail::refuse(path_, "is in use by another run; name another file, or wait for its end");
+      fail_with(path_, "is in use by another run; name another file, or wait for its end");
     }
   } while (!is_named(lock_, lock_path_));
 }
@@ -119,7 +119,7 @@ CheckpointFile::~CheckpointFile() {
 }
 
 void CheckpointFile::refuse(std::string_view why) const {
-  detail::refuse(path_, fmt::format("{}; it was left as it is: name another file, or remove it to begin anew", why));
+  fail_with(path_, fmt::format("{}; it was left as it is: name another file, or remove it to begin anew", why));
 }
 
 std::optional<std::string> CheckpointFile::read() const {

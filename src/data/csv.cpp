@@ -66,7 +66,8 @@ class CsvParser {
     std::size_t count = fields.size();
     if (first == FirstLine::sample) records_.go_to(beginning);
     if (first == FirstLine::counts) count = records_.peek(1)[0].size();
-    note_header(first, fields);
+    if (options_.header == CsvOptions::automatic)
+      for (std::string& note : notes_on_header(first, fields, records_)) notes_.push_back(std::move(note));
     columns_->settle(first == FirstLine::names, count);
     if (!options_.encoding.empty() && options_.encoding.size() != columns_->features().size())
       fail(source_, fmt::format("has {} columns of features, the samples that were learned from had {}",
@@ -76,17 +77,6 @@ class CsvParser {
     place_.assign(count, 0);
     for (std::size_t j = 0; j < raw_.size(); ++j) place_[columns_->features()[j]] = j;
     for (const std::string& asked : options_.category) ask_for_category(asked);
-  }
-
-  void note_header(FirstLine first, const std::vector<std::string>& fields) {
-    if (options_.header != CsvOptions::automatic) return;
-    const auto is_number = [&](const std::string& field) { return records_.number_in(field).has_value(); };
-    if (first == FirstLine::sample) notes_.emplace_back("there is no header: the first line was taken for a sample");
-    if (first == FirstLine::counts)
-      notes_.push_back(fmt::format("the first line counts samples and features and was skipped; behind the counts it has {}",
-                                   fields.size() > 2 ? list_of({fields.begin() + 2, fields.end()}) : "nothing"));
-    if (first == FirstLine::names && std::ranges::any_of(fields, is_number))
-      notes_.push_back(fmt::format("the first line was taken for names: {}", list_of(fields)));
   }
 
   void ask_for_category(const std::string& asked) {
@@ -341,11 +331,7 @@ class CsvParser {
       fail(source_,
            fmt::format("no sample has the level {} in the column {}", quoted(raw.reference), quoted(encoding.name)));
     encoding.levels = sorted_levels(raw, values);
-    const std::vector<std::string> others(encoding.levels.begin() + (encoding.levels.empty() ? 0 : 1),
-                                          encoding.levels.end());
-    notes_.push_back(others.empty() ? fmt::format("{} has one level only and gives no feature", quoted(encoding.name))
-                                    : fmt::format("{} is a category: {} compared with the reference {}",
-                                                  quoted(encoding.name), list_of(others), quoted(encoding.levels[0])));
+    notes_.push_back(note_on_levels(encoding));
     return encoding;
   }
 

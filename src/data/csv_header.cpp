@@ -162,6 +162,20 @@ FirstLine first_line_of(const Fields& fields, const Columns& columns, const CsvO
   return of_texts(fields, columns, options, records, rest);
 }
 
+std::vector<std::string> notes_on_header(FirstLine first, const Fields& fields, const Records& records) {
+  const auto is_number = [&](const std::string& field) { return records.number_in(field).has_value(); };
+  switch (first) {
+    case FirstLine::sample: return {"there is no header: the first line was taken for a sample"};
+    case FirstLine::counts:
+      return {fmt::format("the first line counts samples and features and was skipped; behind the counts it has {}",
+                          fields.size() > 2 ? list_of({fields.begin() + 2, fields.end()}) : "nothing")};
+    case FirstLine::names:
+      if (std::ranges::any_of(fields, is_number))
+        return {fmt::format("the first line was taken for names: {}", list_of(fields))};
+  }
+  return {};
+}
+
 bool guess_decimal_comma(Records& records) {
   if (records.separator() == ',') return false;
   bool comma = false, only_thousands = true;

@@ -21,6 +21,9 @@ enum class FirstLine : std::uint8_t {
 FirstLine first_line_of(const std::vector<std::string>& fields, const Columns& columns, const CsvOptions& options,
                         Records& records);
 
+/// What is said about the first line where nobody told what it is.
+std::vector<std::string> notes_on_header(FirstLine first, const std::vector<std::string>& fields, const Records& records);
+
 /// Whether numbers have a comma before their decimals: where nothing else separates fields by commas, some fields are
 /// numbers only in that reading, and none only in the other. Throws FileError where the commas may separate thousands.
 bool guess_decimal_comma(Records& records);

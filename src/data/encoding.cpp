@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "data/csv_words.h"
 #include "data/text.h"
 
 namespace onestep {
@@ -102,6 +103,12 @@ std::vector<double> encoded(const std::vector<std::vector<double>>& columns, con
     at += width;
   }
   return entries;
+}
+
+std::string note_on_levels(const ColumnEncoding& category) {
+  if (category.levels.size() < 2) return fmt::format("{} has one level only and gives no feature", quoted(category.name));
+  return fmt::format("{} is a category: {} compared with the reference {}", quoted(category.name),
+                     list_of({category.levels.begin() + 1, category.levels.end()}), quoted(category.levels[0]));
 }
 
 std::vector<std::string> notes_on_filled(const std::vector<std::vector<double>>& columns,

@@ -41,6 +41,8 @@ double fill_of(const std::vector<double>& values, bool category);
 /// The samples as features; `columns` has the values of each column. NaN is replaced as the encoding says.
 std::vector<double> encoded(const std::vector<std::vector<double>>& columns, const std::vector<ColumnEncoding>& encoding);
 
+/// What is said about a category.
+std::string note_on_levels(const ColumnEncoding& category);
 /// What is said about the columns that lack values.
 std::vector<std::string> notes_on_filled(const std::vector<std::vector<double>>& columns,
                                          const std::vector<ColumnEncoding>& encoding);

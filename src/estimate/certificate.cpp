@@ -236,12 +236,7 @@ class Certifier {
   bool is_superlinear(double rate) {
     if (rate <= superlinear_rate) return true;
     c_.rho = rate;
-    refuse(
-        fmt::format("the step multiplies errors by {:.2g}, that of a superlinear method should by almost 0: the solution is "
-                    "degenerate, or not near",
-                    rate),
-        "solve with a smaller tolerance; where that does not help, the matrix of the step is singular at the solution");
-    return false;
+    return !refused(why_not_superlinear(rate));
   }
 
   bool is_solved() {

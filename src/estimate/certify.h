@@ -23,6 +23,9 @@ inline constexpr double loose_tolerance = 1e-5;
 /// Where the way to the solution is not understood. `rho`: the next step over the last.
 std::optional<Refusal> why_not_from_there(const SolutionState& s, const Refinement& way, double rho);
 
+/// Where a superlinear method multiplies errors by this.
+Refusal why_not_superlinear(double rate);
+
 /// Looks for vectors that I - A shortens, by at most so many products with a random one. Once for each solve; notes ‖(I -
 /// A)⁻¹‖.
 void probe_inverse(SolutionState& s, const LinearSystem& system, int most);

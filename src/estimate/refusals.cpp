@@ -76,4 +76,12 @@ std::optional<Refusal> why_not_from_there(const SolutionState& s, const Refineme
   return std::nullopt;
 }
 
+Refusal why_not_superlinear(double rate) {
+  return {
+      fmt::format("the step multiplies errors by {:.2g}, that of a superlinear method should by almost 0: the solution is "
+                  "degenerate, or not near",
+                  rate),
+      "solve with a smaller tolerance; where that does not help, the matrix of the step is singular at the solution"};
+}
+
 }  // namespace onestep::detail
