@@ -255,10 +255,10 @@ bool InteriorPoint::factor() {
 /// with dv = C dx for rows and dx for bounds.
 void InteriorPoint::solve_direction(double tolerance, int most_sweeps) {
   std::fill_n(h_, all_, 0.0);
-  for (std::size_t i = upper_.begin; i < upper_.end; ++i)
-    h_[i] = upper_.weight[i] * upper_.residual[i] + upper_.inverse[i] * upper_.target[i];
-  for (std::size_t i = lower_.begin; i < lower_.end; ++i)
-    h_[i] += lower_.weight[i] * lower_.residual[i] - lower_.inverse[i] * lower_.target[i];
+  for (std::size_t i = std::min(lower_.begin, upper_.begin); i < std::max(lower_.end, upper_.end); ++i) {
+    h_[i] = upper_.weight[i] * upper_.residual[i] + upper_.inverse[i] * upper_.target[i] +
+            lower_.weight[i] * lower_.residual[i] - lower_.inverse[i] * lower_.target[i];
+  }
   for (std::size_t i = 0; i < rows_; ++i)
     if (is_equality(i)) h_[i] = equality_residual_[i] / delta_;
   for (std::size_t j = 0; j < n_; ++j) r_[j] = is_equality(rows_ + j) ? 0 : -dual_residual_[j] - h_[rows_ + j];
