@@ -47,7 +47,7 @@ th { font-weight: 600; border-bottom-color: var(--soft); }
 .differs { color: var(--unrolled-text); }
 .no, .state { color: var(--one_step-text); }
 .box { border-left: 4px solid var(--one_step); padding: .5rem 0 .5rem .9rem; margin: 1rem 0; }
-ul.claims { list-style: none; padding: 0; margin: .6rem 0 0; max-width: 46rem; }
+ul.claims { list-style: none; padding: 0; margin: .6rem 0 0; max-width: 62rem; }
 ul.claims li { padding-left: 1.6rem; text-indent: -1.6rem; margin: .25rem 0; }
 ul.claims li > b { display: inline-block; width: 1.6rem; text-indent: 0; }
 .gallery { margin-top: 1.8rem; }
@@ -72,6 +72,9 @@ footer dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1
 footer dd { margin: 0; min-width: 0; }
 @media (min-width: 1000px) {
   figure.one { display: inline-block; width: calc(50% - 1.9rem); margin-right: 1.6rem; vertical-align: top; }
+  figure.one:not(figure.one + figure.one):not(:has(+ figure.one)) { display: grid; width: auto; margin-right: 0;
+    grid-template-columns: minmax(0, 620px) minmax(0, 1fr); column-gap: 2.2rem; }
+  figure.one:not(figure.one + figure.one):not(:has(+ figure.one)) > h3 { grid-column: 1 / -1; }
 }
 @media (max-width: 640px) {
   body { font-size: 16px; }

@@ -153,12 +153,14 @@ Array elementwise(Op op, const Array& a, const Array& b) {
       if (columns != 1) column = vector ? of.row_stride() : of.column_stride();
     }
   } const x(a, shape), y(b, shape);
-  std::vector<double> entries;
-  entries.reserve(static_cast<std::size_t>(shape.size()));
-  for (std::int64_t i = 0; i < shape[0]; ++i)
-    for (std::int64_t j = 0; j < shape[1]; ++j) {
+  const auto value = info(op).value;
+  const std::int64_t rows = shape[0], columns = shape[1];
+  std::vector<double> entries(static_cast<std::size_t>(shape.size()));
+  double* entry = entries.data();
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) {
       const double both[3] = {x.data[i * x.row + j * x.column], y.data[i * y.row + j * y.column], 0};
-      entries.push_back(info(op).value(both));
+      *entry++ = value(both);
     }
   return {shape, std::move(entries)};
 }
