@@ -56,6 +56,17 @@ thread_local Pool* current = nullptr;  // of this thread; null: that of the proc
 thread_local bool is_inside = false;   // this thread runs a piece of a loop
 std::atomic<int> forks{0};             // between this process and the one the program began as
 
+// Threads of its parent that a child of fork() has handles of, which it can neither join nor detach: it keeps them.
+struct Abandoned {
+  std::vector<std::jthread> threads;
+  Abandoned* next;
+};
+std::atomic<Abandoned*> abandoned{nullptr};
+void abandon(std::vector<std::jthread> threads) {
+  auto* kept = new Abandoned{std::move(threads), abandoned.load()};
+  while (!abandoned.compare_exchange_weak(kept->next, kept)) {}
+}
+
 }  // namespace
 
 /// A worker takes part in a loop only by entering while the gate is open, and the caller closes it when no index is left: it
@@ -69,7 +80,7 @@ class Pool {
     if (is_of_this_process())
       resize(1);
     else
-      (void)new std::vector<std::jthread>(std::move(workers_));  // a child of fork() cannot join its parent's threads
+      abandon(std::move(workers_));
   }
 
   int wanted() const { return wanted_.load(std::memory_order_relaxed); }
