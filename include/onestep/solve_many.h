@@ -62,8 +62,9 @@ class ManySolutions {
 
   /// (dx/dθ)ᵀ c of every problem: a cotangent for each part of the state (those left out are zero), and a result for each
   /// parameter. A parameter that the problems share gets the sum of their gradients (never the mean), added up in an order
-  /// that does not depend on the number of threads; any other gets a gradient for each problem. Throws as Solution::vjp
-  /// does, naming the problem; even_if_unconverged() permits the same.
+  /// that does not depend on the number of threads; any other gets a gradient for each problem, all of them in one piece of
+  /// memory, which lives as long as one of them. Throws as Solution::vjp does, naming the problem; even_if_unconverged()
+  /// permits the same.
   std::vector<Many> vjp(const std::vector<Many>& c) const;
   /// (dx/dθ) v of every problem: a tangent for each parameter, and a result for each part of the state. Throws likewise.
   std::vector<Many> jvp(const std::vector<Many>& v) const;
