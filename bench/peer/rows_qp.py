@@ -1,5 +1,5 @@
-"""The rows of quadratic programs, in PIQP, ProxQP and Moreau. Each function returns one that returns seconds: by the solvers' own
-timers, or by a clock around a single call."""
+"""The rows of quadratic programs, in PIQP, ProxQP and Moreau. Each function returns one that returns seconds: by the solvers'
+own timers, or by a clock around a single call."""
 import statistics
 import time
 

@@ -29,8 +29,8 @@ constexpr double difference_safety = 1.5;  // factor on the difference to the be
 // No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
 // now and then, and the condition of the linear systems is not measured.
 constexpr double newton_rounding = 2e-13, program_rounding = 2e-12;
-constexpr double far_derivative =
-    0.1;                              // change on the way, relative to the derivative, that is too much after a loose solve
+// Change on the way, relative to the derivative, that is too much after a loose solve.
+constexpr double far_derivative = 0.1;
 constexpr double visible_kink = 0.1;  // change in a corner, relative to the derivative, above which there is no bound
 
 class Certifier {
