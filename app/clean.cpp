@@ -165,14 +165,12 @@ class Clean {
                     100 * judgement_.noise, fits_, seconds_text(judging + comparing), seconds_text(judging)));
     r.accuracy.emplace_back(
         "Classes that overlap look the same as wrong labels: a suspect is worth a look, not proven wrong. Suspects are "
-        "removed only where held-out samples gain more than chance gives one time in ten, in loss or in accuracy, and lose "
-        "in "
-        "neither.");
+        "removed only where held-out samples gain more than chance gives one time in ten, in loss or in accuracy, and "
+        "lose in neither.");
     if (!comparison_.trusted)
       r.accuracy.emplace_back(
-          "The held-out samples may have wrong labels, too, which the loss allows for; --valid FILE with trusted labels is "
-          "a "
-          "better judge.");
+          "The held-out samples may have wrong labels, too, which the loss allows for; --valid FILE with trusted labels "
+          "is a better judge.");
     if (const auto alone = std::ranges::count(judgement_.judged, false); alone > 0)
       r.accuracy.push_back(fmt::format("{} sample{} the only one with {} label: not judged.", alone,
                                        alone == 1 ? " is" : "s are each", alone == 1 ? "its" : "their"));

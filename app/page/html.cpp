@@ -74,7 +74,7 @@ footer dd { margin: 0; min-width: 0; }
   figure.one { display: inline-block; width: calc(50% - 1.9rem); margin-right: 1.6rem; vertical-align: top; }
   figure.one:not(figure.one + figure.one):not(:has(+ figure.one)) { display: grid; width: auto; margin-right: 0;
     grid-template-columns: minmax(0, 620px) minmax(0, 1fr); column-gap: 2.2rem; }
-  figure.one:not(figure.one + figure.one):not(:has(+ figure.one)) > h3 { grid-column: 1 / -1; }
+  figure.one > h3 { grid-column: 1 / -1; }
 }
 @media (max-width: 640px) {
   body { font-size: 16px; }

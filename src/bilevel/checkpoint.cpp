@@ -19,15 +19,12 @@ namespace {
 constexpr std::string_view magic = "onestep checkpoint\n";
 constexpr std::uint32_t version = 2;
 
-template <class Problem = WriteError>
-[[noreturn]] void fail(const std::string& path, std::string_view what, int error = errno) {
-  const std::string problem = fmt::format("{} {}: {}", path, what, std::generic_category().message(error));
+template <class Problem> [[noreturn]] void fail(const std::string& path, std::string_view why) {
+  const std::string problem = fmt::format("{} {}", path, why);
   throw Problem(fmt::format("[checkpoint] {}", problem), path, 0, 0, problem);
 }
-
-[[noreturn]] void fail_with(const std::string& path, std::string_view why) {
-  const std::string problem = fmt::format("{} {}", path, why);
-  throw FileError(fmt::format("[checkpoint] {}", problem), path, 0, 0, problem);
+template <class Problem> [[noreturn]] void fail(const std::string& path, std::string_view what, int error) {
+  fail<Problem>(path, fmt::format("{}: {}", what, std::generic_category().message(error)));
 }
 
 // A file descriptor that is closed.
@@ -105,10 +102,10 @@ CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_
   do {
     if (lock_ >= 0) ::close(lock_);
     lock_ = ::open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock_ < 0) fail<FileError>(path_, "cannot be locked");
+    if (lock_ < 0) fail<FileError>(path_, "cannot be locked", errno);
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
       ::close(lock_);
-      fail_with(path_, "is in use by another run; name another file, or wait for its end");
+      fail<FileError>(path_, "is in use by another run; name another file, or wait for its end");
     }
   } while (!is_named(lock_, lock_path_));
 }
@@ -119,7 +116,7 @@ CheckpointFile::~CheckpointFile() {
 }
 
 void CheckpointFile::refuse(std::string_view why) const {
-  fail_with(path_, fmt::format("{}; it was left as it is: name another file, or remove it to begin anew", why));
+  fail<FileError>(path_, fmt::format("{}; it was left as it is: name another file, or remove it to begin anew", why));
 }
 
 std::optional<std::string> CheckpointFile::read() const {
@@ -156,13 +153,13 @@ void CheckpointFile::write(std::string_view contents) {
     if (!file || !write_all(file.id(), bytes) || ::fsync(file.id()) != 0) {
       const int error = errno;
       ::unlink(temporary.c_str());
-      fail(path_, "could not be written (the last one is kept)", error);
+      fail<WriteError>(path_, "could not be written (the last one is kept)", error);
     }
   }
   if (::rename(temporary.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());
-    fail(path_, "could not be renamed to", error);
+    fail<WriteError>(path_, "could not be renamed to", error);
   }
   // The new name, too, is to survive a loss of power; where folders cannot be synchronised that is all there is.
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();

@@ -50,7 +50,7 @@ class Certifier {
       return by_doubt(knows, norm(better));
     }
     const double size = detail::norm(v);
-    if (size == 0) return finish(0, 0, 0);
+    if (size == 0) return finish(0, 0, 0, 0);
     Point& p = *s_.refinement->best().point;
     const auto transposed = [&](ConstVector w, Vector out) {
       p.vjp_x(w, out);
@@ -89,8 +89,7 @@ class Certifier {
       return seen;
     });
     if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, better, c_.products);
-    of_terms_ = s_.method->superlinear || reference_ == 0 ? 0 : usual_b(s_) * detail::norm(u);
-    return finish(to_better, system_->tail(left, to_better), rounding_scale() * detail::norm(u));
+    return finish(to_better, system_->tail(left, to_better), rounding_scale() * detail::norm(u), terms_of(detail::norm(u)));
   }
 
   void jvp(std::span<const Array> v) {
@@ -112,7 +111,7 @@ class Certifier {
     p.jvp_theta(v, b);
     ++c_.products;
     const double size_v = detail::norm(flat_tangent(v));
-    if (size_v == 0) return finish(0, 0, 0);
+    if (size_v == 0) return finish(0, 0, 0, 0);
     const auto product = [&](ConstVector w, Vector out) {
       p.jvp_x(w, out);
       ++c_.products;
@@ -152,9 +151,8 @@ class Certifier {
       return seen;
     });
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
-    of_terms_ = s_.method->superlinear || reference_ == 0 ? 0 : usual_b(s_) * size_v;
     return finish(to_better, system_->tail(detail::norm(r), to_better),
-                  detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v));
+                  detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v), terms_of(size_v));
   }
 
   /// Once; with the products for the derivative itself, where that was computed again.
@@ -260,14 +258,18 @@ class Certifier {
     return s_.method->superlinear ? seen : std::max(seen, size_of_b());
   }
 
+  // The size of terms that may cancel inside a step, of what B is applied to. Superlinear methods measure their rounding.
+  double terms_of(double size) const { return s_.method->superlinear || reference_ == 0 ? 0 : usual_b(s_) * size; }
+
   // From the best point to the solution.
   double way_left() const {
     const Refinement& way = *s_.refinement;
     return system_->inverse() * std::max(way.best().step, way.noise());
   }
 
-  // `left`: error of the better derivative from its linear solve; `size`: ‖B‖ ‖u‖, which rounding is relative to.
-  void finish(double difference_to_better, double left, double size) {
+  // `left`: error of the better derivative from its linear solve; `size`: ‖B‖ ‖u‖, which rounding is relative to, or to the
+  // terms that cancel, where they are larger.
+  void finish(double difference_to_better, double left, double size, double terms) {
     const Refinement& way = *s_.refinement;
     const Constants& known = s_.method->known;
     c_.distance = way.distance();
@@ -305,7 +307,7 @@ class Certifier {
     }
     if (s_.method->superlinear) c_.rounding += newton_rounding * c_.value;
     c_.rounding +=
-        of_rounding + 8 * epsilon * std::sqrt(static_cast<double>(n_)) * system_->inverse() * std::max(size, of_terms_);
+        of_rounding + 8 * epsilon * std::sqrt(static_cast<double>(n_)) * system_->inverse() * std::max(size, terms);
     const double whole = difference_safety * difference_to_better;
     const double of_distance = std::min(whole, on_the_way);
     c_.from_distance = of_distance + beyond;
@@ -360,8 +362,8 @@ class Certifier {
   const Map& map_;
   std::size_t n_;
   Certificate c_;
-  std::optional<BetterSystem> system_;   // once there is a refinement
-  double reference_ = 0, of_terms_ = 0;  // of_terms_: what rounding of terms that cancel is relative to
+  std::optional<BetterSystem> system_;  // once there is a refinement
+  double reference_ = 0;                // norm of the better derivative
   int of_estimator_ = 0;
   std::optional<Changes> changes_;  // once the system is solved
 };

@@ -167,8 +167,6 @@ void check_count(const char* who, const std::vector<Many>& all, std::size_t coun
       throw MisuseError(fmt::format("[{}] number {} has {} arrays for {} problems", who, k, all[k].count(), count));
 }
 
-std::size_t size_of(const Input& input) { return static_cast<std::size_t>(input.shape.size()); }
-
 void pull_back(const Solution& s, const Parts& c, std::span<const std::span<double>> out) {
   std::vector<Array> dense;
   std::vector<std::span<const double>> cotangents;
@@ -181,6 +179,47 @@ void pull_back(const Solution& s, const Parts& c, std::span<const std::span<doub
 // number of problems alone.
 constexpr std::size_t most_chunks = 64;
 
+// The gradients of all problems with respect to one parameter, in one piece of memory: an array for each would cost more
+// than its entries. Of a shared parameter, a sum for each chunk and the gradient that is added next.
+class Gradients {
+ public:
+  Gradients(const Shape& shape, bool is_shared, std::size_t problems, std::size_t chunks)
+      : shape_(shape),
+        size_(static_cast<std::size_t>(shape.size())),
+        is_shared_(is_shared),
+        problems_(problems),
+        chunks_(chunks),
+        memory_(std::make_shared_for_overwrite<double[]>(size_ * (is_shared ? 2 * chunks : problems))) {
+    if (is_shared) std::fill_n(memory_.get(), size_ * chunks, 0.0);
+  }
+
+  // Where the gradient of a problem is to be written, and what follows that.
+  std::span<double> of(std::size_t problem, std::size_t chunk) { return part(is_shared_ ? chunks_ + chunk : problem); }
+  void add(std::size_t chunk) {
+    if (is_shared_) detail::add(part(chunk), part(chunks_ + chunk));
+  }
+
+  Many result() {
+    if (is_shared_) {
+      for (std::size_t chunk = 1; chunk < chunks_; ++chunk) detail::add(part(0), part(chunk));
+      return Array(shape_, {part(0).begin(), part(0).end()});
+    }
+    std::vector<Array> each;
+    each.reserve(problems_);
+    for (std::size_t i = 0; i < problems_; ++i) each.push_back(array_of(shape_, {memory_, part(i).data()}));
+    return each;
+  }
+
+ private:
+  std::span<double> part(std::size_t i) { return {memory_.get() + i * size_, size_}; }
+
+  Shape shape_;
+  std::size_t size_;
+  bool is_shared_;
+  std::size_t problems_, chunks_;
+  std::shared_ptr<double[]> memory_;
+};
+
 }  // namespace
 
 std::vector<Many> ManySolutions::vjp(const std::vector<Many>& c) const {
@@ -189,40 +228,19 @@ std::vector<Many> ManySolutions::vjp(const std::vector<Many>& c) const {
   check_count("vjp", c, count);
   const std::vector<Input>& parameters = s.settled.method->step->parameters;
   const parallel::Cut chunks = parallel::cut_into(count, most_chunks, 1);
-  // Of each parameter, what belongs to all problems is one piece of memory: an array for each would cost more than its
-  // entries.
-  std::vector<std::shared_ptr<double[]>> memory;
+  std::vector<Gradients> gradients;
   for (std::size_t k = 0; k < parameters.size(); ++k)
-    memory.push_back(
-        std::make_shared_for_overwrite<double[]>(size_of(parameters[k]) * (s.shared[k] ? chunks.count : count)));
+    gradients.emplace_back(parameters[k].shape, s.shared[k], count, chunks.count);
   for_each_problem(s.settled.context, chunks.count, [&](std::size_t chunk) {
-    std::vector<std::vector<double>> one(parameters.size());  // problem's share of what is summed
     std::vector<std::span<double>> out(parameters.size());
-    for (std::size_t k = 0; k < parameters.size(); ++k) {
-      if (!s.shared[k]) continue;
-      one[k].resize(size_of(parameters[k]));
-      out[k] = one[k];
-      std::fill_n(memory[k].get() + chunk * one[k].size(), one[k].size(), 0.0);
-    }
     for (std::size_t i = chunks.begin(chunk); i < chunks.end(chunk); ++i) {
-      for (std::size_t k = 0; k < parameters.size(); ++k)
-        if (!s.shared[k]) out[k] = {memory[k].get() + i * size_of(parameters[k]), size_of(parameters[k])};
+      for (std::size_t k = 0; k < parameters.size(); ++k) out[k] = gradients[k].of(i, chunk);
       naming_problem(i, [&] { pull_back((*this)[i], of_problem(c, i), out); });
-      for (std::size_t k = 0; k < parameters.size(); ++k)
-        if (s.shared[k]) detail::add({memory[k].get() + chunk * one[k].size(), one[k].size()}, one[k]);
+      for (Gradients& g : gradients) g.add(chunk);
     }
   });
   std::vector<Many> result;
-  for (std::size_t k = 0; k < parameters.size(); ++k) {
-    const std::size_t size = size_of(parameters[k]);
-    const auto part = [&](std::size_t i) { return array_of(parameters[k].shape, {memory[k], memory[k].get() + i * size}); };
-    std::vector<Array> each;
-    for (std::size_t i = 0; i < count && !s.shared[k]; ++i) each.push_back(part(i));
-    for (std::size_t chunk = 1; chunk < chunks.count && s.shared[k]; ++chunk)
-      detail::add({memory[k].get(), size}, {memory[k].get() + chunk * size, size});
-    result.push_back(s.shared[k] ? Many(Array(parameters[k].shape, {memory[k].get(), memory[k].get() + size}))
-                                 : Many(std::move(each)));
-  }
+  for (Gradients& g : gradients) result.push_back(g.result());
   return result;
 }
 

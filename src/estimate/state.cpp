@@ -110,7 +110,8 @@ double norm_b(SolutionState& state) {
 }
 
 double usual_b(const SolutionState& state) {
-  const double theta = norm(flat_tangent(state.theta));
+  double theta = 0;
+  for (const Array& a : state.theta) theta = std::hypot(theta, norm(a.contiguous().values()));
   return theta > 0 && std::isfinite(theta) ? norm(state.run.x) / theta : 0;
 }
 

@@ -424,6 +424,51 @@ TEST(Certificate, OfAWeaklyCoupledReadOutHolds) {
   }
 }
 
+// x = tanh(x/2 + θ), where tanh is almost 1 and its derivative is computed as 1 - tanh²: what rounding leaves of it is
+// relative to 1, not to the derivative.
+TEST(Certificate, CountsTheRoundingOfTermsThatCancelInsideAStep) {
+  ForeignStep step;
+  step.apply = [](auto x, auto theta, auto next) {
+    for (std::size_t i = 0; i < 2; ++i) next[i] = std::tanh(0.5 * x[i] + theta[0](static_cast<std::int64_t>(i)));
+  };
+  const auto slope = [](auto x, auto theta, std::size_t i) {
+    const double y = std::tanh(0.5 * x[i] + theta[0](static_cast<std::int64_t>(i)));
+    return 1 - y * y;
+  };
+  step.jvp = [slope](auto x, auto theta, auto dx, auto dtheta, auto out) {
+    for (std::size_t i = 0; i < 2; ++i)
+      out[i] = slope(x, theta, i) *
+               ((dx.empty() ? 0 : 0.5 * dx[i]) + (dtheta.empty() ? 0 : dtheta[0](static_cast<std::int64_t>(i))));
+  };
+  step.vjp = [slope](auto x, auto theta, auto c, auto x_bar, auto theta_bar) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (!x_bar.empty()) x_bar[i] = 0.5 * slope(x, theta, i) * c[i];
+      if (!theta_bar.empty()) theta_bar[0][i] = slope(x, theta, i) * c[i];
+    }
+  };
+  const Array ones{1.0, 1.0};
+  for (double t = 4; t < 17; t += 0.37) {
+    const Array theta{t, 1.1 * t};
+    std::vector<double> exact;
+    for (const double each : {t, 1.1 * t}) {
+      const double a = 0.5 + each, s = 4 / std::pow(std::exp(a) + std::exp(-a), 2);  // x is 1 but for s/2
+      exact.push_back(s / (1 - 0.5 * s));
+    }
+    for (const Estimator& e : {Estimator(OneStep{}), Estimator(Implicit{}), Estimator()}) {
+      const Solution s = solve(fixed_point(step), ones, theta, e);
+      ASSERT_TRUE(is_solution(s.status())) << s.message();
+      // The approximation x = 1 above is worth s²/2 and less.
+      const double doubt = exact[0] * exact[0];
+      const Certificate of_vjp = s.certificate(ones), of_jvp = s.certificate_jvp(ones);
+      EXPECT_GE(of_vjp.bound + doubt, distance(s.vjp(ones), Array({2}, exact))) << t << ": " << of_vjp;
+      EXPECT_GE(of_jvp.bound + doubt, distance(s.jvp(ones), Array({2}, exact))) << t << ": " << of_jvp;
+    }
+    const Solution by_auto = solve(fixed_point(step), ones, theta, Auto{1e-6});
+    const double error = distance(by_auto.vjp(ones), Array({2}, exact)) / norm(exact);
+    EXPECT_TRUE(error <= 1e-6 + exact[0] || by_auto.report().status != Status::converged) << t << ' ' << error;
+  }
+}
+
 TEST(Certificate, PrintsBoundsOfAnySize) {
   const Solution s = solve(fixed_point([](Expr x, Expr t) { return 0.5 * sin(x) + t; }), 1.0, 1.0, KStep{2});
   for (const double size : {1.0, 1e-160, 1e-300}) {

@@ -163,6 +163,26 @@ TEST(Many, SolutionsThatAreKeptDoNotChangeWithTheNextSolve) {
   expect_same_bits(of_first, solve(r.newton_solver(), r.starts[2], {r.weights[2], r.penalty}).x());
 }
 
+// All gradients of one parameter lie in one piece of memory.
+TEST(Many, OneGradientThatIsKeptOutlivesEverythingElse) {
+  const Ridges r(70);
+  std::vector<Array> kept, twice;
+  {
+    const ManySolutions all =
+        PreparedMany(r.newton_solver(), {r.starts}, {r.weights, r.penalty}).solve({r.weights, r.penalty});
+    std::vector<Many> g = all.vjp({all.x()});
+    kept = {g[0][0], g[0][69], g[1][0]};
+    const std::vector<Many> again = all.vjp({all.x()});
+    twice = {again[0][0], again[0][69], again[1][0]};
+    EXPECT_NE(kept[0].data(), twice[0].data());
+    g = all.vjp({Many(zeros(4))});
+    EXPECT_EQ(entries_of(g[0][69]), std::vector<double>(12));
+  }
+  const Solution last = solve(r.newton_solver(), r.starts[69], {r.weights[69], r.penalty});
+  expect_same_bits(kept[1], last.vjp(last.x())[0]);
+  for (std::size_t i = 0; i < kept.size(); ++i) expect_same_bits(kept[i], twice[i]);
+}
+
 TEST(Many, RowsOfAMatrixAreVectorsAndBack) {
   const Array A{{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}};
   const Many rows = Many::rows(A);

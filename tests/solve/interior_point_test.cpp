@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -481,6 +482,39 @@ TEST(InteriorPoint, ASolverCanBeUsedAgainForOtherData) {
     const QpSolution a = solve(qp, fresh), b = solve(qp, solver);
     EXPECT_EQ(0, std::memcmp(a.x.data(), b.x.data(), 12 * sizeof(double)));
     EXPECT_EQ(a.iterations, b.iterations);
+  }
+}
+
+// Which sides there are is kept as a range, from one solve to the next.
+TEST(InteriorPoint, OtherSidesThanLastTimeLeaveNothingBehind) {
+  Random random(18);
+  InteriorPoint solver(9, 2, 7);
+  for (int trial = 0; trial < 60; ++trial) {
+    Qp qp = random_qp(random, 9, 2, 7, 9, true);
+    // Bounds of the first or last few only, of one side only, or none: the ranges begin and end anywhere.
+    const auto keep = [&](std::vector<double>& bounds, double none) {
+      const auto begin = static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(bounds.size())));
+      const auto end = static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(bounds.size())));
+      for (std::size_t i = 0; i < bounds.size(); ++i)
+        if (i < begin || i >= end) bounds[i] = none;
+    };
+    keep(qp.l, -infinity), keep(qp.u, infinity), keep(qp.lo, -infinity), keep(qp.hi, infinity);
+    const double scale = std::pow(10.0, random.integer(-6, 6));
+    for (std::vector<double>* of : {&qp.Q, &qp.q})
+      for (double& e : *of) e *= scale;
+    InteriorPoint fresh(9, 2, 7);
+    const QpSolution a = solve(qp, fresh, {}), b = solve(qp, solver, {});
+    ASSERT_EQ(a.status, Status::converged) << trial;
+    EXPECT_EQ(a.iterations, b.iterations) << trial;
+    for (const auto part : {&QpSolution::x, &QpSolution::y, &QpSolution::z, &QpSolution::bound_multipliers})
+      EXPECT_TRUE(std::ranges::equal(a.*part, b.*part)) << trial;
+    // And from the last solution, which is this one: there is nothing left to do but to make sure.
+    const std::vector<double> x(a.x.begin(), a.x.end()), y(a.y.begin(), a.y.end()), z(a.z.begin(), a.z.end()),
+        bounds(a.bound_multipliers.begin(), a.bound_multipliers.end());
+    const QpSolution warm = solver.solve(qp.data(), {}, {x, y, z, bounds});
+    ASSERT_EQ(warm.status, Status::converged) << trial;
+    EXPECT_LE(warm.iterations, a.iterations) << trial;
+    for (std::size_t j = 0; j < 9; ++j) EXPECT_NEAR(warm.x[j], x[j], 1e-7 * (1 + std::fabs(x[j]))) << trial;
   }
 }
 

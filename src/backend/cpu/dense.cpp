@@ -68,7 +68,7 @@ void gram(size_t rows, size_t n, const double* a, const double* d, double* c, do
   const Cut blocks{rows, std::max<size_t>(std::min(rows, gram_rows), 1), (rows + gram_rows - 1) / gram_rows};
   const Cut pieces = cut_into(blocks.size, n < side ? 1 : blocks.size * n / piece_doubles);
   const auto weights = [&](size_t block) { return d == nullptr ? nullptr : d + blocks.begin(block); };
-  const auto panels = [&](size_t block) { return scratch + blocks.begin(block) * padded(n); };
+  const auto panels = [&](size_t block) { return scratch + panels_size(blocks.begin(block), n); };
   parallel_for(blocks.count * pieces.count, [&](size_t p) {
     const size_t block = p / pieces.count, piece = p % pieces.count, length = blocks.length(block);
     if (pieces.begin(piece) >= length) return;

@@ -63,6 +63,7 @@ class Interpreter {
   void transpose(Id id, Values& y) const;
   void diag(Id id, Values& y) const;
   void diagonal(Id id, Values& y) const;
+  template <class Of> void reduce(Id id, Values& y, const Of& of) const;
   void sum(Id id, Values& y) const;
   void max(Id id, Values& y) const;
   void norm(Id id, Values& y) const;
@@ -181,42 +182,39 @@ void Interpreter::diagonal(Id id, Values& y) const {
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = arg_value(id, 0)[i * y.size() + i];
 }
 
-void Interpreter::sum(Id id, Values& y) const {
+// Each entry of y is `of` the entries along the axis, given as their number and a function of the position.
+template <class Of> void Interpreter::reduce(Id id, Values& y, const Of& of) const {
   const Values& a = arg_value(id, 0);
   const Around s = around(arg_shape(id, 0), node(id).attr.i);
   for (std::size_t o = 0; o < s.outer; ++o)
-    for (std::size_t i = 0; i < s.inner; ++i) {
-      Real total = 0;
-      for (std::size_t k = 0; k < s.length; ++k) total += a[(o * s.length + k) * s.inner + i];
-      y[o * s.inner + i] = static_cast<double>(total);
-    }
+    for (std::size_t i = 0; i < s.inner; ++i)
+      y[o * s.inner + i] = of(s.length, [&](std::size_t k) { return a[(o * s.length + k) * s.inner + i]; });
+}
+
+void Interpreter::sum(Id id, Values& y) const {
+  reduce(id, y, [](std::size_t length, const auto& entry) {
+    Real total = 0;
+    for (std::size_t k = 0; k < length; ++k) total += entry(k);
+    return static_cast<double>(total);
+  });
 }
 
 void Interpreter::max(Id id, Values& y) const {
-  const Values& a = arg_value(id, 0);
-  const Around s = around(arg_shape(id, 0), node(id).attr.i);
-  for (std::size_t o = 0; o < s.outer; ++o)
-    for (std::size_t i = 0; i < s.inner; ++i) {
-      double largest = -std::numeric_limits<double>::infinity();
-      for (std::size_t k = 0; k < s.length; ++k) {
-        const double entry = a[(o * s.length + k) * s.inner + i];
-        if (entry > largest || std::isnan(entry)) largest = entry;
-      }
-      y[o * s.inner + i] = largest;
-    }
+  reduce(id, y, [](std::size_t length, const auto& entry) {
+    double largest = -std::numeric_limits<double>::infinity();
+    for (std::size_t k = 0; k < length; ++k)
+      if (entry(k) > largest || std::isnan(entry(k))) largest = entry(k);
+    return largest;
+  });
 }
 
 // The exponent of a long double has room for the squares of all doubles.
 void Interpreter::norm(Id id, Values& y) const {
-  const Values& a = arg_value(id, 0);
-  const Around s = around(arg_shape(id, 0), node(id).attr.i);
-  for (std::size_t o = 0; o < s.outer; ++o)
-    for (std::size_t i = 0; i < s.inner; ++i) {
-      Real total = 0;
-      for (std::size_t k = 0; k < s.length; ++k)
-        total += Real{a[(o * s.length + k) * s.inner + i]} * a[(o * s.length + k) * s.inner + i];
-      y[o * s.inner + i] = static_cast<double>(std::sqrt(total));
-    }
+  reduce(id, y, [](std::size_t length, const auto& entry) {
+    Real total = 0;
+    for (std::size_t k = 0; k < length; ++k) total += Real{entry(k)} * entry(k);
+    return static_cast<double>(std::sqrt(total));
+  });
 }
 
 void Interpreter::cumsum(Id id, Values& y) const {
