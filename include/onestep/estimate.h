@@ -55,7 +55,9 @@ struct Implicit {
 ///     Solution s = solve(slow, x0, w, Unrolled{.mode = Unrolled::reverse, .memory = 1 << 20});
 struct Unrolled {
   /// forward carries dx/dθ·v along; reverse goes back over the states. automatic: jvp forward, vjp in reverse.
-  enum Mode { automatic, forward, reverse } mode = automatic;
+  enum class Mode { automatic, forward, reverse };
+  using enum Mode;
+  Mode mode = automatic;
   /// Bytes for states. Reverse keeps as many as fit and recomputes the others from binomial checkpoints (Revolve).
   std::size_t memory = std::size_t{1} << 30;
 };

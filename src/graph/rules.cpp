@@ -306,9 +306,10 @@ constexpr std::nullopt_t nothing = std::nullopt;
 constexpr bool smooth = false, kinked = true;  // the column `kink`
 template <class R, unsigned linear> constexpr OpInfo structural(const char* op_name, bool kink) {
   using namespace linear_in;
-  static_assert((R::transposed == nullptr) == (linear == none || linear == leaf),
+  constexpr decltype(OpInfo::transposed) transposed = R::transposed;
+  static_assert((transposed == nullptr) == (linear == none || linear == leaf),
                 "an operation that is linear in an argument needs its transpose");
-  return {op_name, kink, linear, R::shape, R::flops, R::attributes, R::transposed, nullptr, nullptr};
+  return {op_name, kink, linear, R::shape, R::flops, R::attributes, transposed, nullptr, nullptr};
 }
 constexpr OpInfo table[] = {
 #define ONESTEP_UNARY(op_name, kink, flops, ...) \

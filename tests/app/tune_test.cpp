@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -27,8 +28,11 @@ struct Made {
 // A linear model of which only the first features are worth something. Header and target last.
 std::string made_csv(std::uint64_t seed, const Made& how, int samples) {
   Random truth(seed), random(7 * seed + static_cast<std::uint64_t>(samples));
-  std::vector<double> weights;
-  for (int j = 0; j < 2 * how.features; ++j) weights.push_back(truth.uniform(-2, 2));
+  std::vector<std::array<double, 2>> weights;
+  for (int j = 0; j < how.features; ++j) {
+    const double first = truth.uniform(-2, 2), second = truth.uniform(-2, 2);
+    weights.push_back({first, second});
+  }
   std::string text;
   for (int j = 0; j < how.features; ++j) text += fmt::format("f{},", j);
   text += "y\n";
@@ -36,7 +40,8 @@ std::string made_csv(std::uint64_t seed, const Made& how, int samples) {
     double first = how.noise * random.uniform(-2, 2), second = how.noise * random.uniform(-2, 2);
     for (int j = 0; j < how.features; ++j) {
       const double a = random.uniform(-1, 1);
-      if (j < how.useful) first += weights[2 * j] * a, second += weights[2 * j + 1] * a;
+      const auto [of_first, of_second] = weights[static_cast<std::size_t>(j)];
+      if (j < how.useful) first += of_first * a, second += of_second * a;
       text += fmt::format("{:.17g},", how.unit * a);
     }
     if (how.kind == "ridge")

@@ -111,6 +111,38 @@ TEST_P(TileKernelsTest, MatvecIsASumOverColumns) {
   }
 }
 
+// Row-major, as long as they come; the last row ends where the vector ends.
+TEST_P(TileKernelsTest, ProductsWithRowsAreSums) {
+  std::vector<std::pair<std::size_t, std::size_t>> all = sizes();
+  for (const std::size_t n : {31u, 32u, 33u, 63u, 64u, 65u, 500u}) all.insert(all.end(), {{1, n}, {2, n}, {4, n}, {7, n}});
+  for (const auto& [rows, n] : all) {
+    const std::vector<double> a = normal(rows * n), x = normal(n), r = normal(rows), before = normal(n);
+    std::vector<double> out(rows, nan), transposed = before;
+    tile_kernels().row_matvec(a.data(), rows, n, x.data(), out.data());
+    tile_kernels().row_tmatvec(a.data(), rows, n, r.data(), transposed.data());
+    for (std::size_t i = 0; i < rows; ++i) {
+      Extended want = 0, magnitude = 0;
+      for (std::size_t j = 0; j < n; ++j) {
+        want += Extended{a[i * n + j]} * x[j];
+        magnitude += std::fabs(Extended{a[i * n + j]} * x[j]);
+      }
+      ASSERT_LE(std::fabs(out[i] - want), tolerance(n, magnitude)) << rows << " x " << n;
+      // A row's bits depend on the row alone, wherever it is cut off from the others.
+      double alone = nan;
+      tile_kernels().row_matvec(a.data() + i * n, 1, n, x.data(), &alone);
+      ASSERT_EQ(out[i], alone) << rows << " x " << n;
+    }
+    for (std::size_t j = 0; j < n; ++j) {
+      Extended want = before[j], magnitude = std::fabs(before[j]);
+      for (std::size_t i = 0; i < rows; ++i) {
+        want += Extended{a[i * n + j]} * r[i];
+        magnitude += std::fabs(Extended{a[i * n + j]} * r[i]);
+      }
+      ASSERT_LE(std::fabs(transposed[j] - want), tolerance(rows, magnitude)) << rows << " x " << n;
+    }
+  }
+}
+
 TEST_P(TileKernelsTest, TransposedMatvecAddsASumOverRows) {
   for (const auto& [rows, n] : sizes()) {
     const PackedTile t = make_tile(normal(rows * n), rows, n, rows + below(5));

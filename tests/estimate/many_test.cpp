@@ -20,8 +20,8 @@ using test::Random;
 
 /// Ridge regressions with weights of their own and one penalty that they share.
 struct Ridges {
-  explicit Ridges(std::size_t count) : count(count), A(random.array({12, 4})), y(random.array({12})) {
-    for (std::size_t i = 0; i < count; ++i) {
+  explicit Ridges(std::size_t problems) : count(problems), A(random.array({12, 4})), y(random.array({12})) {
+    for (std::size_t i = 0; i < problems; ++i) {
       weights.push_back(random.array({12}, 0.5, 2));
       starts.push_back(random.array({4}));
     }

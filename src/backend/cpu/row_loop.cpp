@@ -237,7 +237,7 @@ class Run {
       blas::dgemm_(step.op.flag ? Trans::yes : Trans::no, Trans::no, width, count, k, 1.0, x, step.op.flag ? k : width, a, k,
                    0.0, out, width);
     else if (count * k <= small_product)
-      for (size_t i = 0; i < count; ++i) out[i] = tiles_.dot(a + i * k, x, k);
+      tiles_.row_matvec(a, count, k, x, out);
     else
       blas::dgemv_(Trans::yes, k, count, 1.0, a, k, x, 1, 0.0, out, 1);
   }
@@ -250,7 +250,7 @@ class Run {
     else if (width != 1)
       blas::dgemm_(Trans::no, Trans::yes, width, k, count, 1.0, r, width, a, k, 1.0, out, width);
     else if (count * k <= small_product)
-      for (size_t i = 0; i < count; ++i) tiles_.axpy(r[i], a + i * k, out, k);
+      tiles_.row_tmatvec(a, count, k, r, out);
     else
       blas::dgemv_(Trans::no, k, count, 1.0, a, k, r, 1, 1.0, out, 1);
   }

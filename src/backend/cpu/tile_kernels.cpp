@@ -110,6 +110,35 @@ void axpy(double alpha, const double* x, double* y, size_t n) {
 
 // ---- products ----
 
+// Count rows at once, each with a sum of its own: what they wait for is another row's.
+template <size_t Count> HWY_INLINE void products_of_rows(size_t n, const double* a, const double* x, double* out) {
+  V s[Count];
+  unrolled<Count>([&](auto k) { s[k] = zero(); });
+  each_vector(0, n, [&](size_t j, auto part) {
+    const V x_j = part.load(x + j);
+    unrolled<Count>([&](auto k) { s[k] = hn::MulAdd(part.load(a + k * n + j), x_j, s[k]); });
+  });
+  unrolled<Count>([&](auto k) { out[k] = sum_of_lanes(s[k]); });
+}
+
+void row_matvec(const double* a, size_t rows, size_t n, const double* x, double* out) {
+  constexpr size_t short_row = 8 * lanes, together = 4;
+  size_t i = 0;
+  if (n <= short_row) {
+    for (; i + together <= rows; i += together) products_of_rows<together>(n, a + i * n, x, out + i);
+    for (; i < rows; ++i) products_of_rows<1>(n, a + i * n, x, out + i);
+  }
+  for (; i < rows; ++i) out[i] = dot(a + i * n, x, n);
+}
+
+void row_tmatvec(const double* a, size_t rows, size_t n, const double* r, double* out) {
+  each_vector(0, n, [&](size_t j, auto part) {
+    V s = part.load(out + j);
+    for (size_t i = 0; i < rows; ++i) s = hn::MulAdd(set(r[i]), part.load(a + i * n + j), s);
+    part.store(s, out + j);
+  });
+}
+
 // Columns worked on at once: block² sums and 2 block operands must fit the registers, 32 with AVX-512, else 16.
 inline constexpr size_t block = lanes < 8 ? 3 : 5;
 
@@ -344,8 +373,8 @@ void cholesky_solve(const double* l, size_t n, double* b) {
 }  // namespace
 
 const TileKernels& table() {
-  static constexpr TileKernels all{elementwise, sum,  dot,         max,          axpy,     matvec,        tmatvec,
-                                   gram,        pack, panels_gram, panels_solve, cholesky, cholesky_solve};
+  static constexpr TileKernels all{elementwise, sum,  dot,  max,         axpy,         row_matvec, row_tmatvec,   matvec,
+                                   tmatvec,     gram, pack, panels_gram, panels_solve, cholesky,   cholesky_solve};
   return all;
 }
 

@@ -41,6 +41,13 @@ struct TileKernels {
   /// y += alpha x
   void (*axpy)(double alpha, const double* x, double* y, size_t n);
 
+  // Products with a small tile, row-major.
+
+  /// out_i = sum_j a_ij x_j
+  void (*row_matvec)(const double* a, size_t rows, size_t n, const double* x, double* out);
+  /// out_j += sum_i a_ij r_i
+  void (*row_tmatvec)(const double* a, size_t rows, size_t n, const double* r, double* out);
+
   // Products with a tile of few columns, each contiguous: column j at a + j * stride. Fastest: stride a multiple of 8 but
   // not of 256, where the columns compete for the same lines of the cache.
 
