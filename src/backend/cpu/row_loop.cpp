@@ -127,6 +127,8 @@ class Run {
   void all() const {
     if (plan_.tiled)
       tiled();
+    else if (plan_.chunks.count == 1)
+      chunk(0, 0);
     else
       parallel_for(plan_.chunks.count, frame_.workers, [this](size_t c, size_t worker) { chunk(c, worker); });
     for (const size_t k : plan_.sums) combine(plan_.steps[k]);
@@ -255,16 +257,19 @@ class Run {
       blas::dgemv_(Trans::no, k, count, 1.0, a, k, r, 1, 1.0, out, 1);
   }
 
-  // Adds the partial sums, in the order of the parts.
   void combine(const Step& step) const {
+    if (plan_.parts > 1 && !step.shared) add_parts(step, plan_.parts);
+    if (step.op.kind == Kind::gram && step.op.flag) mirror_lower(step.columns, sums(step, 0));
+  }
+
+  // In the order of the parts.
+  void add_parts(const Step& step, size_t parts) const {
     constexpr size_t piece_doubles = size_t{1} << 15;
-    const size_t parts = step.shared ? 1 : plan_.parts;
     const Cut cut = cut_into(step.entries, (parts - 1) * step.entries / piece_doubles);
     parallel_for(cut.count, [&](size_t p) {
       for (size_t part = 1; part < parts; ++part)
         join(step, sums(step, part) + cut.begin(p), sums(step, 0) + cut.begin(p), cut.length(p));
     });
-    if (step.op.kind == Kind::gram && step.op.flag) mirror_lower(step.columns, sums(step, 0));
   }
 
   const RowPlan& plan_;
