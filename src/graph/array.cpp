@@ -2,6 +2,7 @@
 #include "onestep/array.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <ostream>
 
@@ -142,26 +143,39 @@ namespace {
 // The value of a row of the table on arrays, by NumPy's rule of broadcasting.
 Array elementwise(Op op, const Array& a, const Array& b) {
   const Shape shape = broadcast_shape(name(op), a.shape(), b.shape());
-  // A shape is aligned at its last axis: steps along the rows and columns of the result, 0 where entries are repeated.
+  // A shape is aligned at its last axis: steps along the rows and columns of the result, 0 where entries are repeated. A
+  // vector is a row.
   struct Steps {
     const double* data;
     std::int64_t row = 0, column = 0;
-    Steps(const Array& of, const Shape& to) : data(of.data()) {
-      const bool vector = of.shape().rank() == 1 && to.rank() == 2;  // a row of the result
-      const std::int64_t rows = vector ? 1 : of.shape()[0], columns = vector ? of.shape()[0] : of.shape()[1];
+    explicit Steps(const Array& of) : data(of.data()) {
+      const bool is_row = of.shape().rank() == 1;
+      const std::int64_t rows = is_row ? 1 : of.shape()[0], columns = is_row ? of.shape()[0] : of.shape()[1];
       if (rows != 1) row = of.row_stride();
-      if (columns != 1) column = vector ? of.row_stride() : of.column_stride();
+      if (columns != 1) column = is_row ? of.row_stride() : of.column_stride();
     }
-  } const x(a, shape), y(b, shape);
-  const auto value = info(op).value;
-  const std::int64_t rows = shape[0], columns = shape[1];
+  } const x(a), y(b);
+  const std::int64_t rows = shape.rank() == 2 ? shape[0] : 1, columns = shape.rank() == 2 ? shape[1] : shape[0];
   std::vector<double> entries(static_cast<std::size_t>(shape.size()));
-  double* entry = entries.data();
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) {
-      const double both[3] = {x.data[i * x.row + j * x.column], y.data[i * y.row + j * y.column], 0};
-      *entry++ = value(both);
+  const auto fill = [&](const auto& value) {
+    double* entry = entries.data();
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const double *left = x.data + i * x.row, *right = y.data + i * y.row;
+      for (std::int64_t j = 0; j < columns; ++j, left += x.column, right += y.column) *entry++ = value(*left, *right);
     }
+  };
+  // Without a call for each entry where that would be most of the work.
+  switch (op) {
+    case Op::add: fill(std::plus()); break;
+    case Op::sub: fill(std::minus()); break;
+    case Op::mul: fill(std::multiplies()); break;
+    case Op::div: fill(std::divides()); break;
+    default:
+      fill([value = info(op).value](double left, double right) {
+        const double both[3] = {left, right, 0};
+        return value(both);
+      });
+  }
   return {shape, std::move(entries)};
 }
 

@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "graph/fail.h"
@@ -11,7 +12,11 @@ namespace onestep {
 
 Expr Site::make() const {
   const std::shared_ptr<Graph> graph = args.empty() ? std::make_shared<Graph>() : graph_of(args.front());
-  return graph->expr(graph->make(op, ids_of(args), attr, shape));
+  // Memory for each node of each trace would be most of its time.
+  std::array<Id, 4> few;
+  if (args.size() > few.size()) return graph->expr(graph->make(op, ids_of(args), attr, shape));
+  std::ranges::transform(args, few.begin(), [](const Expr& e) { return id_of(e); });
+  return graph->expr(graph->make(op, {few.data(), args.size()}, attr, shape));
 }
 
 Site site_of(const Expr& e) {
@@ -168,6 +173,7 @@ std::vector<Expr> unify(const char* operation, std::span<const Expr> args) {
 
 std::vector<Id> ids_of(std::span<const Expr> expressions) {
   std::vector<Id> ids;
+  ids.reserve(expressions.size());
   for (const Expr& e : expressions) ids.push_back(id_of(e));
   return ids;
 }
