@@ -83,7 +83,7 @@ class Clean {
     constexpr std::size_t least = 20;
     if (job_.train.y.values().size() < least)
       throw Misuse(fmt::format("{}: {} are too few to judge labels by; it takes {} at least", job_.name,
-                               counted(job_.train.y.values().size(), "sample"), least));
+                               counted(job_.train.y.size(), "sample"), least));
   }
 
   int report_failure(const FitFailed& failed) {
