@@ -48,7 +48,15 @@ std::size_t Graph::slot(Op op, std::span<const Id> args, const Attr& attr, const
 }
 
 Id Graph::make(Op op, std::span<const Id> args, const Attr& attr, const Shape& shape) {
+  if (nodes_.empty() && op == Op::constant) {  // most often an array that is about to be adopted by another graph
+    nodes_.push_back({op, 0, 0, shape, attr});
+    return 0;
+  }
   if (2 * (nodes_.size() + 1) > table_.size()) {
+    if (table_.empty()) {
+      nodes_.reserve(usual_nodes);
+      arg_pool_.reserve(2 * usual_nodes);
+    }
     table_.assign(std::max<std::size_t>(64, 2 * table_.size()), -1);
     for (Id id = 0; id < size(); ++id) table_[slot(node(id).op, this->args(id), node(id).attr, node(id).shape)] = id;
   }
@@ -70,17 +78,30 @@ Id Graph::add_constant(const Array& array) {
     const Id stored = add_constant(array.transposed());
     return make(Op::transpose, {&stored, 1}, {}, array.shape());
   }
-  const auto [first, last] = constants_at_.equal_range(array.data());
-  const auto known = std::find_if(first, last, [&](const auto& entry) {
-    const Array& c = constants_[entry.second];
-    return c.shape() == array.shape() && c.row_stride() == array.row_stride();
-  });
-  const std::int64_t index = known != last ? known->second : static_cast<std::int64_t>(constants_.size());
-  if (known == last) {
-    constants_at_.emplace(array.data(), index);
-    constants_.push_back(array);
+  return make(Op::constant, {}, {.i = index_of(array)}, array.shape());
+}
+
+// Of the constant that is this array, which becomes one. Few are looked through, as they are in graphs that are made often:
+// a lambda is traced for each solve.
+std::int64_t Graph::index_of(const Array& array) {
+  constexpr std::size_t few = 16;
+  const auto is_it = [&](const Array& c) {
+    return c.data() == array.data() && c.shape() == array.shape() && c.row_stride() == array.row_stride();
+  };
+  const auto next = static_cast<std::int64_t>(constants_.size());
+  if (constants_.size() <= few) {
+    const auto found = std::ranges::find_if(constants_, is_it);
+    if (found != constants_.end()) return found - constants_.begin();
+  } else {
+    const auto [first, last] = constants_at_.equal_range(array.data());
+    const auto known = std::find_if(first, last, [&](const auto& entry) { return is_it(constants_[entry.second]); });
+    if (known != last) return known->second;
   }
-  return make(Op::constant, {}, {.i = index}, array.shape());
+  constants_.push_back(array);
+  if (constants_.size() == few + 1)
+    for (std::int64_t i = 0; i < next; ++i) constants_at_.emplace(constants_[i].data(), i);
+  if (constants_.size() > few) constants_at_.emplace(array.data(), next);
+  return next;
 }
 
 std::int64_t Graph::add_foreign(std::shared_ptr<const Foreign> function) {

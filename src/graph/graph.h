@@ -108,13 +108,15 @@ class Graph : public std::enable_shared_from_this<Graph> {
 
  private:
   std::size_t slot(Op op, std::span<const Id> args, const Attr& attr, const Shape& shape) const;
+  std::int64_t index_of(const Array& array);
+  static constexpr std::size_t usual_nodes = 32;
 
   Indexed<Node> nodes_;
   std::vector<Id> arg_pool_;
   std::vector<Id> table_;  // open addressing, -1 where empty
   Indexed<std::string> names_;
   Indexed<Array> constants_;
-  std::unordered_multimap<const double*, std::int64_t> constants_at_;  // by where their entries are
+  std::unordered_multimap<const double*, std::int64_t> constants_at_;  // by where their entries are, once there are many
   Indexed<std::shared_ptr<const Foreign>> foreigns_;
 };
 

@@ -6,7 +6,9 @@
 //   corrector   the same matrix, s∘Δλ + λ∘Δs = σμ - s∘λ - Δs∘Δλ
 //
 // with K = [Q + CᵀWC, Aᵀ; A, -δ], W = λ/s. σμ and the lengths of the step are controls: decided outside, not differentiated.
-// The state is that of quadratic_program, and behind it s and λ.
+// The state is that of quadratic_program, and behind it s and λ. The native method (interior_point.h) cannot stand in: its
+// scaling, its regularisation and its refinement of linear solves are decided by the data, so that its iterates are not a
+// function that can be differentiated step by step. The optimum is the same; nothing else is shared but the data's checks.
 #include <fmt/format.h>
 
 #include <algorithm>
