@@ -27,8 +27,8 @@ struct Ridges {
     }
   }
   Solver newton_solver() const {
-    return newton([A = A, y = y](Expr x, Expr w, Expr penalty) {
-      return sum(w * square(matmul(A, x) - y)) + penalty * sum(square(x)) + sum(log(cosh(x)));
+    return newton([features = A, targets = y](Expr x, Expr w, Expr l2) {
+      return sum(w * square(matmul(features, x) - targets)) + l2 * sum(square(x)) + sum(log(cosh(x)));
     });
   }
 
