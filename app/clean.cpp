@@ -358,6 +358,7 @@ void add_clean(CommandLine& line) {
                   .to = &options->valid,
                   .type = "FILE",
                   .help = "samples whose labels can be trusted: they join the fits and are\nwhat models are compared by",
+                  .takes = Takes::input_file,
                   .excludes = {"--demo"}});
   rows.push_back({.name = "--flip",
                   .to = &options->flip,
@@ -368,11 +369,13 @@ void add_clean(CommandLine& line) {
                   .to = &options->cleaned,
                   .type = "FILE",
                   .help = "write the samples that are kept there: the lines of a text file\nas they were",
+                  .takes = Takes::output_file,
                   .excludes = {"--flip"}});
   rows.push_back({.name = "--csv",
                   .to = &options->csv,
                   .type = "FILE",
-                  .help = "write a table of all samples there, the most suspicious first"});
+                  .help = "write a table of all samples there, the most suspicious first",
+                  .takes = Takes::output_file});
   line.add({.name = "clean",
             .job = "Find mislabelled samples by fits that did not see them.",
             .example = "onestep clean --demo --flip 0.3",
@@ -380,8 +383,6 @@ void add_clean(CommandLine& line) {
             .options = std::move(rows),
             .work =
                 [options] {
-                  check_folder_of("--cleaned", options->cleaned);
-                  check_folder_of("--csv", options->csv);
                   options->standardise = true;  // what is wrong with a label does not depend on units of features
                   Progress progress(*options);
                   JobData job = load(*options, false, progress);

@@ -352,7 +352,6 @@ class Fit {
 };
 
 int run_fit(const FitOptions& options) {
-  check_folder_of("--save", options.save);
   Progress progress(options);
   return Fit(options, progress).run();
 }
@@ -368,7 +367,11 @@ void add_fit(CommandLine& line) {
        .type = "K",
        .help = "score by so many folds, each by the model of the others; 0: do not\n(default 5, where that is quick)",
        .takes = Takes::not_negative});
-  rows.push_back({.name = "--save", .to = &options->save, .type = "FILE", .help = "write the model, for onestep predict"});
+  rows.push_back({.name = "--save",
+                  .to = &options->save,
+                  .type = "FILE",
+                  .help = "write the model, for onestep predict",
+                  .takes = Takes::output_file});
   line.add({.name = "fit",
             .job = "Fit a linear model: coefficients, standard errors, scores; save it.",
             .example = "onestep fit --demo --loss logistic --save model.json",

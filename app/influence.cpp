@@ -326,8 +326,12 @@ class Influence {
 void add_influence(CommandLine& line) {
   auto options = std::make_shared<InfluenceOptions>();
   std::vector<Option> rows = sample_options(*options, false);
-  rows.push_back(
-      {.name = "--valid", .to = &options->valid, .type = "FILE", .help = "samples to judge by", .excludes = {"--demo"}});
+  rows.push_back({.name = "--valid",
+                  .to = &options->valid,
+                  .type = "FILE",
+                  .help = "samples to judge by",
+                  .takes = Takes::input_file,
+                  .excludes = {"--demo"}});
   rows.push_back({.name = "--split",
                   .to = &options->split_asked,
                   .type = "SHARE",
@@ -348,7 +352,8 @@ void add_influence(CommandLine& line) {
   rows.push_back({.name = "--csv",
                   .to = &options->csv,
                   .type = "FILE",
-                  .help = "write a table of all samples there, the most harmful first"});
+                  .help = "write a table of all samples there, the most harmful first",
+                  .takes = Takes::output_file});
   line.add({.name = "influence",
             .job = "Say what each training sample does to the loss of samples that the fit did not see.",
             .example = "onestep influence --demo --verify 20",
@@ -356,7 +361,6 @@ void add_influence(CommandLine& line) {
             .options = std::move(rows),
             .work =
                 [options] {
-                  check_folder_of("--csv", options->csv);
                   Progress progress(*options);
                   if (options->split_asked) options->split = *options->split_asked;
                   JobData job = load(*options, options->split_asked.has_value(), progress);

@@ -236,7 +236,6 @@ class Prediction {
 int run_predict(const PredictOptions& options) {
   if (options.json && options.csv == "-")
     throw Misuse("--json and --csv - both want standard output; name a file for --csv");
-  if (options.csv != "-") check_folder_of("--csv", options.csv);
   Progress progress(options);
   return Prediction(options, progress).show(progress);
 }
@@ -246,17 +245,23 @@ int run_predict(const PredictOptions& options) {
 void add_predict(CommandLine& line) {
   auto options = std::make_shared<PredictOptions>();
   std::vector<Option> rows{
-      {.name = "MODEL", .to = &options->model, .help = "the file that onestep fit --save wrote", .required = true},
+      {.name = "MODEL",
+       .to = &options->model,
+       .help = "the file that onestep fit --save wrote",
+       .required = true,
+       .takes = Takes::input_file},
       {.name = "FILE",
        .to = &options->file,
        .help =
            "samples as those that the model learned from: columns of a CSV file\nare found by their names, and it need not "
            "have the target, which is\nscored if it has; - for standard input",
-       .required = true},
+       .required = true,
+       .takes = Takes::input_file},
       {.name = "--csv",
        .to = &options->csv,
        .type = "FILE",
-       .help = "write predictions and probabilities as CSV; - for standard output"},
+       .help = "write predictions and probabilities as CSV; - for standard output",
+       .takes = Takes::output_file},
       {.name = "--memory",
        .to = &options->memory,
        .type = "GIB",

@@ -113,24 +113,33 @@ Json to_json(const Gradient& g, const QpsFile& file, const QpOptions& options) {
   return result;
 }
 
+// Whether the point it ended at says something of the program: not where there is no solution, or nothing was solved.
+bool has_point(Status status) {
+  return status != Status::infeasible && status != Status::unbounded && status != Status::not_convex &&
+         status != Status::not_finite;
+}
+
 Json own_members(const Solved& solved, const QpOptions& options) {
   const ProgramSolution& s = solved.solution;
-  Json document = {
-      {"name", solved.name(options)},
-      {"n", solved.file.columns.size()},
-      {"equalities", solved.file.equalities.size()},
-      {"inequalities", solved.file.inequalities.size()},
-      {"iterations", s.iterations},
-      {"objective", solved.objective()},
-      {"primal_residual", s.primal.relative},
-      {"dual_residual", s.dual.relative},
-      {"gap", s.gap.relative},
-      {"absolute", {{"primal_residual", s.primal.absolute}, {"dual_residual", s.dual.absolute}, {"gap", s.gap.absolute}}}};
+  const bool known = has_point(s.status);
+  const auto number = [known](double value) { return known ? Json(value) : Json(); };
+  Json document = {{"name", solved.name(options)},
+                   {"n", solved.file.columns.size()},
+                   {"equalities", solved.file.equalities.size()},
+                   {"inequalities", solved.file.inequalities.size()},
+                   {"iterations", s.iterations},
+                   {"objective", number(solved.objective())},
+                   {"primal_residual", number(s.primal.relative)},
+                   {"dual_residual", number(s.dual.relative)},
+                   {"gap", number(s.gap.relative)},
+                   {"absolute",
+                    {{"primal_residual", number(s.primal.absolute)},
+                     {"dual_residual", number(s.dual.absolute)},
+                     {"gap", number(s.gap.absolute)}}}};
   if (options.solution) {
-    document["x"] = to_json(s.x);
-    document["y"] = to_json(s.y);
-    document["z"] = to_json(s.z);
-    document["bound_multipliers"] = to_json(s.bound_multipliers);
+    for (const auto& [name, part] :
+         {std::pair{"x", &s.x}, {"y", &s.y}, {"z", &s.z}, {"bound_multipliers", &s.bound_multipliers}})
+      document[name] = known ? to_json(*part) : Json();
     // Why there is no solution: see ProgramSolution for what these prove.
     if (!s.infeasibility.is_empty())
       document["proof"] = {{"y", to_json(s.infeasibility.y)},
@@ -232,6 +241,7 @@ std::string text_of(const Solved& solved, const QpOptions& options) {
   text += fmt::format("{} in {}, {:.3g} s\n", to_string(s.status),
                       count(static_cast<std::size_t>(s.iterations), "iteration", "iterations"), s.seconds);
   if (s.status != Status::converged) text += fmt::format("{}\n", advice(s.status));
+  if (!has_point(s.status)) return text;
   text += fmt::format("\nobjective  {:.10g}\n\n", solved.objective());
   text += fmt::format("{:<15}  {:>9}  {:>9}\n", "", "relative", "absolute");
   const auto residual = [&](std::string_view name, const ProgramResidual& r) {
@@ -292,24 +302,25 @@ void add_qp(CommandLine& line) {
             .job = "Solve a quadratic program in a QPS or MPS file (plain, gz or bz2).",
             .example = "onestep qp QAFIRO.QPS --gradient-of objective --json",
             .common = *options,
-            .options = {{.name = "FILE", .to = &options->file, .help = "the program", .required = true},
-                        {.name = "--tol",
-                         .to = &options->tolerance,
-                         .type = "T",
-                         .help = "the most that each residual and the gap may be, relative to the\ndata and in their units "
-                                 "(default 1e-9); where rounding does not\nallow that, the status is rounding_reached",
-                         .takes = Takes::positive},
-                        {.name = "--gradient-of",
-                         .to = &options->gradient_of,
-                         .type = "NUMBER",
-                         .help = "also give the derivative of the optimal value (objective) or of\n|x|^2/2 (half-norm) with "
-                                 "respect to q, b, l, u, lo and hi,\nwith --solution to Q, A and G too, and say where there "
-                                 "is none",
-                         .one_of = {"objective", "half-norm"}},
-                        {.name = "--solution",
-                         .to = &options->solution,
-                         .help = "also give x and the multipliers y (equalities),\nz (inequalities) and bound_multipliers, "
-                                 "in the file's\norder, with Qx + q + A'y + G'z + bound_multipliers = 0"}},
+            .options =
+                {{.name = "FILE", .to = &options->file, .help = "the program", .required = true, .takes = Takes::input_file},
+                 {.name = "--tol",
+                  .to = &options->tolerance,
+                  .type = "T",
+                  .help = "the most that each residual and the gap may be, relative to the\ndata and in their units "
+                          "(default 1e-9); where rounding does not\nallow that, the status is rounding_reached",
+                  .takes = Takes::positive},
+                 {.name = "--gradient-of",
+                  .to = &options->gradient_of,
+                  .type = "NUMBER",
+                  .help = "also give the derivative of the optimal value (objective) or of\n|x|^2/2 (half-norm) with "
+                          "respect to q, b, l, u, lo and hi,\nwith --solution to Q, A and G too, and say where there "
+                          "is none",
+                  .one_of = {"objective", "half-norm"}},
+                 {.name = "--solution",
+                  .to = &options->solution,
+                  .help = "also give x and the multipliers y (equalities),\nz (inequalities) and bound_multipliers, "
+                          "in the file's\norder, with Qx + q + A'y + G'z + bound_multipliers = 0"}},
             .work = [options] { return solve_qp(*options); },
             .out_help = "write the JSON document into this folder, which is made if\nneeded",
             .seed_help = "changes nothing here: nothing is random"});

@@ -332,7 +332,8 @@ void add_tune(CommandLine& line) {
       {.name = "--groups",
        .to = &options->groups,
        .type = "FILE",
-       .help = "for sample-group-weight: a number for each sample, its group"},
+       .help = "for sample-group-weight: a number for each sample, its group",
+       .takes = Takes::input_file},
       {.name = "--compare",
        .to = &options->compare,
        .type = "SEARCH",
@@ -347,7 +348,8 @@ void add_tune(CommandLine& line) {
        .to = &options->checkpoint,
        .type = "FILE",
        .help =
-           "write what was found there (and the state of the search into\nFILE.search), and go on from it when it exists"}};
+           "write what was found there (and the state of the search into\nFILE.search), and go on from it when it exists",
+       .takes = Takes::output_file}};
   rows.insert(rows.end(), own.begin(), own.end());
   line.add({.name = "tune",
             .job = "Find hyperparameters by the derivative of the validation loss.",

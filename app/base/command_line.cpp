@@ -141,6 +141,29 @@ std::string unexpected(const CLI::App& parser, const std::vector<std::string>& w
 
 }  // namespace
 
+namespace {
+
+struct NamedFile {
+  std::string option;
+  const std::string* file;
+};
+
+void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs) {
+  for (const NamedFile& output : outputs) {
+    if (output.file->empty() || *output.file == "-") continue;
+    check_output(output.option, *output.file);
+    const auto is_same = [&](const NamedFile& other) {
+      return &other != &output && is_same_file(*other.file, *output.file);
+    };
+    for (const std::vector<NamedFile>* others : {&inputs, &outputs})
+      if (const auto other = std::ranges::find_if(*others, is_same); other != others->end())
+        throw Misuse(fmt::format("{} {}: is the same file as {}, which would be lost; name another", output.option,
+                                 *output.file, other->option));
+  }
+}
+
+}  // namespace
+
 void CommandLine::add(Verb verb) {
   CLI::App* parser = impl_->line.add_subcommand(verb.name, verb.job);
   parser->group("Verbs");
@@ -154,12 +177,19 @@ void CommandLine::add(Verb verb) {
       ->type_name("N")
       ->check(CLI::Range(1, 65535).description(""));
   parser->add_flag("--quiet", common.quiet, "show no progress");
-  for (const Option& row : verb.options) add_option(*parser, row);
-  parser->final_callback([this, &common, work = std::move(verb.work)] {
-    impl_->work = [this, &common, work] {
+  std::vector<NamedFile> inputs, outputs;
+  for (const Option& row : verb.options) {
+    add_option(*parser, row);
+    if (row.takes == Takes::input_file) inputs.push_back({row.name, std::get<std::string*>(row.to)});
+    if (row.takes == Takes::output_file) outputs.push_back({row.name, std::get<std::string*>(row.to)});
+  }
+  parser->final_callback([this, &common, inputs, outputs, work = std::move(verb.work)] {
+    impl_->work = [this, &common, inputs, outputs, work] {
       common.command = impl_->typed;
       try {
         if (common.threads > 0) set_threads(common.threads);
+        for (const NamedFile& input : inputs) common.inputs.push_back(*input.file);
+        check_outputs(inputs, outputs);
         make_folder(common);  // before the work, not after it
         return work();
       } catch (...) {

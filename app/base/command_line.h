@@ -13,8 +13,9 @@
 
 namespace onestep::app {
 
-/// What an option of the command line takes besides the type of its variable.
-enum class Takes : std::uint8_t { anything, positive, not_negative, count };
+/// What an option of the command line takes besides the type of its variable. Whether a file can be written is known before
+/// the work begins, and no file that is read is written over.
+enum class Takes : std::uint8_t { anything, positive, not_negative, count, input_file, output_file };
 
 /// An option: a flag when its variable is a bool, an argument by its place when its name does not begin with dashes. One
 /// that takes several values is given once for each. Other spellings of its name stand behind commas.

@@ -66,15 +66,42 @@ void make_folder(const CommonOptions& options) {
     throw Misuse(fmt::format("--out {}: the folder cannot be written to: {}", options.out, std::strerror(errno)));
 }
 
-void check_folder_of(std::string_view option, const std::string& file) {
-  if (file.empty()) return;
+namespace {
+// Where a symbolic link leads, also one that leads to nothing yet.
+std::filesystem::path behind_links(std::filesystem::path path) {
+  constexpr int most = 40;
+  std::error_code problem;
+  for (int i = 0; i < most && std::filesystem::is_symlink(path, problem); ++i) {
+    const std::filesystem::path to = std::filesystem::read_symlink(path, problem);
+    if (problem) break;
+    path = to.is_absolute() ? to : path.parent_path() / to;
+  }
+  return path;
+}
+
+bool is_special(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_other(path, ignored);
+}
+}  // namespace
+
+void check_output(std::string_view option, const std::string& file) {
   const auto wrong = [&](std::string_view what) { throw Misuse(fmt::format("{} {}: {}", option, file, what)); };
   std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored)) wrong("is a folder, not a file");
-  const std::string parent = std::filesystem::path(file).parent_path().string(), folder = parent.empty() ? "." : parent;
+  const std::filesystem::path path = behind_links(file);
+  if (std::filesystem::is_directory(path, ignored)) wrong("is a folder, not a file");
+  if (std::filesystem::exists(path, ignored) && access(path.c_str(), W_OK) != 0)
+    wrong(fmt::format("cannot be written to: {}", std::strerror(errno)));
+  if (is_special(path)) return;
+  const std::string parent = path.parent_path().string(), folder = parent.empty() ? "." : parent;
   if (!std::filesystem::is_directory(folder, ignored)) wrong(fmt::format("there is no folder {}", folder));
   if (access(folder.c_str(), W_OK | X_OK) != 0)
     wrong(fmt::format("the folder {} cannot be written to: {}", folder, std::strerror(errno)));
+}
+
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code ignored;
+  return !a.empty() && !b.empty() && (a == b || std::filesystem::equivalent(a, b, ignored)) && !is_special(behind_links(a));
 }
 
 std::string to_text(const Json& document) {
@@ -96,19 +123,26 @@ void print(std::string_view text) {
 }
 
 void write_file(const CommonOptions& options, const std::string& name, std::string_view text) {
-  write_file(std::filesystem::path(options.out) / name, text);
+  const std::filesystem::path path = std::filesystem::path(options.out) / name;
+  for (const std::string& input : options.inputs)
+    if (is_same_file(input, path))
+      throw std::runtime_error(fmt::format("{} was read and would be lost: name another folder with --out", path.string()));
+  write_file(path, text);
 }
 
 void write_file(const std::filesystem::path& path, std::string_view text) {
-  const std::filesystem::path part = path.string() + ".part";
+  const std::filesystem::path to = behind_links(path),
+                              part = is_special(to) ? to : std::filesystem::path(to.string() + ".part");
+  std::error_code problem, ignored;
+  const std::filesystem::file_status before = std::filesystem::status(to, ignored);
   std::ofstream file(part, std::ios::binary);
   file << text;
   file.close();
-  std::error_code problem;
-  if (file) std::filesystem::rename(part, path, problem);
+  if (file && part == to) return;
+  if (file && std::filesystem::is_regular_file(before)) std::filesystem::permissions(part, before.permissions(), ignored);
+  if (file) std::filesystem::rename(part, to, problem);
   if (file && !problem) return;
-  std::error_code ignored;
-  std::filesystem::remove(part, ignored);
+  if (part != to) std::filesystem::remove(part, ignored);
   throw std::runtime_error(fmt::format("{} could not be written", path.string()));
 }
 

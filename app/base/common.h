@@ -63,7 +63,8 @@ struct CommonOptions {
   std::uint64_t seed = 0;
   int threads = 0;  ///< 0: as the library chooses
   std::string verb;
-  std::string command;  ///< the line that was typed
+  std::string command;              ///< the line that was typed
+  std::vector<std::string> inputs;  ///< files that are read, and not to be written over
   std::shared_ptr<PhaseClock> clock = std::make_shared<PhaseClock>();
 };
 
@@ -82,12 +83,16 @@ void print(std::string_view text);
 /// written to.
 void make_folder(const CommonOptions& options);
 
-/// Throws Misuse when the file that an option names, if it does, cannot be written: before the work, not after it.
-void check_folder_of(std::string_view option, const std::string& file);
+/// Throws Misuse when the file that an option names cannot be written: before the work, not after it.
+void check_output(std::string_view option, const std::string& file);
+/// Whether both are there and are one file, by whatever names.
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Writes a file. Throws std::runtime_error when that fails; then the file is as it was before.
+/// Writes a file, the one behind a symbolic link. Throws std::runtime_error when that fails; then the file is as it was
+/// before. What is no ordinary file (a terminal, a pipe, a device) is written to, not replaced.
 void write_file(const std::filesystem::path& path, std::string_view text);
-/// The same into the folder of --out, which is there when the work begins.
+/// The same into the folder of --out, which is there when the work begins. Throws std::runtime_error when that would write
+/// over a file that was read.
 void write_file(const CommonOptions& options, const std::string& name, std::string_view text);
 
 /// Gives memory that was freed back to the system, which does not happen by itself between blocks that are still in use:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "jobs/coefficients.h"
 #include "onestep/data.h"
@@ -37,7 +38,7 @@ class ModelReader {
   explicit ModelReader(const std::string& file) : file_(file) {}
 
   SavedModel read(const std::string& text) const {
-    const Json json = Json::parse(text, nullptr, false);
+    const Json json = parsed(text);
     if (!json.is_object() || json.value("format", Json()) != format_name)
       wrong("is not a model that onestep fit --save wrote");
     if (json.value("format_version", Json()) != format_version)
@@ -49,14 +50,32 @@ class ModelReader {
     try {
       return take(json);
     } catch (const nlohmann::json::exception&) {
-      wrong("is damaged: a member is missing or has another type than onestep fit --save gave it; fit again");
+      wrong(
+          "is damaged: a member is missing or has another type than onestep fit --save gave it; fit again, or take a copy "
+          "that nobody edited");
     }
   }
 
  private:
+  // Of a member that stands twice, which one is meant is not known.
+  Json parsed(const std::string& text) const {
+    std::vector<std::set<std::string>> members;
+    std::string twice;
+    const auto note = [&](int, Json::parse_event_t event, Json& value) {
+      if (event == Json::parse_event_t::object_start) members.emplace_back();
+      if (event == Json::parse_event_t::object_end) members.pop_back();
+      if (event == Json::parse_event_t::key && !members.back().insert(value.get<std::string>()).second)
+        twice = value.get<std::string>();
+      return true;
+    };
+    Json json = Json::parse(text, note, false);
+    require(twice.empty(), fmt::format("{} stands twice in it", twice));
+    return json;
+  }
+
   [[noreturn]] void wrong(std::string_view what) const { throw Misuse(fmt::format("{} {}", file_, what)); }
   void require(bool holds, std::string_view what) const {
-    if (!holds) wrong(fmt::format("is damaged: {}", what));
+    if (!holds) wrong(fmt::format("is damaged: {}; fit again, or take a copy that nobody edited", what));
   }
 
   std::vector<double> numbers(const Json& json, std::size_t count, std::string_view what) const {
@@ -72,15 +91,19 @@ class ModelReader {
     model.version = json.at("version");
     model.command = json.at("command");
     model.l2 = json.at("l2");
-    model.samples = json.at("samples");
+    require(json.at("samples").is_number_unsigned() && json["samples"] > 0, "it says that it was fitted to no samples");
+    require(std::isfinite(model.l2) && model.l2 >= 0, "its l2 is negative");
+    model.samples = json["samples"];
     job.name = json.at("file");
     job.loss = loss_called(json.at("loss"));
+    require(job.loss != Loss::ridge || !json.contains("classes"), "a ridge model has no classes");
     if (job.loss != Loss::ridge) take_classes(json.at("classes"), job);
     take_input(json.at("input"), model);
     job.features = json.at("features").get<std::vector<std::string>>();
     require(!job.features.empty(), "it has no features");
     if (json.contains("places")) job.kept = json["places"].get<std::vector<std::size_t>>();
     check_places(job);
+    check_names(job);
     take_coefficients(json, model);
     return model;
   }
@@ -88,7 +111,8 @@ class ModelReader {
   Loss loss_called(const std::string& name) const {
     for (const Loss loss : {Loss::logistic, Loss::ridge, Loss::softmax})
       if (name == name_of(loss)) return loss;
-    wrong(fmt::format("is damaged: there is no loss {}", name));
+    require(false, fmt::format("there is no loss {}", name));
+    return {};
   }
 
   void take_classes(const Json& json, JobData& job) const {
@@ -97,11 +121,15 @@ class ModelReader {
     require(job.loss != Loss::logistic || job.labels.size() == 2, "a logistic model has two labels");
     if (json.contains("names")) job.label_names = json["names"].get<std::vector<std::string>>();
     require(job.label_names.empty() || job.label_names.size() == job.labels.size(), "there are not as many names as labels");
+    require(std::set(job.label_names.begin(), job.label_names.end()).size() == job.label_names.size(),
+            "two classes have one name");
   }
 
   void take_input(const Json& json, SavedModel& model) const {
     JobData& job = model.job;
     model.missing = json.at("missing");
+    require(model.missing == "refuse" || model.missing == "drop" || model.missing == "impute",
+            fmt::format("there is no way to treat missing values called {}", model.missing));
     job.has_names = json.at("header");
     job.first_index = json.at("first_index");
     job.target_name = json.at("target");
@@ -112,12 +140,24 @@ class ModelReader {
       if (column.contains("levels")) {
         encoding.levels = column["levels"].get<std::vector<std::string>>();
         const auto found = std::ranges::find(encoding.levels, column.at("most_frequent").get<std::string>());
-        require(found != encoding.levels.end(), fmt::format("{} lacks a level", encoding.name));
+        require(found != encoding.levels.end() && column.at("reference") == encoding.levels[0],
+                fmt::format("{} lacks a level", encoding.name));
         encoding.fill = static_cast<double>(found - encoding.levels.begin());
       } else {
         encoding.fill = column.at("mean");
       }
       job.encoding.push_back(std::move(encoding));
+    }
+  }
+
+  // Coefficients belong to features by their order, which is that of the columns.
+  void check_names(const JobData& job) const {
+    const std::vector<std::string> all = feature_names(job.encoding);
+    if (all.empty() || !job.has_names) return;
+    for (std::size_t j = 0; j < job.features.size(); ++j) {
+      const std::string& expected = all[job.kept.empty() ? j : job.kept[j]];
+      require(job.features[j] == expected,
+              fmt::format("its feature {} is {}, by its columns it would be {}", j + 1, job.features[j], expected));
     }
   }
 

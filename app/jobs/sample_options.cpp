@@ -104,7 +104,8 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
       {.name = "FILE",
        .to = &options.file,
        .help = "samples in the format of LIBSVM, CSV or IDX, told by name (.csv)\nor content; plain, gz or bz2; - for "
-               "standard input"},
+               "standard input",
+       .takes = Takes::input_file},
       {.name = "--demo",
        .to = &options.demo,
        .help =
@@ -150,6 +151,7 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
        .to = &options.test,
        .type = "FILE",
        .help = "samples that are only scored",
+       .takes = Takes::input_file,
        .excludes = {"--demo"}},
       {.name = "--memory",
        .to = &options.memory,
@@ -158,8 +160,12 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
        .takes = Takes::positive}};
   for (Option& row : csv_options(options)) rows.push_back(std::move(row));
   if (with_validation) {
-    rows.push_back(
-        {.name = "--valid", .to = &options.valid, .type = "FILE", .help = "validation samples", .excludes = {"--demo"}});
+    rows.push_back({.name = "--valid",
+                    .to = &options.valid,
+                    .type = "FILE",
+                    .help = "validation samples",
+                    .takes = Takes::input_file,
+                    .excludes = {"--demo"}});
     rows.push_back({.name = "--split",
                     .to = &options.split,
                     .type = "SHARE",

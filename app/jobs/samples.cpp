@@ -328,7 +328,6 @@ std::string JobData::label_text(double y) const {
 
 JobData load(const JobOptions& options, bool with_validation, Progress& progress) {
   if (options.file.empty() && !options.demo) throw Misuse("name a FILE with samples, or try --demo");
-  check_folder_of("--checkpoint", options.checkpoint);
   progress.enter("reading");
   JobData job;
   Dataset train, valid, test;

@@ -41,14 +41,18 @@ void score_quantity(Scores& scores, std::span<const double> z, std::span<const d
   scores.r2 = r_squared(z, y);
 }
 
+// Groups of about the same size, samples with the same probability in one.
 void calibrate(Scores& scores, const std::vector<double>& predicted, const std::vector<bool>& came_true) {
   constexpr std::size_t most = 10;
+  constexpr double same = 1e-9;
   std::vector<std::size_t> order(predicted.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return predicted[i]; });
   const std::size_t groups = std::min(most, order.size());
-  for (std::size_t g = 0; g < groups; ++g) {
-    const std::size_t begin = g * order.size() / groups, end = (g + 1) * order.size() / groups;
+  for (std::size_t begin = 0, end = 0, g = 0; g < groups; ++g, begin = end) {
+    end = std::max(end, (g + 1) * order.size() / groups);
+    while (end > begin && end < order.size() && predicted[order[end]] - predicted[order[end - 1]] <= same) ++end;
+    if (end == begin) continue;
     CalibrationGroup group{.count = end - begin};
     for (std::size_t k = begin; k < end; ++k) {
       group.predicted += predicted[order[k]] / static_cast<double>(group.count);
@@ -72,7 +76,9 @@ void score_classes(Scores& scores, const JobData& job, const Array& prediction, 
   for (std::size_t i = 0; i < y.size(); ++i) {
     const std::size_t k = job.class_of(y[i]);
     ++scores.confusion[k][likeliest[i]];
-    for (std::size_t l = 0; l < K; ++l) scores.brier += std::pow(probability(i, l) - (l == k ? 1 : 0), 2) / count;
+    // Of two classes that of one of them, as usual.
+    for (std::size_t l = K == 2 ? 1 : 0; l < K; ++l)
+      scores.brier += std::pow(probability(i, l) - (l == k ? 1 : 0), 2) / count;
     sure.push_back(K == 2 ? probability(i, 1) : probability(i, likeliest[i]));
     right.push_back(K == 2 ? k == 1 : likeliest[i] == k);
   }

@@ -33,7 +33,7 @@ struct Scores {
   double loss = 0, loss_error = 0;  ///< mean, and its standard error
   // Of classes.
   double accuracy = 0, balanced = 0;
-  double brier = 0;                ///< mean squared error of the probabilities, summed over classes
+  double brier = 0;                ///< mean squared error of the probabilities, summed over more than two classes
   std::optional<double> auc = {};  ///< mean over the classes against the rest; none with one class only
   std::vector<std::vector<std::size_t>> confusion = {};  ///< a row for each class that samples have, a column for each found
   /// Ten groups of equal size, by the probability of the second of two classes, or of the likeliest of several.

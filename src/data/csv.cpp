@@ -293,13 +293,14 @@ class CsvParser {
     const bool labelled = columns_->target().has_value();
     set.y = Array(Shape{labelled ? rows : 0}, std::move(y_));
     set.target_column = labelled ? static_cast<std::int64_t>(*columns_->target()) + 1 : 0;
+    if (columns_->leaves_out_index()) notes_.emplace_back(note_on_index);
     set.notes = std::move(notes_);
     const std::vector<std::string>& names = columns_->names();
     if (names.empty()) return set;
     set.names = feature_names(set.encoding);
     if (labelled) set.target_name = names[*columns_->target()];
     for (std::size_t i = 0; i < names.size(); ++i)
-      if (columns_->kind(i) == Columns::Kind::dropped) set.left_out.push_back(names[i]);
+      if (columns_->kind(i) == Columns::Kind::dropped && !names[i].empty()) set.left_out.push_back(names[i]);
     return set;
   }
 
@@ -310,9 +311,7 @@ class CsvParser {
     const std::size_t column = columns_->features()[j];
     ColumnEncoding encoding{.name = columns_->name_of(column)};
     if (!raw.category && raw.text_rows.empty()) {
-      if (counts_samples(values))
-        notes_.push_back(fmt::format("{} counts the samples and may be an identifier, which says nothing about others",
-                                     quoted(encoding.name)));
+      if (std::optional<std::string> note = note_on_identifier(encoding.name, values)) notes_.push_back(std::move(*note));
       return encoding;
     }
     const std::size_t known = values.size() - raw.missing;
@@ -338,10 +337,12 @@ class CsvParser {
   // Samples without a target, and those with missing values where these are not replaced.
   void leave_out_samples(Dataset& set) {
     std::vector<std::size_t> kept;
+    std::size_t without_target = 0;
     for (std::size_t i = 0; i < samples_; ++i) {
       const bool lacks_target = !y_.empty() && std::isnan(y_[i]) && !options_.target_optional;
       const bool lacks_value = options_.missing == CsvOptions::drop_sample &&
                                std::ranges::any_of(values_, [i](const auto& values) { return std::isnan(values[i]); });
+      without_target += lacks_target ? 1 : 0;
       if (!lacks_target && !lacks_value) kept.push_back(i);
     }
     left_out_ = samples_ - kept.size();
@@ -354,7 +355,7 @@ class CsvParser {
     std::ranges::for_each(values_, keep);
     keep(y_);
     for (const std::size_t i : kept) set.rows.push_back(i + 1);
-    notes_.push_back(fmt::format("{} of {} samples lack a value and are left out", left_out_, samples_));
+    notes_.push_back(note_on_left_out(left_out_, without_target, samples_));
   }
 
   void fill_column(std::size_t j, ColumnEncoding& encoding) {

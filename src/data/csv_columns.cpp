@@ -82,6 +82,12 @@ void Columns::find_columns() {
   if (!known.empty() && !by_position) return find_known_columns();
   if (!known.empty() && options_.target_optional) return find_known_positions();
   for (const std::string& name : options_.drop) kinds_[find(name, "to drop")] = Kind::dropped;
+  // The index of a table as pandas writes it. Alone beside the target it would be all there is.
+  if (names_.size() > 2 && names_[0].empty() && kinds_[0] != Kind::dropped &&
+      (options_.target.empty() || find(options_.target, "for the target") != 0)) {
+    leaves_out_index_ = std::ranges::count(names_, std::string()) == 1;
+    if (leaves_out_index_) kinds_[0] = Kind::dropped;
+  }
   check_names();
   target_ = options_.target.empty() ? kinds_.size() - 1 : find(options_.target, "for the target");
   if (kinds_[*target_] == Kind::dropped)
@@ -178,6 +184,13 @@ std::size_t Columns::find(const std::string& wanted, std::string_view what_for) 
   if (kept.size() > 1)
     fail(source_, fmt::format("the columns {} and {} are both called {}; give the position of the one {}", kept[0] + 1,
                               kept[1] + 1, quoted(wanted), what_for));
+  const std::optional<std::size_t> at = place_of(wanted);
+  if (at && kept.size() == 1 && kept[0] != *at) {
+    const auto from_end = [&](std::size_t place) { return kinds_.size() - place; };
+    fail(source_, fmt::format("{} is the name of column {} and the position of another; give the position of the one {} "
+                              "from the end: -{} for the one of this name, -{} for the one at this position",
+                              wanted, kept[0] + 1, what_for, from_end(kept[0]), from_end(*at)));
+  }
   if (!named.empty()) return kept.empty() ? named[0] : kept[0];
   if (const std::optional<std::size_t> place = place_of(wanted)) return *place;
   if (position_in(wanted))

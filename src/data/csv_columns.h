@@ -41,6 +41,8 @@ class Columns {
   std::optional<std::size_t> target() const { return target_; }
   /// The columns of the features, in the order in which they are returned.
   const std::vector<std::size_t>& features() const { return features_; }
+  /// Whether the first column has no name and was left out for it: pandas writes its index like this.
+  bool leaves_out_index() const { return leaves_out_index_; }
   /// A column that an option names.
   std::size_t find(const std::string& wanted, std::string_view what_for) const;
   /// The name of a column, or its position from 1.
@@ -61,6 +63,10 @@ class Columns {
   std::vector<Kind> kinds_;
   std::optional<std::size_t> target_;
   std::vector<std::size_t> features_;
+  bool leaves_out_index_ = false;
 };
+
+inline constexpr const char* note_on_index =
+    "the first column has no name, is taken for an index and left out; give it a name to keep it";
 
 }  // namespace onestep::data

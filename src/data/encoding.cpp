@@ -54,11 +54,26 @@ std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<doub
   return names;
 }
 
-bool counts_samples(const std::vector<double>& values) {
-  constexpr std::size_t enough = 6;
+std::string note_on_left_out(std::size_t left_out, std::size_t without_target, std::size_t samples) {
+  const char* const what = without_target == left_out ? "the target"
+                           : without_target == 0      ? "a value"
+                                                      : "a value or the target";
+  return fmt::format("{} of {} samples {} {} and {} left out", left_out, samples, left_out == 1 ? "lacks" : "lack", what,
+                     left_out == 1 ? "is" : "are");
+}
+
+std::optional<std::string> note_on_identifier(const std::string& name, const std::vector<double>& values) {
+  constexpr std::size_t enough = 6, enough_to_differ = 50;
   const auto breaks = [](double before, double after) { return after != before + 1; };
-  return values.size() >= enough && values[0] == std::floor(values[0]) &&
-         std::ranges::adjacent_find(values, breaks) == values.end();
+  if (values.size() < enough || !std::ranges::all_of(values, [](double v) { return v == std::floor(v); }))
+    return std::nullopt;
+  if (std::ranges::adjacent_find(values, breaks) == values.end())
+    return fmt::format("{} counts the samples and may be an identifier, which says nothing about others: if so, drop it",
+                       quoted(name));
+  std::vector<double> sorted = values;
+  std::ranges::sort(sorted);
+  if (values.size() < enough_to_differ || std::ranges::adjacent_find(sorted) != sorted.end()) return std::nullopt;
+  return fmt::format("{} is another whole number for each sample and may be an identifier: if so, drop it", quoted(name));
 }
 
 double fill_of(const std::vector<double>& values, bool category) {

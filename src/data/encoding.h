@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,12 @@ void name_numbers(const RawColumn& column, std::vector<double>& values,
 /// places that samples have in the order they were found, which become the places in this one.
 std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<double>& of);
 
-/// Whether the values are whole numbers that go up by one from sample to sample.
-bool counts_samples(const std::vector<double>& values);
+/// How many samples were left out, and that the target is what they lack, where it is.
+std::string note_on_left_out(std::size_t left_out, std::size_t without_target, std::size_t samples);
+
+/// A note where the values look like those of an identifier: whole numbers that go up by one from sample to sample, or that
+/// all differ.
+std::optional<std::string> note_on_identifier(const std::string& name, const std::vector<double>& values);
 
 /// What stands for a missing value: the mean of the others, or the most frequent level.
 double fill_of(const std::vector<double>& values, bool category);

@@ -157,7 +157,7 @@ TEST(JobScores, AreThoseOfTheirDefinitions) {
   double brier = 0, loss = 0;
   for (std::size_t i = 0; i < 5; ++i) {
     const double p = 1 / (1 + std::exp(-z.values()[i])), t = y.values()[i] > 0 ? 1 : 0;
-    brier += 2 * (p - t) * (p - t) / 5;
+    brier += (p - t) * (p - t) / 5;
     loss -= std::log(t > 0 ? p : 1 - p) / 5;
   }
   EXPECT_NEAR(s.brier, brier, 1e-15);
@@ -374,8 +374,10 @@ TEST_F(FitAndPredict, WhatWasGuessedIsSaid) {
         "\"2\" is a category: \"rot\" compared with the reference \"blau\"."})
     EXPECT_THAT(ended.out, HasSubstr(note));
   EXPECT_EQ(json({"fit", file, "--header", "no", "--separator", ";", "--decimal", "comma"})["notes"].size(), 1U);
-  EXPECT_THAT(json({"fit", folder_.write("i.csv", "id,a,y\n1,5,2.5\n2,1,1.5\n3,2,1.7\n4,7,1.1\n5,1,2\n6,9,1.6\n")})["notes"],
-              Contains("i.csv: \"id\" counts the samples and may be an identifier, which says nothing about others"));
+  EXPECT_THAT(
+      json({"fit", folder_.write("i.csv", "id,a,y\n1,5,2.5\n2,1,1.5\n3,2,1.7\n4,7,1.1\n5,1,2\n6,9,1.6\n")})["notes"],
+      Contains(
+          "i.csv: \"id\" counts the samples and may be an identifier, which says nothing about others: if so, drop it"));
   EXPECT_THAT(misuse({"fit", folder_.write("d.csv", "day,a,y\n2024-01-01,1,2.5\n2024-01-02,2,1.5\n")}),
               HasSubstr("looks like a date or a time, which a linear model cannot use as it is"));
   EXPECT_THAT(misuse({"fit", folder_.write("y.csv", "a,y\n1,2\n2,\n")}),
@@ -449,6 +451,54 @@ TEST_F(FitAndPredict, RefusalsNameTheThingAndTheWayOut) {
   EXPECT_THAT(misuse({"fit", folder_.write("e.csv", "a,b,y\n")}), HasSubstr("say that there is no header (--header no)\n"));
   EXPECT_THAT(misuse({"fit", folder_.write("f.csv", "a,b,y\n1,2,3\n"), "--drop", "y", "--target", "y"}),
               HasSubstr("name another target (--target COLUMN)\n"));
+}
+
+// One feature of three values: there are three probabilities, in whatever order the samples stand.
+TEST_F(FitAndPredict, SamplesWithTheSameProbabilityAreOneGroupOfTheCalibration) {
+  std::vector<std::string> rows;
+  for (int i = 0; i < 120; ++i) rows.push_back(fmt::format("{},{}\n", i % 3, i % 7 < 1 + 2 * (i % 3) ? "yes" : "no"));
+  const auto scores = [&](const std::string& name) {
+    std::string text = "a,y\n";
+    for (const std::string& row : rows) text += row;
+    return json({"fit", folder_.write(name, text), "--l2", "0.1"})["train"];
+  };
+  const nlohmann::json as_is = scores("as_is.csv");
+  std::ranges::sort(rows);
+  const nlohmann::json sorted = scores("sorted.csv");
+  ASSERT_EQ(as_is["calibration"].size(), 3U);
+  std::size_t samples = 0;
+  for (const nlohmann::json& group : as_is["calibration"]) samples += group["count"].get<std::size_t>();
+  EXPECT_EQ(samples, 120U);
+  EXPECT_NEAR(as_is["calibration_error"], sorted["calibration_error"], 1e-12);
+  // Three groups of 40, observed shares 1/7, 3/7 and 5/7 but for whole samples.
+  double error = 0;
+  for (const nlohmann::json& group : sorted["calibration"])
+    error += std::fabs(group["predicted"].get<double>() - group["observed"].get<double>()) / 3;
+  EXPECT_NEAR(sorted["calibration_error"], error, 1e-12);
+}
+
+TEST_F(FitAndPredict, AModelThatSomebodyEditedIsRefusedWhereItContradictsItself) {
+  const std::string data = folder_.write("h.csv", houses(3, 60, "two")), model = path("m.json");
+  ASSERT_EQ(run_command({"fit", data, "--save", model}).status, 0);
+  const std::string text = contents_of(model);
+  const auto edited = [&](const std::string& from, const std::string& to) {
+    std::string other = text;
+    const std::size_t at = other.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    other.replace(at, from.size(), to);
+    return misuse({"predict", folder_.write("other.json", other), data});
+  };
+  EXPECT_THAT(edited(R"("features": ["area","town=Bern")", R"("features": ["town=Bern","area")"),
+              HasSubstr("its feature 1"));
+  EXPECT_THAT(edited(R"(["Arles","Bern","Cork"])", R"(["Arles","Cork","Bern"])"), HasSubstr("by its columns"));
+  EXPECT_THAT(edited(R"("reference":"Arles")", R"("reference":"Ulm")"), HasSubstr("lacks a level"));
+  EXPECT_THAT(edited(R"("loss": "logistic")", R"("loss": "ridge")"), HasSubstr("has no classes"));
+  EXPECT_THAT(edited(R"("loss": "logistic")", R"("loss": "hinge")"), HasSubstr("no loss hinge"));
+  EXPECT_THAT(edited(R"("samples": 60)", R"("samples": -1)"), HasSubstr("no samples"));
+  EXPECT_THAT(edited(R"("missing":"refuse")", R"("missing":"foo")"), HasSubstr("called foo"));
+  EXPECT_THAT(edited(R"("names":["cheap","dear"])", R"("names":["dear","dear"])"), HasSubstr("one name"));
+  EXPECT_THAT(edited(R"("intercept":)", R"("intercept": 3, "intercept":)"), HasSubstr("intercept stands twice"));
+  EXPECT_THAT(edited(R"("l2": 1)", R"("l2": -1)"), HasSubstr("l2"));
 }
 
 }  // namespace

@@ -619,7 +619,8 @@ TEST_F(Jobs, BadInputIsOneLineThatSaysWhatAndWhere) {
   EXPECT_THAT(misuse({"clean", good, "--flip", "1.5"}), HasSubstr("--flip"));
   EXPECT_THAT(misuse({"clean", good, "--flip", "0.001"}), HasSubstr("is none"));
   EXPECT_THAT(misuse({"tune", good, "--groups", good}), HasSubstr("--hyper sample-group-weight"));
-  EXPECT_THAT(misuse({"tune", good, "--checkpoint", good}), HasSubstr("no checkpoint of onestep"));
+  EXPECT_THAT(misuse({"tune", good, "--checkpoint", folder_.write("other", samples_text("two"))}),
+              HasSubstr("no checkpoint of onestep"));
 }
 
 TEST_F(Jobs, ConstantFeaturesAndMoreFeaturesThanSamplesAreFine) {

@@ -131,6 +131,12 @@ TEST_F(Qp, WorkThatFailsStillSaysHow) {
   const Ended not_convex = run("ROWS\n N c\nCOLUMNS\n x c -1\nBOUNDS\n UP b x 1\nQUADOBJ\n x x -1\nENDATA\n", {"--json"});
   EXPECT_EQ(not_convex.status, 1);
   EXPECT_EQ(not_convex.json()["status"], "not_convex");
+  // What is not known is null, not 0.
+  for (const nlohmann::json& document : {not_convex.json(), ended.json()})
+    for (const char* member : {"objective", "primal_residual", "dual_residual", "gap"})
+      EXPECT_TRUE(document[member].is_null()) << member;
+  EXPECT_TRUE(run(infeasible, {"--json", "--solution"}).json()["x"].is_null());
+  EXPECT_THAT(run(infeasible).out, ::testing::Not(HasSubstr("objective")));
 }
 
 // With x + y = b and x - y = d at the solution: |x|²/2 = (b² + d²)/4.

@@ -83,7 +83,7 @@ TEST(ReadCsvMissing, SamplesAreLeftOutOrValuesReplaced) {
   EXPECT_THAT(dropped.rows, ElementsAre(1, 4, 6));
   EXPECT_EQ(dropped.in_file, 6U);
   EXPECT_TRUE(near(dropped.A, Array{{1., 1.}, {4., 0.}, {6., 1.}}));
-  EXPECT_THAT(dropped.notes, ::testing::Contains("3 of 6 samples lack a value and are left out"));
+  EXPECT_THAT(dropped.notes, ::testing::Contains("3 of 6 samples lack a value or the target and are left out"));
   const Dataset filled = parse_table(text, {.missing = CsvOptions::impute, .categories = true});
   EXPECT_THAT(filled.names, ElementsAre("a", "a is missing", "colour=red", "colour is missing"));
   EXPECT_THAT(filled.rows, ElementsAre(1, 2, 3, 4, 6)) << "a target cannot be replaced";

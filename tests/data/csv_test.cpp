@@ -37,7 +37,37 @@ TEST(ReadCsv, TheTargetIsGivenByNameOrPosition) {
     EXPECT_TRUE(near(d.A, Array{{1.0, 3.0}, {4.0, 6.0}})) << target;
     EXPECT_EQ(d.names, (Names{"a", "c"}));
   }
-  EXPECT_TRUE(near(parse("2,1\n5,6\n", {.target = "2", .header = CsvOptions::yes}).y, Array{5.0})) << "names come first";
+}
+
+// pandas calls columns 0, 1, 2, … where nobody named them.
+TEST(ReadCsv, ANumberThatIsANameAndAnotherPositionIsRefused) {
+  const std::string text = "id,0,1,y\n7,1,2,3\n9,4,5,6\n";
+  for (const CsvOptions& how : {CsvOptions{.target = "1"}, CsvOptions{.drop = {"1"}}})
+    EXPECT_THAT(error_in(text, how), HasSubstr("1 is the name of column 3 and the position of another; give the position of "
+                                               "the one"));
+  EXPECT_THAT(error_in(text, {.drop = {"1"}}), HasSubstr("-2 for the one of this name, -4 for the one at this position"));
+  EXPECT_EQ(parse(text, {.drop = {"-2"}}).names, (Names{"id", "0"}));
+  EXPECT_EQ(parse(text, {.drop = {"-4"}}).names, (Names{"0", "1"}));
+  EXPECT_EQ(parse(text, {.drop = {"3"}}).names, (Names{"id", "0"})) << "a position alone";
+  EXPECT_EQ(parse("1,2,y\n7,1,2\n", {.drop = {"1"}, .header = CsvOptions::yes}).names, (Names{"2"})) << "both are one";
+}
+
+TEST(ReadCsv, AFirstColumnWithoutANameIsAnIndex) {
+  const std::string text = ",a,b,y\n10,1,2,3\n12,4,5,6\n";
+  const Dataset d = parse(text);
+  EXPECT_EQ(d.names, (Names{"a", "b"}));
+  EXPECT_TRUE(near(d.A, Array{{1.0, 2.0}, {4.0, 5.0}}));
+  EXPECT_THAT(d.notes, ::testing::Contains(HasSubstr("has no name, is taken for an index and left out")));
+  EXPECT_TRUE(d.left_out.empty());
+  EXPECT_TRUE(near(parse(text, {.target = "1"}).y, Array{10.0, 12.0})) << "asked for";
+  EXPECT_TRUE(parse(text, {.drop = {"1"}}).notes.empty()) << "said already";
+  EXPECT_EQ(parse("i,a,b,y\n10,1,2,3\n12,4,5,6\n").names, (Names{"i", "a", "b"}));
+}
+
+TEST(ReadCsv, WholeNumbersThatAllDifferMayBeAnIdentifier) {
+  std::string text = "code,count,y\n";
+  for (int i = 0; i < 60; ++i) text += fmt::format("{},{},{}\n", 100 + (i * 37) % 60 * 5, i % 9, i % 2);
+  EXPECT_THAT(parse(text).notes, ::testing::ElementsAre(HasSubstr("\"code\" is another whole number for each sample")));
 }
 
 TEST(ReadCsv, AHeaderIsALineWithANameInIt) {
@@ -130,7 +160,7 @@ TEST(ReadCsv, AFirstLineWithALabelIsASample) {
   EXPECT_EQ(parse("1,2,setosa\n", {.label_names = {"setosa"}}).y.size(), 1) << "a label that is known";
   EXPECT_EQ(parse("1,setosa\n2,virginica\n").y.size(), 2) << "one number does not count";
   EXPECT_EQ(parse("0,1,species\n4.9,3.0,virginica\n").names, (Names{"0", "1"})) << "numbers that count are names";
-  EXPECT_EQ(parse(",0.5,species\n1,3.0,virginica\n").names, (Names{"", "0.5"})) << "names may be missing";
+  EXPECT_EQ(parse("a,,species\n1,3.0,virginica\n").names, (Names{"a", ""})) << "names may be missing";
   EXPECT_EQ(parse("5.1,setosa\n4.9,virginica\n", {.target = "setosa"}).names, (Names{"5.1"})) << "it was called a name";
   EXPECT_THAT(error_in("NA,3.5,setosa\n4.9,3.0,virginica\n"), HasSubstr("missing")) << "a value, not a name";
 }
