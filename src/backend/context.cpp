@@ -1,5 +1,10 @@
-// Contexts: which backend, on which threads. A new backend is a folder beside this file and a row of the table here.
+// Contexts: which backend, on which threads. A new backend is a folder beside this file and a row of the table here, or is
+// added at run time.
 #include <fmt/format.h>
+
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "backend/context.h"
 #include "backend/cpu/backend.h"
@@ -19,13 +24,21 @@ struct ContextState {
 
 namespace {
 
-struct Row {
-  const char* name;
-  std::shared_ptr<const Backend> (*make)(std::shared_ptr<parallel::Pool> pool);
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::pair<std::string, MakeBackend>> rows{{"cpu", cpu::make_backend}};
 };
-constexpr Row backends[] = {{"cpu", cpu::make_backend}};
+Registry& registry() {
+  static Registry all;
+  return all;
+}
 
 }  // namespace
+
+void add_backend(const std::string& name, MakeBackend make) {
+  const std::lock_guard lock(registry().mutex);
+  registry().rows.emplace_back(name, std::move(make));
+}
 
 std::shared_ptr<const Backend> backend_of(const Context& context) {
   static const std::shared_ptr<const Backend> standard = cpu::make_backend(nullptr);
@@ -42,12 +55,13 @@ Context::Context(const ContextOptions& options) {
         fmt::format("[Context] the number of threads is 1 to {}, got {}", parallel::most_threads, options.threads));
   auto state = std::make_shared<detail::ContextState>();
   std::string known;
-  for (const detail::Row& row : detail::backends) {
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
-    if (options.backend != row.name) continue;
-    state->name = row.name;
+  const std::lock_guard lock(detail::registry().mutex);
+  for (const auto& [name, make] : detail::registry().rows) {
+    known += (known.empty() ? "" : ", ") + name;
+    if (options.backend != name) continue;
+    state->name = name;
     state->pool = parallel::make_pool(options.threads);
-    state->backend = row.make(state->pool);
+    state->backend = make(state->pool);
   }
   if (!state->backend)
     throw MisuseError(fmt::format("[Context] there is no backend called {}; this version has {}", options.backend, known));

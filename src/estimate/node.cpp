@@ -28,7 +28,7 @@ bool same(const Implicit& a, const Implicit& b) {
 }
 bool same(const Unrolled& a, const Unrolled& b) { return a.mode == b.mode && a.memory == b.memory; }
 bool same(const Auto& a, const Auto& b) { return a.tolerance == b.tolerance; }
-bool same(const Estimator& a, const Estimator& b) {
+bool same(const std::same_as<Estimator> auto& a, const std::same_as<Estimator> auto& b) {
   return std::visit(
       [](const auto& one, const auto& other) {
         if constexpr (std::is_same_v<decltype(one), decltype(other)>)

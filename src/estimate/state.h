@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 
 #include "backend/context.h"
 #include "onestep/estimate.h"
@@ -49,7 +50,8 @@ EstimatorFacts facts_of(const KStep&);
 EstimatorFacts facts_of(const Implicit&);
 EstimatorFacts facts_of(const Unrolled&);
 EstimatorFacts facts_of(const Auto&);
-inline EstimatorFacts facts_of(const Estimator& estimator) {
+/// Of any of them. A kind without a function of its own does not compile here: it must not become an Estimator once more.
+EstimatorFacts facts_of(const std::same_as<Estimator> auto& estimator) {
   return std::visit([](const auto& kind) { return facts_of(kind); }, estimator.kind());
 }
 /// Its name, with those of its options that decide the derivative, not how much work it may take.
@@ -58,7 +60,7 @@ std::string text_of(const KStep&);
 std::string text_of(const Implicit&);
 std::string text_of(const Unrolled&);
 std::string text_of(const Auto&);
-inline std::string text_of(const Estimator& estimator) {
+std::string text_of(const std::same_as<Estimator> auto& estimator) {
   return std::visit([](const auto& kind) { return text_of(kind); }, estimator.kind());
 }
 

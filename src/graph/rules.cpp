@@ -287,10 +287,16 @@ template <int entry_flops> double elementwise_flops(const Site& s) {
 }
 constexpr std::nullopt_t nothing = std::nullopt;
 
-#define ELEMENTWISE(op_name, formula, da, db, dc)                                                                     \
+constexpr std::nullopt_t smooth = std::nullopt;  // in the column `kink` of elementwise operations
+
+#define ELEMENTWISE(op_name, kink, formula, da, db, dc)                                                               \
   double value_##op_name(const double* v) {                                                                           \
     [[maybe_unused]] const double a = v[0], b = v[1], c = v[2];                                                       \
     return formula;                                                                                                   \
+  }                                                                                                                   \
+  Maybe kink_##op_name([[maybe_unused]] const Site& s, [[maybe_unused]] const Expr& y) {                              \
+    [[maybe_unused]] const Expr one = 1.0, zero = 0.0, a = s[0], b = s[s.args.size() > 1 ? 1 : 0], c = s.args.back(); \
+    return kink;                                                                                                      \
   }                                                                                                                   \
   Maybe derivative_##op_name(const Site& s, [[maybe_unused]] const Expr& y, std::size_t which) {                      \
     [[maybe_unused]] const Expr one = 1.0, zero = 0.0, a = s[0], b = s[s.args.size() > 1 ? 1 : 0], c = s.args.back(); \
@@ -298,33 +304,32 @@ constexpr std::nullopt_t nothing = std::nullopt;
     if (which == 1) return db;                                                                                        \
     return dc;                                                                                                        \
   }
-#define ONESTEP_UNARY(op_name, kink, flops, meaning, formula, da) ELEMENTWISE(op_name, (formula), (da), nothing, nothing)
-#define ONESTEP_BINARY(op_name, kink, flops, meaning, formula, da, db) ELEMENTWISE(op_name, (formula), (da), (db), nothing)
-#define ONESTEP_TERNARY(op_name, kink, flops, meaning, formula, da, db, dc) ELEMENTWISE(op_name, (formula), (da), (db), (dc))
+#define ONESTEP_UNARY(op_name, kink, flops, meaning, formula, da) \
+  ELEMENTWISE(op_name, (kink), (formula), (da), nothing, nothing)
+#define ONESTEP_BINARY(op_name, kink, flops, meaning, formula, da, db) \
+  ELEMENTWISE(op_name, (kink), (formula), (da), (db), nothing)
+#define ONESTEP_TERNARY(op_name, kink, flops, meaning, formula, da, db, dc) \
+  ELEMENTWISE(op_name, (kink), (formula), (da), (db), (dc))
 #include "onestep/operations.def"
 
-constexpr bool smooth = false, kinked = true;  // the column `kink`
-template <class R, unsigned linear> constexpr OpInfo structural(const char* op_name, bool kink) {
+constexpr bool is_kinked(std::string_view column) { return column != "smooth"; }
+template <class R, unsigned linear> constexpr OpInfo structural(const char* op_name, bool has_kink) {
   using namespace linear_in;
   constexpr decltype(OpInfo::transposed) transposed = R::transposed;
   static_assert((transposed == nullptr) == (linear == none || linear == leaf),
                 "an operation that is linear in an argument needs its transpose");
-  return {op_name, kink, linear, R::shape, R::flops, R::attributes, transposed, nullptr, nullptr};
+  return {op_name, has_kink, linear, R::shape, R::flops, R::attributes, transposed, nullptr, nullptr, nullptr};
 }
 constexpr OpInfo table[] = {
-#define ONESTEP_UNARY(op_name, kink, flops, ...) \
-  {#op_name,                                     \
-   kink,                                         \
-   0,                                            \
-   elementwise_shape,                            \
-   elementwise_flops<flops>,                     \
-   NoAttributes::attributes,                     \
-   nullptr,                                      \
-   derivative_##op_name,                         \
+#define ONESTEP_UNARY(op_name, kink, flops, ...)                          \
+  {#op_name,          is_kinked(#kink),         0,                        \
+   elementwise_shape, elementwise_flops<flops>, NoAttributes::attributes, \
+   nullptr,           derivative_##op_name,     kink_##op_name,           \
    value_##op_name},
 #define ONESTEP_BINARY ONESTEP_UNARY
 #define ONESTEP_TERNARY ONESTEP_UNARY
-#define ONESTEP_STRUCTURAL(op_name, kink, linear, ...) structural<Rules<Op::op_name>, linear_in::linear>(#op_name, kink),
+#define ONESTEP_STRUCTURAL(op_name, kink, linear, ...) \
+  structural<Rules<Op::op_name>, linear_in::linear>(#op_name, is_kinked(#kink)),
 #include "onestep/operations.def"
 };
 

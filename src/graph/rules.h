@@ -25,6 +25,8 @@ struct OpInfo {
   Expr (*transposed)(const Site&, std::size_t which, const Expr& cotangent);
   /// Elementwise: the derivative by each argument, from the arguments and the result y; none where it is zero.
   Maybe (*derivative)(const Site&, const Expr& y, std::size_t which);
+  /// Elementwise: an expression that is zero at the kink; none where there is none.
+  Maybe (*kink)(const Site&, const Expr& y);
   /// Elementwise: the value, from three entries whatever the number of arguments.
   double (*value)(const double* args);
 };

@@ -175,8 +175,10 @@ QpDataPlan plan_data(const Problem& problem) {
     append(jvp(moving, theta, dtheta));
     return results;
   });
-  result.plan.emplace(
-      family, PlanOptions{.levels = levels, .loop = QpDataPlan::theta_level, .branches = QpDataPlan::pull_back_branch});
+  result.plan.emplace(family, PlanOptions{.levels = levels,
+                                          .loop = QpDataPlan::theta_level,
+                                          .branches = QpDataPlan::pull_back_branch,
+                                          .context = problem.context});
   return result;
 }
 

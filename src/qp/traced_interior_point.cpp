@@ -311,7 +311,7 @@ Recipe traced_interior_point(const Recipe& native) {
           method->sizes = sizes_of(program);
           return trace_step(program, method->sizes, w, controls);
         },
-        false);
+        false, problem.context);
     step->infinite_parameters = true;
     method->step = step;
     method->superlinear = true;

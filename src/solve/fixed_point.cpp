@@ -63,7 +63,7 @@ Solver make_fixed_point(const Body& step, const SolveOptions& options) {
         [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
           return TracedStep{call(problem.lambda, problem.state, x, theta), {}, {}};
         },
-        false);
+        false, problem.context);
     method->undamped.emplace();
     return method;
   };

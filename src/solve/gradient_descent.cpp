@@ -307,17 +307,18 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
           const Expr next = x + inertia - alpha * gradient_at(at, theta);
           return TracedStep{concat({next, x}), {}, {}};
         },
-        !has_momentum);
-    method->gradient = LazyMap([f, x_parts, parameters = problem.parameters, data = problem.data] {
-      return std::make_shared<const TracedMap>(
-          x_parts, parameters, data, std::vector<Control>{},
-          [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
-            return TracedStep{grad(f(x, theta), x), {}, {}};
-          },
-          true);
-    });
+        !has_momentum, problem.context);
+    method->gradient =
+        LazyMap([f, x_parts, parameters = problem.parameters, data = problem.data, context = problem.context] {
+          return std::make_shared<const TracedMap>(
+              x_parts, parameters, data, std::vector<Control>{},
+              [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
+                return TracedStep{grad(f(x, theta), x), {}, {}};
+              },
+              true, context);
+        });
     if (!has_momentum) method->equation = method->gradient;
-    if (backtracks) method->objective.emplace(method->step->size(), problem.parameters, problem.data, f);
+    if (backtracks) method->objective.emplace(method->step->size(), problem.parameters, problem.data, problem.context, f);
     if (how.step.L > 0 && how.step.mu > 0 && !has_momentum) {
       const double alpha = how.step.kind == GradientStep::Kind::fixed     ? how.step.alpha
                            : how.step.kind == GradientStep::Kind::optimal ? 2 / (how.step.mu + how.step.L)

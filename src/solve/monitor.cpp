@@ -47,7 +47,9 @@ constexpr double rounding = 64 * epsilon;
 constexpr int first_window = 8;
 constexpr double leads_nowhere = 0.5;
 // F is evaluated at x displaced by so many units in the last place; a step up to so many times the irregularity is rounding.
+// One that sees little may do so by luck: others are taken.
 constexpr double beside = 16, irregular = 16;
+constexpr std::size_t samples = 5;
 // A step longer than this, relative to |x|, is never taken for rounding.
 constexpr double longest_rounding = 1e-3;
 
@@ -212,16 +214,20 @@ bool Monitor::is_rounding(double step) {
   const Vector all = run_.scratch, at = all.first(n), here = all.subspan(n, n), there = all.subspan(2 * n, n),
                opposite = all.subspan(3 * n, n);
   left_point_ = true;
-  const auto evaluate = [&](double side, Vector next) {
+  const auto evaluate = [&](std::size_t sample, double side, Vector next) {
     for (std::size_t i = 0; i < n; ++i) {
-      const double sign = (i * 2654435761U >> 7U) % 2 == 0 ? side : -side;
-      at[i] = run_.x[i] * (1 + sign * (beside + static_cast<double>(i % 7)) * epsilon);
+      const double sign = ((i + 5 * sample) * 2654435761U >> 7U) % 2 == 0 ? side : -side;
+      at[i] = run_.x[i] * (1 + sign * (beside + static_cast<double>(i % 7 + 9 * sample)) * epsilon);
     }
     return evaluate_(at, next) && all_finite(next);
   };
-  if (!evaluate(0, here) || !evaluate(1, there) || !evaluate(-1, opposite)) return false;
-  for (std::size_t i = 0; i < n; ++i) at[i] = 0.5 * (there[i] - here[i]) + 0.5 * (opposite[i] - here[i]);
-  return step <= irregular * norm(at);
+  if (!evaluate(0, 0, here)) return false;
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    if (!evaluate(sample, 1, there) || !evaluate(sample, -1, opposite)) return false;
+    for (std::size_t i = 0; i < n; ++i) at[i] = 0.5 * (there[i] - here[i]) + 0.5 * (opposite[i] - here[i]);
+    if (step <= irregular * norm(at)) return true;
+  }
+  return false;
 }
 
 // Whether rounding keeps the last steps from making progress: they are about as short as the last places of x, or the value

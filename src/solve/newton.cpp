@@ -43,7 +43,7 @@ Solver make(const char* name, int orders, NewtonKind (*kind_of)(const Body& lamb
     auto method = std::make_shared<NewtonMethod>();
     const auto number = [](const Expr& control) { return reshape(control, {}); };
     const auto trial = [&](const Value& value) {
-      return TrialFunction(flat_size(state), problem.parameters, problem.data,
+      return TrialFunction(flat_size(state), problem.parameters, problem.data, problem.context,
                            [state, value](const Expr& x, std::span<const Expr> theta) { return value(state, x, theta); });
     };
     method->step = std::make_shared<TracedMap>(
@@ -51,7 +51,7 @@ Solver make(const char* name, int orders, NewtonKind (*kind_of)(const Body& lamb
         [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr> controls) {
           return kind.step(state, x, theta, number(controls[0]), number(controls[1]));
         },
-        false);
+        false, problem.context);
     const bool is_minimiser = kind.scale != nullptr;
     method->equation = LazyMap([=] {
       return std::make_shared<const TracedMap>(
@@ -59,7 +59,7 @@ Solver make(const char* name, int orders, NewtonKind (*kind_of)(const Body& lamb
           [&](const Expr& x, std::span<const Expr> theta, std::span<const Expr>) {
             return TracedStep{kind.equation(problem.state, x, theta), {}, {}};
           },
-          is_minimiser);
+          is_minimiser, problem.context);
     });
     method->residual = method->equation;
     method->merit.emplace(trial(kind.merit));

@@ -209,7 +209,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
           const Expr value = f(x, theta);
           return TracedStep{grad(value, x), {value}, {}};
         },
-        true);
+        true, problem.context);
     if (!gradient->no_jvp.empty() && !gradient->no_vjp.empty())
       throw MisuseError(fmt::format("[newton_cg] products with the Hessian are missing: {}", gradient->no_jvp));
     std::vector<Input> with_d = parameters;
@@ -222,7 +222,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
           const Expr g = grad(f(x, of_f), x), &d = theta[parameters.size()];
           return TracedStep{gradient->no_jvp.empty() ? jvp(g, x, d) : vjp(g, x, d), {}, {}};
         },
-        true);
+        true, problem.context);
     map->no_jvp = gradient->no_jvp.empty() ? curvature->no_jvp : gradient->no_jvp;
     map->no_vjp = gradient->no_vjp.empty() ? curvature->no_vjp : gradient->no_vjp;
     map->smooth = gradient->smooth;
@@ -238,7 +238,7 @@ Solver make_newton_cg(const Body& objective, const NewtonCgOptions& how, const S
     method->map = map;
     method->step = map;
     method->equation = gradient;
-    method->objective.emplace(map->size(), parameters, problem.data, f);
+    method->objective.emplace(map->size(), parameters, problem.data, problem.context, f);
     method->superlinear = true;
     method->not_unrolled =
         "the steps of newton_cg are cut short by its linear solver and have no derivative of their own; KStep{K} "

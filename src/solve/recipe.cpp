@@ -180,7 +180,7 @@ std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state
   }
 
   const auto problem_of = [&](const std::optional<Function>& traced, Inside inside = Inside::as_it_is) {
-    Problem problem{{}, {}, state, parameters};
+    Problem problem{{}, {}, state, parameters, context_of_plans()};
     if (traced) problem.lambda = with_data_as_arguments(*traced, inside);
     if (traced) problem.data = copy_of(data_of(*traced));
     return problem;
@@ -205,7 +205,7 @@ std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state
           [&](const Expr& x, std::span<const Expr> t, std::span<const Expr>) {
             return TracedStep{joined("equation", call_body("equation", p.lambda, x, p.state, t), p.state), {}, {}};
           },
-          false);
+          false, p.context);
     });
   if (traces.start) {
     const Problem p = problem_of(traces.start);
@@ -214,7 +214,7 @@ std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state
         [&](const Expr&, std::span<const Expr> t, std::span<const Expr>) {
           return TracedStep{joined("from", p.lambda.call(t), made->step->state), {}, {}};
         },
-        false, TracedMap::Derivatives::when_asked);
+        false, p.context, TracedMap::Derivatives::when_asked);
   }
   entries.insert(entries.begin(), Entry{std::move(shapes), state.size(), std::move(traces), made, made});
   if (entries.size() > Cache::most_entries) entries.pop_back();
@@ -240,6 +240,9 @@ Parts Recipe::start_for(std::span<const Shape> theta) const {
   if (start.call) return zeros_of(shapes_of(trace_start(*this, inputs).outputs()));
   throw MisuseError("[solve] no start: give one in the call, or to the solver with from(x0)");
 }
+
+// Plans for the standard backend run on the threads of whoever runs them, so that solvers in several contexts share them.
+Context Recipe::context_of_plans() const { return context.backend() == Context().backend() ? Context() : context; }
 
 Recipe Recipe::changed() const {
   Recipe copy = *this;

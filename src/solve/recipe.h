@@ -19,6 +19,7 @@ struct Problem {
   std::vector<Array> data;
   std::vector<Shape> state;
   std::vector<Input> parameters;
+  Context context;  ///< whose backend plans are made for
 };
 
 /// A solver before the shapes are known, and the methods it has become.
@@ -91,6 +92,7 @@ struct Recipe {
   std::shared_ptr<const Method> method_for(const std::vector<Shape>& state, const std::vector<Input>& parameters,
                                            Traces traces) const;
   std::shared_ptr<const Method> bound(const Entry& entry) const;
+  Context context_of_plans() const;
 };
 
 /// Calls a user's lambda with the parts of the flat state and the parameters. Throws MisuseError, naming `who`, when their

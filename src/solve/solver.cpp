@@ -49,13 +49,14 @@ Solver Solver::with(SolveOptions options) const {
   return detail::solver_of(std::move(copy));
 }
 Solver Solver::on(const Context& context) const {
-  detail::Recipe copy = detail::recipe_of(*this);
-  if (copy.by_steps) {
-    detail::Recipe steps = *copy.by_steps;
-    steps.context = context;
-    copy.by_steps = std::make_shared<const detail::Recipe>(std::move(steps));
-  }
-  copy.context = context;
+  // Plans are for one backend.
+  const auto on_context = [&](const detail::Recipe& recipe) {
+    detail::Recipe copy = recipe.context.backend() == context.backend() ? recipe : recipe.changed();
+    copy.context = context;
+    return copy;
+  };
+  detail::Recipe copy = on_context(detail::recipe_of(*this));
+  if (copy.by_steps) copy.by_steps = std::make_shared<const detail::Recipe>(on_context(*copy.by_steps));
   return detail::solver_of(std::move(copy));
 }
 Solver Solver::knowing(Constants constants) const {

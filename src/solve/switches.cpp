@@ -1,4 +1,6 @@
 // Where the operations of a traced step that have kinks switch from one branch to the other.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -8,14 +10,41 @@
 namespace onestep::detail {
 namespace {
 
-// An expression that is zero where the operation switches.
+// An expression that is zero where the operation, which has a kink, switches.
 Expr switch_of(const Node& node, const Expr& y, std::span<const Expr> args) {
-  const Expr& a = args[0];
-  if (node.op == Op::max) return a - (node.attr.i == 1 ? by_row(y, a.shape()) : broadcast(y, a.shape()));
-  if (is_comparison(node.op) || node.op == Op::maximum || node.op == Op::minimum) return a - args[1];
-  if (node.op == Op::norm || node.op == Op::hypot) return y;
-  if (node.op == Op::atan2) return where(args[1] < 0.0, a, 1.0);  // jumps from π to -π
-  return a;                                                       // where, sqrt, cbrt, pow, abs, sign
+  switch (node.op) {
+#include "graph/elementwise_cases.inc"
+    return *info(node.op).kink(Site{node.op, {args.begin(), args.end()}, node.attr, node.shape}, y);
+    case Op::max: return args[0] - (node.attr.i == 1 ? by_row(y, args[0].shape()) : broadcast(y, args[0].shape()));
+    case Op::norm: return y;
+    case Op::call:  // nobody can see into it
+    case Op::input:
+    case Op::constant:
+    case Op::scalar:
+    case Op::eye:
+    case Op::matmul:
+    case Op::gram:
+    case Op::outer:
+    case Op::transpose:
+    case Op::reshape:
+    case Op::diag:
+    case Op::diagonal:
+    case Op::sum:
+    case Op::cumsum:
+    case Op::broadcast:
+    case Op::concat:
+    case Op::slice:
+    case Op::pad:
+    case Op::gather:
+    case Op::scatter:
+    case Op::cholesky:
+    case Op::lu:
+    case Op::ldlt:
+    case Op::solve:
+    case Op::logdet:
+    case Op::det: break;
+  }
+  throw MisuseError(fmt::format("[certificate] nothing says where {} has its kink", name(node.op)));
 }
 
 /// The switches of a step as a function of its inputs, of which the first `moving` move; none where some are hidden.
@@ -91,7 +120,7 @@ std::unique_ptr<Switches> TracedMap::switches() const {
     const std::optional<Function> function = switches_of(*shared_->step, 1 + parameters.size());
     if (!function) return;
     shared_->switch_count = static_cast<std::size_t>(function->outputs().front().shape().size());
-    lazy.plan.emplace(*function);
+    lazy.plan.emplace(*function, PlanOptions{.context = shared_->context});
   });
   if (!lazy.plan) return nullptr;
   return std::make_unique<TracedSwitches>(shared_from_this(), *lazy.plan);

@@ -25,7 +25,7 @@ const Plan& TracedMap::forward_plan() const {
       const Expr next = (*shared_->step)(all).front();
       return std::vector<Expr>{next, jvp({&next, 1}, in.first(1 + thetas), in.subspan(of_step)).front()};
     });
-    return Plan(function, {.levels = levels, .loop = x_level});
+    return Plan(function, {.levels = levels, .loop = x_level, .context = shared_->context});
   });
 }
 

@@ -45,11 +45,13 @@ Expr joined(const char* who, std::span<const Expr> parts, std::span<const Shape>
 }
 
 TracedMap::TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_parameters, std::vector<Array> data,
-                     std::vector<Control> controls, const StepBody& body, bool is_symmetric, Derivatives derivatives)
+                     std::vector<Control> controls, const StepBody& body, bool is_symmetric, const Context& context,
+                     Derivatives derivatives)
     : shared_(std::make_shared<Shared>()), data_(std::move(data)) {
   state = std::move(state_parts);
   parameters = std::move(its_parameters);
   symmetric = is_symmetric;
+  shared_->context = context;
   shared_->controls = std::move(controls);
 
   const Shape n = vector_shape(size());
@@ -199,7 +201,7 @@ const Plan& TracedMap::value_plan() const {
       results.resize(1 + shared_->extras.size());
       return results;
     });
-    return Plan(value, {.levels = step_levels(), .loop = x_level});
+    return Plan(value, {.levels = step_levels(), .loop = x_level, .context = shared_->context});
   });
 }
 
@@ -209,7 +211,8 @@ const Plan& TracedMap::family_plan() const {
     levels.insert(levels.end(), {vjp_theta_branch, vjp_x_branch});
     levels.resize(levels.size() + parameters.size(), jvp_theta_branch);
     levels.insert(levels.end(), {jvp_x_branch, solve_branch, solve_transposed_branch});
-    return Plan(*shared_->family, {.levels = levels, .loop = x_level, .branches = vjp_theta_branch});
+    return Plan(*shared_->family,
+                {.levels = levels, .loop = x_level, .branches = vjp_theta_branch, .context = shared_->context});
   });
 }
 

@@ -37,11 +37,11 @@ enum Branch : int {
 
 class TracedMap final : public Map, public std::enable_shared_from_this<TracedMap> {
  public:
-  /// `body` is called once. Where derivatives are not sure to be asked for, they are planned when they are: `costs` are then
-  /// not known.
+  /// `body` is called once; plans are for the backend of the context. Where derivatives are not sure to be asked for, they
+  /// are planned when they are: `costs` are then not known.
   enum class Derivatives { planned, when_asked };
   TracedMap(std::vector<Shape> state_parts, std::vector<Input> its_parameters, std::vector<Array> data,
-            std::vector<Control> controls, const StepBody& body, bool is_symmetric,
+            std::vector<Control> controls, const StepBody& body, bool is_symmetric, const Context& context,
             Derivatives derivatives = Derivatives::planned);
   std::unique_ptr<Point> point(bool derivatives) const override;
   std::string not_finite_constant() const override;
@@ -66,6 +66,7 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
   };
   /// What maps that differ in their data alone have in common.
   struct Shared {
+    Context context;
     std::vector<Control> controls;
     std::vector<Shape> extras;
     bool has_factor = false, symmetric_factor = true;

@@ -4,7 +4,8 @@
 
 namespace onestep::detail {
 
-TrialFunction::TrialFunction(std::size_t n, std::vector<Input> parameters, std::vector<Array> data, Value value)
+TrialFunction::TrialFunction(std::size_t n, std::vector<Input> parameters, std::vector<Array> data, const Context& context,
+                             Value value)
     : shared_(std::make_shared<Shared>()), data_(std::move(data)) {
   shared_->inputs.emplace_back("x", Shape{static_cast<std::int64_t>(n)});
   shared_->levels.push_back(2);
@@ -12,13 +13,14 @@ TrialFunction::TrialFunction(std::size_t n, std::vector<Input> parameters, std::
   shared_->levels.resize(shared_->inputs.size(), 1);
   for (const Array& a : data_) shared_->inputs.emplace_back("data", a.shape());
   shared_->levels.resize(shared_->inputs.size(), 0);
+  shared_->context = context;
   shared_->value = std::move(value);
 }
 const Plan& TrialFunction::plan() const {
   std::call_once(shared_->once, [&] {
     const Function function(
         shared_->inputs, [&](std::span<const Expr> in) { return std::vector<Expr>{shared_->value(in[0], in.subspan(1))}; });
-    shared_->plan.emplace(function, PlanOptions{.levels = shared_->levels});
+    shared_->plan.emplace(function, PlanOptions{.levels = shared_->levels, .context = shared_->context});
   });
   return *shared_->plan;
 }

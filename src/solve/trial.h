@@ -17,7 +17,7 @@ class TrialFunction {
  public:
   using Value = std::function<Expr(const Expr& x, std::span<const Expr> theta)>;
   /// `theta` has the parameters, and behind them the data.
-  TrialFunction(std::size_t n, std::vector<Input> parameters, std::vector<Array> data, Value value);
+  TrialFunction(std::size_t n, std::vector<Input> parameters, std::vector<Array> data, const Context& context, Value value);
   const Plan& plan() const;
   const std::vector<Array>& data() const { return data_; }
   void bind(const std::vector<Array>& data) { data_ = data; }
@@ -26,6 +26,7 @@ class TrialFunction {
   struct Shared {
     std::vector<Input> inputs;  // x, parameters, data
     std::vector<int> levels;
+    Context context;
     Value value;
     std::once_flag once;
     std::optional<Plan> plan;

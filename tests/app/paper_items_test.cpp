@@ -65,8 +65,9 @@ Json computed(const std::string& name, const std::vector<std::string>& more = {}
   for (const Json& claim : item.at("claims")) {
     EXPECT_FALSE(claim.at("measured").get<std::string>().empty()) << claim.at("says");
     if (!about_time(claim.at("says"))) {
-      EXPECT_EQ(claim.at("verdict"), known_to_differ.contains(claim.at("says")) ? "differs" : "yes")
-          << claim.at("says") << ": " << claim.at("measured");
+      // What differs here may hold with another compiler or allocator, not the other way round.
+      const bool may_differ = known_to_differ.contains(claim.at("says")) && claim.at("verdict") == "differs";
+      EXPECT_TRUE(claim.at("verdict") == "yes" || may_differ) << claim.at("says") << ": " << claim.at("measured");
     }
   }
   expect_shown(item);

@@ -6,7 +6,10 @@
 #include <string>
 #include <thread>
 
+#include "backend/context.h"
+#include "backend/cpu/backend.h"
 #include "onestep/onestep.h"
+#include "plan/program.h"
 #include "support/compare.h"
 #include "support/random.h"
 
@@ -105,6 +108,67 @@ TEST(Context, WhatThereIsNotIsMisuseThatNamesWhatThereIs) {
   } catch (const MisuseError& e) {
     EXPECT_NE(std::string(e.what()).find("this version has cpu"), std::string::npos) << e.what();
   }
+}
+
+/// The CPU's backend, and how often it was asked to run something.
+class Counting final : public detail::Backend {
+ public:
+  explicit Counting(std::shared_ptr<parallel::Pool> pool) : cpu_(cpu::make_backend(std::move(pool))) {}
+  detail::Limits limits() const override { return cpu_->limits(); }
+  std::shared_ptr<const detail::BackendPlan> prepare(const detail::Instruction& instruction) const override {
+    return cpu_->prepare(instruction);
+  }
+  void run(std::span<const detail::Instruction> code, const detail::Frame& frame, std::uint8_t* failed) const override {
+    ++runs;
+    cpu_->run(code, frame, failed);
+  }
+  std::size_t workers() const override { return cpu_->workers(); }
+  void start_workers() const override { cpu_->start_workers(); }
+  static inline std::atomic<int> runs = 0;
+
+ private:
+  std::shared_ptr<const detail::Backend> cpu_;
+};
+
+// Nothing of a solve or its derivatives goes past the backend, whatever the solver.
+TEST(Context, ItsBackendRunsThePlansOfEverySolver) {
+  detail::add_backend("counting",
+                      [](std::shared_ptr<parallel::Pool> pool) { return std::make_shared<Counting>(std::move(pool)); });
+  const Context counting({.backend = "counting"});
+  EXPECT_EQ(counting.backend(), "counting");
+  const auto f = [](Expr x, Expr t) { return sum(square(x - t)) + sum(log(cosh(x))) + 0.1 * sum(abs(x)); };
+  const auto step = [](Expr x, Expr t) { return 0.5 * cos(x) + t; };
+  const std::vector<Solver> solvers{newton([](Expr x, Expr t) { return sum(square(x - t)) + sum(log(cosh(x))); }),
+                                    newton_cg([](Expr x, Expr t) { return sum(square(x - t)) + sum(log(cosh(x))); }),
+                                    newton_root([](Expr x, Expr t) { return x - 0.5 * cos(x) - t; }),
+                                    gradient_descent(f, {.step = GradientStep::backtracking()}),
+                                    fixed_point(step),
+                                    fixed_point(step).equation([](Expr x, Expr t) { return x - 0.5 * cos(x) - t; })};
+  const Array x0{0.3, -0.2, 0.9}, theta{1.0, 2.0, -0.5};
+  for (const Solver& solver : solvers)
+    for (const Estimator& how : {Estimator(), Estimator(OneStep{}), Estimator(KStep{3}), Estimator(Implicit{})}) {
+      const Solution plain = solve(solver, x0, theta, how);
+      Counting::runs = 0;
+      const Solution counted = solve(solver.on(counting), x0, theta, how);
+      const int of_solve = Counting::runs;
+      EXPECT_GT(of_solve, 0);
+      EXPECT_EQ(entries_of(counted.x()), entries_of(plain.x()));
+      EXPECT_EQ(entries_of(counted.vjp(x0)[0]), entries_of(plain.vjp(x0)[0]));
+      EXPECT_GT(Counting::runs, of_solve);
+      EXPECT_EQ(counted.certificate(x0).bound, plain.certificate(x0).bound);
+      // What was planned for one backend is not run by another.
+      Counting::runs = 0;
+      EXPECT_EQ(entries_of(solve(solver, x0, theta, how).x()), entries_of(plain.x()));
+      EXPECT_EQ(Counting::runs, 0);
+    }
+  const Solution unrolled = solve(fixed_point(step).on(counting), x0, theta, Unrolled{.mode = Unrolled::forward});
+  Counting::runs = 0;
+  EXPECT_NO_THROW(unrolled.jvp(theta));
+  EXPECT_GT(Counting::runs, 0);
+  const Solver project = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(3), .q = -c, .lo = 0.0}; });
+  Counting::runs = 0;
+  EXPECT_NEAR(solve(project.on(counting), theta).x()(1), 2, 1e-8);
+  EXPECT_GT(Counting::runs, 0) << "its data; the interior point method itself calls the CPU's kernels";
 }
 
 }  // namespace
