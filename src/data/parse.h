@@ -1,4 +1,4 @@
-// The readers without the file: what the tests and fuzzers feed.
+// Parsers of text in memory, which read_* and the fuzzers use.
 #pragma once
 
 #include <cstddef>

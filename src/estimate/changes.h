@@ -9,7 +9,7 @@
 
 namespace onestep::detail {
 
-/// A and B at some point, applied to what is certified.
+/// The derivative at some point, as far as it matters for what is certified: A and B applied to it.
 struct Seen {
   std::vector<double> state;
   Parameters theta;

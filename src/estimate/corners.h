@@ -5,7 +5,7 @@
 
 namespace onestep::detail {
 
-/// Random corners of a cube around x and the opposite ones, and parameters beside those given by a few of their last places.
+/// Random corners of a cube around x and the opposite ones, and parameters perturbed by a few units in the last place.
 class Corners {
  public:
   /// `map`: the step. It and x are looked at, not copied.

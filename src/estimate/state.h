@@ -38,7 +38,7 @@ class Differentiator {
   virtual void jvps(SolutionState& s, std::span<const std::vector<Array>> vs, std::span<const Vector> outs);
 };
 
-/// What others have to know of an estimator before there is a solution. Each is said in the estimator's own file.
+/// Properties of an estimator that others need before there is a solution. Each is stated in the estimator's own file.
 struct EstimatorFacts {
   int last_steps = 0;            ///< that it differentiates, where these are the last few; else 0
   bool goes_over_steps = false;  ///< needs a solver whose steps can be made again
@@ -195,8 +195,8 @@ bool is_degenerate(SolutionState& state);
 /// Estimate of the Frobenius norm of B = ∂F/∂θ at x_k, from one random cotangent, once for each solve. Rounding of B is
 /// relative to it, whatever the direction. 0 where there is no vjp.
 double norm_b(SolutionState& state);
-/// What B is where x changes by its own size when θ does: terms of that size may cancel inside a step, and leave their
-/// rounding in a B that is far smaller.
+/// The usual size of B, ‖x‖/‖θ‖: terms of that size may cancel inside a step, and leave their rounding in a B that is far
+/// smaller.
 double usual_b(const SolutionState& state);
 
 /// The status of one of several directions: the worst of them is reported.

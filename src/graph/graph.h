@@ -32,7 +32,8 @@ template <class T> struct Indexed : std::vector<T> {
 };
 
 /// What an operation needs beside its arguments:
-/// matmul: transpose flags; sum, max, concat: axis (-1 for all); slice, pad: axis and begin; eye: offset; solve: transposed;
+/// matmul: transpose flags; sum, max, norm, cumsum, concat, gather, scatter: axis (-1 for all; cumsum: j is not 0 where it
+/// goes backwards); slice, pad: axis and begin; eye: offset; solve: transposed;
 /// input, constant, call: index into the graph's lists (call: j says value, jvp, or 2 + which argument's vjp); scalar: the
 /// bits of its value, so that NaN equals itself and 0.0 is not -0.0.
 struct Attr {

@@ -81,8 +81,8 @@ struct BackendPlan {
   bool calls_blas = false;
 };
 
-/// Without a row loop: a structural operation. add: the second argument is a diagonal; transpose: rows of the result are
-/// attr.i apart.
+/// A row loop, or, where that is empty, one structural operation. Of elementwise operations only add is one: of a matrix and
+/// a diagonal, the second argument. transpose: rows of the result are attr.i apart.
 struct Instruction {
   Op op{};
   Attr attr = {};
@@ -145,7 +145,7 @@ struct Limits {
   std::int64_t long_walk = 1 << 18;  ///< entries of a matrix that does not stay in the cache
 };
 
-/// What a backend does. Results must not depend on the number of threads.
+/// What a backend does. Plans share it, in several threads at once. Results must not depend on the number of threads.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -154,9 +154,8 @@ class Backend {
   virtual std::shared_ptr<const BackendPlan> prepare(const Instruction& instruction) const = 0;
   /// Runs the instructions in order; failed[k] says whether the k-th, a factorisation, failed.
   virtual void run(std::span<const Instruction> code, const Frame& frame, std::uint8_t* failed) const = 0;
-  /// How many threads would take part at most now; and starts them, so that no run has to.
-  virtual std::size_t workers() const = 0;
-  virtual void start_workers() const = 0;
+  virtual std::size_t workers() const = 0;  ///< how many threads would take part at most now
+  virtual void start_workers() const = 0;   ///< now, so that no run has to
 };
 /// The function with products that pay in its loop (hoist.cpp).
 Function hoist_products(const Function& function, const Levels& levels, const Limits& limits);

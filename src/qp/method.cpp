@@ -26,8 +26,8 @@ class QpMap final : public Map {
  public:
   std::unique_ptr<Point> point(bool) const override {
     throw MisuseError(
-        "[quadratic_program] a step of the interior point method stands only where the solve made it: OneStep, "
-        "Implicit and Auto differentiate it, KStep{1} too");
+        "[quadratic_program] a step of the interior point method cannot be evaluated at another point than where the "
+        "solve made it: OneStep, Implicit and Auto differentiate it, KStep{1} too");
   }
 };
 

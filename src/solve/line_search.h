@@ -11,7 +11,7 @@ namespace onestep::detail {
 /// enough where the gradient became half as long.
 inline constexpr double hides_change = 1e-6;
 
-/// A step of this share of the full one is long enough when f falls by a share of what its slope promises.
+/// Armijo's rule of sufficient decrease: f(x - td) ≤ f(x) - c t slope, with slope = gᵀd.
 class Armijo {
  public:
   /// At the start of the step: f, and how fast it falls along the full step.

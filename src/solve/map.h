@@ -31,8 +31,8 @@ class InnerSolve {
   virtual double residual() const = 0;   ///< that the last derivative was solved to, relative
   virtual double tolerance() const = 0;  ///< a residual above it fell short
   /// From now on it is solved as exactly as rounding allows, for finding out how exact the others are; the step itself too,
-  /// from the point of the last apply. What comes back is the length of that step, with what is left of it: infinite where
-  /// it could not be found.
+  /// from the point of the last apply. Returns an upper estimate of the length of the exact step: its computed length and
+  /// the error that its residual leaves; infinite where it could not be solved.
   virtual double solve_precisely() { return 0; }
 };
 
@@ -87,11 +87,11 @@ class ForwardPoint {
   virtual void step(ConstVector x, ConstVector controls, ConstVector dx, Vector y, Vector dy) = 0;
 };
 
-/// Where the operations of a map that have kinks switch from one branch to the other. One for each thread.
+/// Functions that are zero where an operation of a map has a kink (event functions). One for each thread.
 class Switches {
  public:
   virtual ~Switches() = default;
-  /// An entry for each place: zero at the kink.
+  /// The values of all of them.
   virtual std::vector<double> at(ConstVector x, std::span<const Array> theta, ConstVector controls) = 0;
 };
 

@@ -24,14 +24,14 @@ class SolutionPoint : public Point {
   virtual Doubt doubt() = 0;
 };
 
-/// What a loop has that finds the derivative of the solution itself, not of a step towards it: that of a quadratic program
-/// at its active set. Of its step A is zero, of its equation the identity.
+/// Of loops that know the derivative of the solution itself, not of a step towards it, as a quadratic program does at its
+/// active set. For its step ∂F/∂x = 0, for its equation ∂G/∂x is the identity.
 class AtSolution {
  public:
   virtual ~AtSolution() = default;
   virtual SolutionPoint& step() = 0;
   virtual SolutionPoint& equation() = 0;
-  /// Why the solution has no derivative, is none of several, or nothing is known about it; else empty.
+  /// Why the solution has no derivative, is not unique, or nothing is known about it; else empty.
   virtual std::string degeneracy() = 0;
 };
 
@@ -39,7 +39,8 @@ class AtSolution {
 class Loop {
  public:
   virtual ~Loop() = default;
-  /// From run.start; everything else in `run` is written. Does not throw for numerical reasons.
+  /// From run.start. The loop writes x, previous, controls and trajectory; its Monitor status, statistics and the lengths of
+  /// steps. Does not throw for numerical reasons.
   virtual void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) = 0;
   /// Where the last step was made, with what it computed. The map differentiated is Method::step.
   virtual Point& last() = 0;
@@ -104,7 +105,7 @@ class Method {
   LazyMap equation;                 ///< G, where G = 0 is simpler than x - F = 0; else none
   LazyMap start;                    ///< x₀(θ), where it depends on θ; else none
   bool users_equation = false;      ///< the equation is one the user gave
-  /// The controls with which a step is differentiated, of steps that loops from outside may make; none: they may not.
+  /// Controls of the full, undamped step, with which it is differentiated; none: with_loop is not supported.
   std::optional<std::vector<double>> undamped;
   std::optional<TrialFunction> merit;  ///< what such a loop may ask the value of; none: there is no such thing
   bool superlinear = false;            ///< ∂F/∂x is zero at the solution, unless that is degenerate
@@ -114,7 +115,7 @@ class Method {
   Lazy<Method> precise;                ///< the same with the solves inside its lambda made precisely; none: there are none
   std::string inside_left_out;         ///< what `precise` does not see of the solves inside; empty: nothing
   bool lacks_orders = false;           ///< a solve inside has not as many derivatives as that of the solution needs
-  std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< parts of the state that are the user's, first
+  std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< number of leading parts of the state that users see
   Constants known;
 
   /// The equation that the solution solves, its own or x - F = 0, as a graph of the flat x and the parameters; none where

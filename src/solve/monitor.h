@@ -35,9 +35,9 @@ class Monitor {
   /// Whether a step as long as this, to an x as large as that, is within the tolerance.
   bool is_short(double step, double size) const { return step <= options_.tolerance * scale(size); }
 
-  /// The same, or at the rounding of x.
+  /// The same, or within rounding of x.
   bool is_negligible(double step, double size) const;
-  /// Whether a step is about as short as the last places of x: a line search that shortens one to that has found nothing.
+  /// Whether a step is within rounding of x: a line search that shortens one to that has found nothing.
   bool is_lost(double step, double size) const;
 
   /// Who decides whether the step that is recorded was the last.

@@ -187,7 +187,7 @@ Solver with_loop(const Solver& of, std::function<OwnLoop()> make) {
     const std::shared_ptr<const detail::Method> method = from(problem);
     if (!method->undamped)
       throw MisuseError(
-          fmt::format("[with_loop] the steps of {} are not to be had; take newton, newton_root or fixed_point", name));
+          fmt::format("[with_loop] {} does not hand out its steps; take newton, newton_root or fixed_point", name));
     return std::make_shared<detail::OwnLoopMethod>(*method, make);
   };
   return detail::solver_of(std::move(recipe));

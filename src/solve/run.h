@@ -13,15 +13,16 @@ namespace onestep::detail {
 /// What a solver hands back.
 struct Run {
   Status status = Status::iteration_limit;
-  std::string about;  ///< what the status is about, where there is more to say
+  std::string about;  ///< details for the message of the status, where there are any
   Statistics statistics;
   std::vector<double> start, previous, x;  ///< x_0, x_{k-1}, x_k
   double last_step = 0;                    ///< ‖x_k - x_{k-1}‖
   double step_before = 0;                  ///< the length of the step before that; 0: there was none
   double slowness = 0;                     ///< 1/(1 - ρ), ρ being the rate at which steps became shorter; 0: not seen
   std::vector<double> controls;            ///< with which the last step is differentiated: undamped
-  std::vector<double> proof;               ///< of an infeasible or unbounded problem, in the form of a state
-  std::vector<double> anchor, scratch;     ///< the monitor's
+  std::vector<double>
+      proof;  ///< that a program is infeasible or unbounded (a Farkas ray or a direction), in the form of a state
+  std::vector<double> anchor, scratch;  ///< the monitor's
   Trajectory trajectory;
 };
 

@@ -15,7 +15,7 @@ class Trajectory {
   /// The first states that fit in so many doubles (none for 0), and the controls of all steps.
   void keep_first(std::size_t entries);
   void clear(std::size_t n);
-  /// A step from x, with these controls, is being made.
+  /// To be called before each step, with the point it starts from and its controls.
   void record(ConstVector x, ConstVector controls);
 
   int steps() const { return steps_; }

@@ -208,7 +208,8 @@ void expect_value(const Row& row, double got, double a, double b, double c) {
     if (entry.op == row.op) bound = 2 * entry.bound;
   }
   ASSERT_TRUE(ulps(got, want) <= bound && (std::isnan(want) || std::signbit(got) == std::signbit(want)))
-      << row.name << "(" << a << ", " << b << ", " << c << ") gives " << got << ", the table " << want;
+      << row.name << "(" << a << ", " << b << ", " << c << ") gives " << got << ", the table " << want
+      << "; a kernel that rounds differently needs a bound in accuracies()";
 }
 
 TEST_P(VectorMath, EveryElementwiseRowHasAKernelAndNothingElseHas) {

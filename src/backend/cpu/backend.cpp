@@ -233,7 +233,7 @@ bool execute(const Instruction& i, const Frame& frame) {
     case Op::max:
     case Op::broadcast:
 #include "graph/elementwise_cases.inc"
-      if (i.op != Op::add) fail("run", "{} is no instruction of its own", name(i.op));
+      if (i.op != Op::add) fail("run", "{} has to be part of a row loop; this is a bug of the planner", name(i.op));
       run_add_diagonal(at);
       break;
   }
