@@ -79,7 +79,7 @@ class Fit {
   void solve() {
     progress_.enter("fit");
     try {
-      model_.get_ready(job_.train, options_.l2());
+      model_.get_ready(job_.train, penalty_);
     } catch (const Misuse& wrong) { throw Misuse(wrong.what() + what_separates(job_)); }
     SolveOptions how;
     how.callback = [&](const Iteration& i) {
@@ -134,7 +134,8 @@ class Fit {
           "leaves such features out.",
           job_.features[dependent[0].place], dependent[0].why);
     const std::string wanted = job_.penalised ? "a larger --l2" : "--l2 above 0";
-    if (const std::string name = separable_class(job_); !name.empty())
+    const bool may_be_unbounded = !job_.penalised || has_certain_samples(job_, linear_prediction(job_.train.A, x_));
+    if (const std::string name = may_be_unbounded ? separable_class(job_) : ""; !name.empty())
       return fmt::format(
           "The class {} is linearly separable from the others: without a penalty the coefficients grow without "
           "bound{}; give {}.",

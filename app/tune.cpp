@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "jobs/hyper.h"
+#include "jobs/inner_scaling.h"
 #include "jobs/journal.h"
 #include "jobs/memory.h"
 #include "jobs/model.h"
@@ -365,6 +366,7 @@ void add_tune(CommandLine& line) {
                   const Needs needs =
                       needs_of_tune(job.loss, sizes_of(job), options->folds, options->hyper == "l2-per-feature");
                   job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, needs, sizes_of(job)));
+                  scale_inside(job);
                   return Tune(*options, job, progress).run();
                 },
             .out_help = "write tune.json and a page into this folder, which is made if\nneeded"});
