@@ -15,9 +15,9 @@
 #include "jobs/dependence.h"
 #include "jobs/memory.h"
 #include "jobs/model.h"
-#include "jobs/model_file.h"
 #include "jobs/report.h"
 #include "jobs/samples.h"
+#include "jobs/saving.h"
 #include "jobs/scores.h"
 #include "jobs/separation.h"
 #include "jobs/standard_errors.h"
@@ -228,15 +228,10 @@ class Fit {
 
   void save() {
     if (options_.save.empty()) return;
-    SavedModel model{.job = job_, .x = x_, .l2 = options_.l2(), .missing = options_.missing};
+    SavedModel model;
+    model.job = job_, model.x = x_, model.l2 = options_.l2();
     model.samples = static_cast<std::size_t>(job_.train.count());
-    model.version = ONESTEP_VERSION;
-    model.command = options_.command;
-    const SavedModel again = model_from(text_of(model), options_.save);
-    if (again.job.features != job_.features || again.job.label_names != job_.label_names)
-      throw Misuse(fmt::format("--save {}: names in {} are not in UTF-8; convert the file, for instance with iconv",
-                               options_.save, job_.name));
-    write_model(model, options_.save);
+    save_model(std::move(model), options_, options_.save);
   }
 
   // The scores that count: of test samples, else of folds, else of the samples that were learned from.
