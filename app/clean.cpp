@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "jobs/clean_figures.h"
+#include "jobs/clean_report.h"
 #include "jobs/cleaning.h"
 #include "jobs/flip.h"
 #include "jobs/memory.h"
@@ -55,17 +56,18 @@ class Clean {
       judgement_ = cleaner.judge();
       progress_.enter("compare");
       comparison_ = cleaner.compare();
+      if (is_undecided()) std::fill(judgement_.suspects.begin(), judgement_.suspects.end(), false);
+      suspects_ = static_cast<std::size_t>(std::ranges::count(judgement_.suspects, true));
       if (job_.test) {
         progress_.enter("test");
         before_ = cleaner.fit_without(std::vector<bool>(judgement_.suspects.size()));
-        without_suspects_ = cleaner.fit_without(judgement_.suspects);
+        without_suspects_ = suspects_ > 0 ? cleaner.fit_without(judgement_.suspects) : before_;
       }
       fits_ = cleaner.fits();
     } catch (const FitFailed& failed) { return report_failure(failed); }
     order_.resize(judgement_.quality.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::stable_sort(order_, {}, [&](std::size_t i) { return judgement_.quality[i]; });
-    suspects_ = static_cast<std::size_t>(std::ranges::count(judgement_.suspects, true));
+    if (!is_undecided()) std::ranges::stable_sort(order_, {}, [&](std::size_t i) { return judgement_.quality[i]; });
     removes_ = suspects_ > 0 && comparison_.helps();
     const Report all = report();
     write_tables();
@@ -112,49 +114,25 @@ class Clean {
     return r;
   }
 
-  double share_of_largest_class() const {
-    std::vector<double> size(job_.labels.size());
-    for (const double y : job_.train.y.values()) size[job_.class_of(y)] += 1;
-    return std::ranges::max(size) / static_cast<double>(job_.train.count());
-  }
-
-  std::string compared_text() const {
-    const Comparison& c = comparison_;
-    return fmt::format(
-        "{} have a loss of {:.4f} instead of {:.4f} (standard error of the difference {:.4f}) and an accuracy of {:.4f} "
-        "instead of {:.4f} ({:.4f})",
-        c.trusted ? "held-out trusted samples" : "held-out samples, labels as they are,", c.loss.after, c.loss.before,
-        c.loss.standard_error, c.accuracy.after, c.accuracy.before, c.accuracy.standard_error);
-  }
-
-  bool is_undecided() const {
-    return suspects_ == 0 && !comparison_.trusted && comparison_.accuracy.before <= share_of_largest_class();
-  }
+  // The model is no judge of labels: what it says about single ones is not reported.
+  bool is_undecided() const { return !comparison_.tells_labels(); }
 
   std::string sentence() const {
-    const Comparison& c = comparison_;
-    if (is_undecided())
-      return fmt::format(
-          "Nothing can be said about the labels: on held-out samples the model is right for a share of {:.4f}, no more than "
-          "the most frequent label has. Another --l2 may help.",
-          c.accuracy.before);
+    if (is_undecided()) return undecided_sentence(comparison_);
     if (suspects_ == 0)
       return fmt::format("None of {} samples is a suspect: nothing is to be cleaned.", judgement_.quality.size());
-    const std::string counted = fmt::format("{} of {} samples {}", suspects_, judgement_.quality.size(),
-                                            suspects_ == 1 ? "is a suspect" : "are suspects");
-    if (removes_)
-      return fmt::format("{}: another label is more probable. Without suspects {}: they are removed.", counted,
-                         compared_text());
-    const bool worse = c.loss.difference() > c.loss.standard_error || c.accuracy.difference() < -c.accuracy.standard_error;
-    return fmt::format("Cleaning {} here, and all samples are kept: without suspects {}. {}, worth a look at most.",
-                       worse ? "does harm" : "does not help", compared_text(), counted);
+    return suspects_sentence(comparison_, suspects_, judgement_.quality.size(), removes_);
   }
 
   Report report() const {
     Report r = opening();
     r.sentence = sentence();
-    if (is_undecided()) r.ending.status = "undecided", r.ending.usable = false;
     report_scores(r);
+    if (is_undecided()) {
+      r.ending.status = "undecided", r.ending.usable = false;
+      r.document["fits"] = fits_;
+      return r;
+    }
     if (is_rehearsal()) report_found(r);
     report_suspects(r);
     report_samples(r);
@@ -194,34 +172,14 @@ class Clean {
   }
 
   void report_scores(Report& r) const {
-    const Comparison& c = comparison_;
-    const auto json = [](const BeforeAndAfter& b) -> Json {
-      return {
-          {"before", b.before}, {"after", b.after}, {"difference", b.difference()}, {"standard_error", b.standard_error}};
-    };
-    r.document["comparison"] = {{"samples", c.samples},
-                                {"labels", c.trusted ? "trusted" : "as they are"},
-                                {"accuracy", json(c.accuracy)},
-                                {"loss", json(c.loss)},
-                                {"helps", c.helps()}};
+    r.document["comparison"] = comparison_json(comparison_, suspects_ > 0);
     r.document["removed"] = removes_ ? suspects_ : 0;
-    const auto row = [](const std::string& name, double loss, double accuracy) -> std::vector<std::string> {
-      return {name, fmt::format("{:.4f}", loss), fmt::format("{:.4f}", accuracy)};
-    };
-    page::Table t{
-        .id = "scores",
-        .title = fmt::format("Scores on {} samples that neither model saw", c.samples),
-        .caption = "The whole procedure was repeated without each fold of them, of five, until the answer was clear.",
-        .columns = {"trained on", "loss", "accuracy"},
-        .rows = {row("all samples as they are", c.loss.before, c.accuracy.before),
-                 row("all but the suspects", c.loss.after, c.accuracy.after),
-                 row("standard error of the difference", c.loss.standard_error, c.accuracy.standard_error)}};
-    r.tables.push_back(t);
+    r.tables.push_back(comparison_table(comparison_, suspects_ > 0));
     if (!job_.test) return;
-    t = {.id = "test_scores",
-         .title = "Scores on the test samples",
-         .caption = "",
-         .columns = {"trained on", "mean loss", "accuracy"}};
+    page::Table t{.id = "test_scores",
+                  .title = "Scores on the test samples",
+                  .caption = "",
+                  .columns = {"trained on", "mean loss", "accuracy"}};
     Json scores = {{"samples", "test"}};
     const auto add = [&](const std::string& name, const char* key, const std::optional<Array>& x) {
       if (!x) return t.rows.push_back({name, stop_signal() != 0 ? "stopped before it" : "the fit failed", ""});
@@ -316,8 +274,9 @@ class Clean {
     for (const std::size_t i : order_) {
       const bool suspect = judgement_.suspects[i];
       table.add({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]),
-                 job_.label_text(job_.y_of(judgement_.other[i])), exact(judgement_.quality[i]),
-                 exact(1 - judgement_.right[i]), suspect ? "1" : "0", suspect && removes_ ? "1" : "0"});
+                 is_undecided() ? "" : job_.label_text(job_.y_of(judgement_.other[i])),
+                 is_undecided() ? "" : exact(judgement_.quality[i]), is_undecided() ? "" : exact(1 - judgement_.right[i]),
+                 suspect ? "1" : "0", suspect && removes_ ? "1" : "0"});
     }
     return table.text();
   }
@@ -378,7 +337,7 @@ void add_clean(CommandLine& line) {
                   .takes = Takes::output_file});
   line.add({.name = "clean",
             .job = "Find mislabelled samples by fits that did not see them.",
-            .example = "onestep clean --demo --flip 0.3",
+            .example = "onestep clean --demo --flip 0.2",
             .common = *options,
             .options = std::move(rows),
             .work =

@@ -15,9 +15,9 @@
 #include "jobs/dependence.h"
 #include "jobs/memory.h"
 #include "jobs/model.h"
-#include "jobs/model_file.h"
 #include "jobs/report.h"
 #include "jobs/samples.h"
+#include "jobs/saving.h"
 #include "jobs/scores.h"
 #include "jobs/separation.h"
 #include "jobs/standard_errors.h"
@@ -79,7 +79,7 @@ class Fit {
   void solve() {
     progress_.enter("fit");
     try {
-      model_.get_ready(job_.train, options_.l2());
+      model_.get_ready(job_.train, penalty_);
     } catch (const Misuse& wrong) { throw Misuse(wrong.what() + what_separates(job_)); }
     SolveOptions how;
     how.callback = [&](const Iteration& i) {
@@ -134,7 +134,8 @@ class Fit {
           "leaves such features out.",
           job_.features[dependent[0].place], dependent[0].why);
     const std::string wanted = job_.penalised ? "a larger --l2" : "--l2 above 0";
-    if (const std::string name = separable_class(job_); !name.empty())
+    const bool may_be_unbounded = !job_.penalised || has_certain_samples(job_, linear_prediction(job_.train.A, x_));
+    if (const std::string name = may_be_unbounded ? separable_class(job_) : ""; !name.empty())
       return fmt::format(
           "The class {} is linearly separable from the others: without a penalty the coefficients grow without "
           "bound{}; give {}.",
@@ -227,15 +228,10 @@ class Fit {
 
   void save() {
     if (options_.save.empty()) return;
-    SavedModel model{.job = job_, .x = x_, .l2 = options_.l2(), .missing = options_.missing};
+    SavedModel model;
+    model.job = job_, model.x = x_, model.l2 = options_.l2();
     model.samples = static_cast<std::size_t>(job_.train.count());
-    model.version = ONESTEP_VERSION;
-    model.command = options_.command;
-    const SavedModel again = model_from(text_of(model), options_.save);
-    if (again.job.features != job_.features || again.job.label_names != job_.label_names)
-      throw Misuse(fmt::format("--save {}: names in {} are not in UTF-8; convert the file, for instance with iconv",
-                               options_.save, job_.name));
-    write_model(model, options_.save);
+    save_model(std::move(model), options_, options_.save);
   }
 
   // The scores that count: of test samples, else of folds, else of the samples that were learned from.

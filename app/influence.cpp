@@ -11,6 +11,7 @@
 
 #include "jobs/effects.h"
 #include "jobs/influence_figures.h"
+#include "jobs/inner_scaling.h"
 #include "jobs/memory.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
@@ -367,6 +368,7 @@ void add_influence(CommandLine& line) {
                   job.memory_needed = std::max(
                       job.memory_needed,
                       require_memory(*options, job.name, needs_of_influence(job.loss, sizes_of(job)), sizes_of(job)));
+                  scale_inside(job);
                   return Influence(*options, job, progress).run();
                 },
             .out_help = "write influence.json, influence.csv and a page into this folder,\nwhich is made if needed"});

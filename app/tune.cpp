@@ -10,15 +10,19 @@
 #include <string>
 #include <vector>
 
+#include "jobs/demo.h"
 #include "jobs/hyper.h"
+#include "jobs/inner_scaling.h"
 #include "jobs/journal.h"
 #include "jobs/memory.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
 #include "jobs/samples.h"
+#include "jobs/saving.h"
 #include "jobs/search.h"
 #include "jobs/spread.h"
 #include "jobs/tune_report.h"
+#include "jobs/validation.h"
 #include "verbs.h"
 
 namespace onestep::app {
@@ -45,30 +49,6 @@ Hyper hyper_of(const TuneOptions& options, const JobData& job, const Model& mode
     throw Misuse(fmt::format("--l2 {}: the search starts there, and penalties lie from {:g} to {:g}", *options.l2_asked,
                              hyper.low(), hyper.high()));
   return hyper;
-}
-
-// Where data are few one split says little about a penalty, and folds cost little.
-bool are_few(const JobData& job) {
-  constexpr double many_samples = 10000, much_work = 4e6;
-  const auto samples = static_cast<double>(job.train.count()), classes = static_cast<double>(job.labels.size());
-  const double unknowns = static_cast<double>(job.n() + 1) * (job.loss == Loss::softmax ? classes : 1);
-  return samples <= many_samples && samples * unknowns <= much_work;
-}
-
-bool can_be_folded(const JobData& job, std::size_t folds) {
-  if (static_cast<std::size_t>(job.train.count()) < 2 * folds) return false;
-  const auto classes = shuffled_classes(job, 0);
-  return std::ranges::none_of(classes, [](const auto& places) { return places.size() == 1; });
-}
-
-// What the search is judged by when the user does not say.
-void settle_validation(TuneOptions& options, JobData& job) {
-  constexpr std::size_t usual_folds = 5;
-  if (options.folds > 0 || job.valid) return;
-  if (are_few(job) && can_be_folded(job, usual_folds))
-    options.folds = usual_folds;
-  else
-    split_off(job, options.split, options.seed);
 }
 
 class Tune {
@@ -104,9 +84,13 @@ class Tune {
     if (single && !decide_on_spread(start)) return end("the nested searches");
     search(start);
     if (!f_.found) return end(f_.search.status == Status::cancelled ? "the search" : "");
-    if (options_.compare == "grid" && stop_signal() == 0) compare();
+    if (options_.compare == "grid" && stop_signal() == 0) {
+      compare();
+      go_on_from_compared();
+    }
     progress_.enter("refit");
     refit();
+    save();
     return end("");
   }
 
@@ -220,17 +204,22 @@ class Tune {
     } else if (f_.shared) {
       model_ = *first_model_;  // where one penalty is kept the answer has the bits that --hyper l2 would give
     }
-    const Hyper& hyper = last_hyper();
-    start_ = hyper.parameter(start);
-    f_.search = minimise(inner_of(hyper, folds_, prior), {start_}, Lbfgs{}, how);
+    start_ = last_hyper().parameter(start);
+    f_.search = minimise(inner_of(last_hyper(), folds_, prior), {start_}, Lbfgs{}, how);
     f_.resumed = f_.resumed || f_.search.resumed;
     f_.found = is_usable(f_.search);
     if (!f_.found) return;
+    f_.begun_loss = f_.shared ? f_.shared->second : f_.search.history.front().value;
+    take_answer();
+  }
+
+  void take_answer() {
+    const Hyper& hyper = last_hyper();
     f_.values = hyper.values(f_.search.theta[0]);
     f_.values.resize(hyper_.names().size(), f_.values[0]);  // one penalty that is kept for all features
     for (OuterIteration& i : f_.search.history) i.theta = hyper.values(Array(start_.start.shape(), i.theta));
-    f_.begun_loss = f_.shared ? f_.shared->second : f_.search.history.front().value;
     const auto judged = static_cast<double>(count_judged(folds_));
+    f_.loss = 0;
     for (std::size_t k = 0; k < folds_.size(); ++k)
       f_.loss += static_cast<double>(folds_[k].valid.count()) / judged * hyper.judged(folds_[k].valid, f_.search.x[k][0]);
   }
@@ -262,8 +251,29 @@ class Tune {
       if (f_.compared.size() == 1 || loss < f_.best_compared) {
         f_.best_compared = loss;
         f_.best_compared_at = reported;
+        best_compared_ = Array(p.start.shape(), values);
       }
     }
+  }
+
+  // The answer is not worse than a point that was looked at. Only a hyperprior makes another point the better one.
+  void go_on_from_compared() {
+    if (f_.shared || f_.compared.empty() || !(f_.best_compared < f_.loss) || stop_signal() != 0) return;
+    BilevelOptions how = bilevel_options(options_, job_, progress_, "tune");
+    how.checkpoint.clear();
+    how.max_iterations = static_cast<int>(options_.iterations);
+    how.path = true;
+    Parameter from = hyper_.parameter(1.0);
+    from.start = best_compared_;
+    Outcome again = minimise(inner_of(hyper_, folds_), {from}, Lbfgs{}, how);
+    if (!is_usable(again) || !(again.value < f_.search.value)) {
+      f_.solves_before += again.evaluations;
+      return;
+    }
+    f_.solves_before += f_.search.evaluations;
+    f_.search = std::move(again);
+    f_.went_on_from_compared = true;
+    take_answer();
   }
 
   // The models with what was found and with what it began with (or with one penalty for all features), on all training
@@ -282,6 +292,35 @@ class Tune {
     if (is_solution(f_.fit_status)) f_.x = s.x();
   }
 
+  // The model of all samples of the file, those that were split off for validation included.
+  void save() {
+    if (options_.save.empty() || !f_.is_usable() || !f_.x || stop_signal() != 0) return;
+    SavedModel model;
+    model.x = *f_.x;
+    Samples all = job_.train;
+    const bool was_split = job_.valid && options_.valid.empty() && !(options_.demo && has_images(options_.loss));
+    if (options_.folds <= 0 && was_split) {
+      all = stacked(job_.train, *job_.valid);
+      const Solution s = solve(last_hyper().solver(all, stops_at_signals()), *f_.x, f_.search.theta);
+      f_.fit_status = s.status();
+      if (!is_solution(s.status())) return;
+      model.x = s.x().contiguous();
+    }
+    model.job = job_;
+    model.samples = static_cast<std::size_t>(all.count());
+    model.hyper = options_.hyper;
+    const std::vector<std::string> names = hyper_.names();
+    double logarithms = 0;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      model.hyperparameters.emplace_back(names[i], f_.values[i]);
+      logarithms += std::log(f_.values[i]) / static_cast<double>(names.size());
+    }
+    const bool same = std::ranges::count(f_.values, f_.values[0]) == std::ssize(f_.values);
+    model.l2 = !hyper_.is_penalty() ? options_.l2() : same ? f_.values[0] : std::exp(logarithms);
+    save_model(std::move(model), options_, options_.save);
+    f_.saved_samples = all.count();
+  }
+
   int end(const std::string& stopped_in) {
     f_.seconds = journal_.seconds();
     f_.stopped_in = stopped_in;
@@ -298,6 +337,7 @@ class Tune {
   Journal journal_;
   std::vector<Fold> folds_;
   Parameter start_;  // of the last search
+  Array best_compared_;
   TuneFindings f_;
 };
 
@@ -305,68 +345,23 @@ class Tune {
 
 void add_tune(CommandLine& line) {
   auto options = std::make_shared<TuneOptions>();
-  std::vector<Option> rows = sample_options(*options, true);
-  for (Option& row : rows)
-    if (row.name == "--split") {
-      row.to = &options->split_asked;
-      row.help = "or split off this share of FILE for it (0.2 where FILE is large)";
-    }
-  const std::vector<Option> own{
-      {.name = "--hyper",
-       .to = &options->hyper,
-       .type = "WHAT",
-       .help = "l2 (default), l2-per-feature (where that is better on unseen samples\nthan one for all), class-weight (each "
-               "class "
-               "then counts the same in\nvalidation) or sample-group-weight; a penalty is searched for from\n--l2, or "
-               "without it "
-               "from the best of nine",
-       .one_of = {"l2", "l2-per-feature", "class-weight", "sample-group-weight"}},
-      {.name = "--folds",
-       .to = &options->folds,
-       .type = "K",
-       .help = "judge by cross-validation with K folds (default 5, or a split for\nmore than 10,000 samples or 4 million "
-               "samples times "
-               "coefficients)",
-       .takes = Takes::count,
-       .excludes = {"--valid", "--split"}},
-      {.name = "--groups",
-       .to = &options->groups,
-       .type = "FILE",
-       .help = "for sample-group-weight: a number for each sample, its group",
-       .takes = Takes::input_file},
-      {.name = "--compare",
-       .to = &options->compare,
-       .type = "SEARCH",
-       .help = "also search a grid (random points for several\nhyperparameters) with as many solves",
-       .one_of = {"grid"}},
-      {.name = "--iterations",
-       .to = &options->iterations,
-       .type = "N",
-       .help = "at most (default 100)",
-       .takes = Takes::count},
-      {.name = "--checkpoint",
-       .to = &options->checkpoint,
-       .type = "FILE",
-       .help =
-           "write what was found there (and the state of the search into\nFILE.search), and go on from it when it exists",
-       .takes = Takes::output_file}};
-  rows.insert(rows.end(), own.begin(), own.end());
   line.add({.name = "tune",
             .job = "Find hyperparameters by the derivative of the validation loss.",
             .example = "onestep tune --demo --hyper l2 --compare grid",
             .common = *options,
-            .options = std::move(rows),
+            .options = tune_options(*options),
             .work =
                 [options] {
                   Progress progress(*options);
                   options->split = options->split_asked.value_or(options->split);
                   // Images of the demonstration have validation samples of their own.
-                  const bool has_validation = options->split_asked || (options->demo && options->loss == "softmax");
+                  const bool has_validation = options->split_asked || (options->demo && has_images(options->loss));
                   JobData job = load(*options, has_validation && options->folds <= 0, progress);
                   settle_validation(*options, job);
                   const Needs needs =
                       needs_of_tune(job.loss, sizes_of(job), options->folds, options->hyper == "l2-per-feature");
                   job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, needs, sizes_of(job)));
+                  scale_inside(job);
                   return Tune(*options, job, progress).run();
                 },
             .out_help = "write tune.json and a page into this folder, which is made if\nneeded"});

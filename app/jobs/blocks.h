@@ -14,9 +14,10 @@ namespace onestep::app::jobs {
 class SoftmaxBlocks {
  public:
   /// For samples A, the last column of ones, at coefficients x (a column for each class; the intercepts are the last row,
-  /// and half the square of their sum is part of the penalty). A block that is not positive definite to rounding is damped,
-  /// or left out, as it has to be: M is positive definite whatever the data.
-  SoftmaxBlocks(const Array& A, const Array& x, double l2);
+  /// and half the squares of the sums of rows are part of the penalty), with a penalty or one for each feature. A block that
+  /// is not positive definite to rounding is damped, or left out, as it has to be: M is positive definite whatever the data.
+  SoftmaxBlocks(const Array& A, const Array& x, const Array& penalty);
+  SoftmaxBlocks(const Array& A, const Array& x, double l2) : SoftmaxBlocks(A, x, Array(l2)) {}
 
   /// r ← M⁻¹r. From any thread.
   void operator()(std::span<double> r) const;
@@ -24,8 +25,8 @@ class SoftmaxBlocks {
  private:
   std::size_t n_, classes_;
   std::vector<double> inverses_;
-  Plan product_;         // of a block with a vector
-  double together_ = 0;  // the curvature where all classes move together
+  Plan product_;                  // of a block with a vector
+  std::vector<double> together_;  // the curvature of each feature where all classes move together
 };
 
 }  // namespace onestep::app::jobs

@@ -45,6 +45,10 @@ Array mean(const std::vector<Array>& all) {
   return {all[0].shape(), std::move(entries)};
 }
 
+bool by_errors(const BeforeAndAfter& a, const BeforeAndAfter& b) {
+  return a.difference() * b.standard_error < b.difference() * a.standard_error;
+}
+
 // Means of pairs, and the standard error of their difference.
 class PairedMean {
  public:
@@ -74,6 +78,15 @@ Verdict verdict(std::span<const double> p, std::size_t label, const LabelNoise* 
   for (std::size_t k = 0; noise != nullptr && k < p.size(); ++k) probability += p[k] * noise->of(k, label);
   constexpr double least = 1e-12;
   return {best == label ? 1.0 : 0.0, -std::log(std::max(least, probability))};
+}
+
+// The log probability of a label less its mean over labels that are drawn by the class frequencies.
+double log_gain(std::span<const double> p, std::size_t label, const std::vector<double>& frequencies) {
+  constexpr double least = 1e-12;
+  double gain = 0;
+  for (std::size_t k = 0; k < p.size(); ++k)
+    gain += std::log(std::max(least, p[k])) * ((k == label ? 1 : 0) - frequencies[k]);
+  return gain;
 }
 
 }  // namespace
@@ -242,11 +255,22 @@ Judgement Cleaner::judge_within(const Mask& used, const Array& start, Solutions&
   return result;
 }
 
+// Of the classes among the samples that are used, none of them 0.
+std::vector<double> Cleaner::class_frequencies(const Mask& used) const {
+  std::vector<double> share(classes_, 1);
+  double all = static_cast<double>(classes_);
+  for (std::size_t i = 0; i < used.size(); ++i)
+    if (used[i]) share[labels_[i]] += 1, all += 1;
+  for (double& s : share) s /= all;
+  return share;
+}
+
 Comparison Cleaner::compare() {
   if (solutions_.empty()) judge();
   const std::size_t begin = train_ < labels_.size() ? train_ : 0, end = train_ < labels_.size() ? labels_.size() : train_;
-  Comparison c{.samples = 0, .accuracy = {}, .loss = {}, .trusted = begin > 0};
-  PairedMean accuracy, loss;
+  Comparison c;
+  c.trusted = begin > 0;
+  PairedMean accuracy, loss, accuracy_of_model, loss_of_model, association, association_without_suspects;
   ClassProbabilities p{classes_, std::vector<double>(classes_)};  // of one sample
   // Fits that end early remember where they started: no start may know the labels that are held out.
   const auto without_trusted = [&] {
@@ -269,7 +293,10 @@ Comparison Cleaner::compare() {
     ClassProbabilities targets = labels_as_they_are(rest);
     keep_every_class(targets, used, no_fold);
     const Array after = fit_closely(targets, mean(nested.back()));
+    // Without suspects the two models are the same, and so is what they say.
+    const bool differ = std::ranges::find(judgement.suspects, true) != judgement.suspects.end();
     const LabelNoise* noise = c.trusted ? nullptr : &judgement.label_noise;
+    const std::vector<double> frequencies = class_frequencies(used);
     const auto probabilities = [&](const Array& x, std::size_t i, double power) {
       write_probabilities(x, i, p.row(0));
       return c.trusted ? p : tempered(p, power);
@@ -278,10 +305,18 @@ Comparison Cleaner::compare() {
       if (!held_out(i)) continue;
       ++c.samples;
       const Verdict b = verdict(probabilities(before, i, judgement.plain_power).row(0), labels_[i], nullptr);
-      const Verdict a = verdict(probabilities(after, i, judgement.power).row(0), labels_[i], noise);
+      const Verdict a = differ ? verdict(probabilities(after, i, judgement.power).row(0), labels_[i], noise) : b;
+      const Verdict without_model = verdict(frequencies, labels_[i], nullptr);
       accuracy.add(b.right, a.right), loss.add(b.loss, a.loss);
+      accuracy_of_model.add(without_model.right, b.right), loss_of_model.add(without_model.loss, b.loss);
+      for (const bool cleaned : {false, true}) {
+        write_probabilities(cleaned ? after : before, i, p.row(0));
+        (cleaned ? association_without_suspects : association).add(0, log_gain(p.row(0), labels_[i], frequencies));
+      }
     }
     c.accuracy = accuracy.result(), c.loss = loss.result();
+    c.accuracy_of_model = accuracy_of_model.result(), c.loss_of_model = loss_of_model.result();
+    c.association = std::max(association.result(), association_without_suspects.result(), by_errors);
     if (c.is_clear()) break;
   }
   return c;

@@ -43,6 +43,24 @@ struct Comparison {
   /// trusted labels none is wrong, and models are compared as they are.
   BeforeAndAfter loss;
   bool trusted = false;  ///< whether the labels they are compared by are trusted ones
+  /// The class frequencies alone (before) beside the model of all samples as they are (after), by the same samples.
+  BeforeAndAfter accuracy_of_model, loss_of_model;
+
+  /// How much more probable that model finds a label than one that is drawn by the class frequencies, as the mean of the
+  /// difference of log probabilities. It is 0 but for chance where labels have nothing to do with features, and does not
+  /// depend on how well the model is calibrated, which with many wrong labels it is not.
+  BeforeAndAfter association;
+
+  /// Whether the model of all samples predicts held-out labels better than the class frequencies do, by more than chance
+  /// gives. One that does not is no judge of labels.
+  bool tells_labels() const { return association.after > enough_errors * association.standard_error; }
+  /// Standard errors. Fits of different folds share most samples, so that chance gives more than three about one time in a
+  /// hundred, and more than 2.33 one time in twenty (480 sets with random labels).
+  static constexpr double enough_errors = 3;
+  /// Worse without the suspects by more than two standard errors.
+  bool harms() const {
+    return loss.difference() > 2 * loss.standard_error || accuracy.difference() < -2 * accuracy.standard_error;
+  }
 
   /// Better in one by more than chance gives one time in ten, and in the other not worse by a standard error.
   bool helps() const {
@@ -55,7 +73,7 @@ struct Comparison {
   bool is_clear() const {
     constexpr std::size_t enough_samples = 100;
     constexpr double errors = 4;
-    return samples >= enough_samples && std::fabs(loss.difference()) > errors * loss.standard_error &&
+    return samples >= enough_samples && tells_labels() && std::fabs(loss.difference()) > errors * loss.standard_error &&
            loss.difference() * accuracy.difference() <= 0;
   }
 };
@@ -82,6 +100,7 @@ class Cleaner {
   Judgement judge_within(const Mask& used, const Array& start, Solutions& solutions);
   ClassProbabilities cross_fit(const std::vector<std::size_t>& members, const Mask& used, const ClassProbabilities& targets,
                                const Array& start, Solutions& solutions);
+  std::vector<double> class_frequencies(const Mask& used) const;
   ClassProbabilities labels_as_they_are(const Mask& used) const;
   void write_probabilities(const Array& x, std::size_t sample, std::span<double> to) const;
   std::vector<bool> unlikely(const std::vector<std::size_t>& members, const ClassProbabilities& p) const;

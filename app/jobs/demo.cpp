@@ -75,8 +75,10 @@ Demo made(const std::string& loss, std::uint64_t seed) {
 
 }  // namespace
 
+bool has_images(const std::string& loss) { return loss == "softmax" && std::filesystem::exists(fashion); }
+
 Demo make_demo(const std::string& loss, std::uint64_t seed, bool with_validation) {
-  if (loss == "softmax" && std::filesystem::exists(fashion)) {
+  if (has_images(loss)) {
     Demo demo = fashion_mnist(seed);
     if (!with_validation) demo.valid.reset();
     return demo;

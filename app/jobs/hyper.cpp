@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <numeric>
 #include <utility>
 
 namespace onestep::app::jobs {
@@ -34,9 +35,13 @@ struct FeatureSize {
   double largest = 0, log_mean_square = 0;  // to base 10
 };
 
-std::vector<FeatureSize> feature_sizes(const Samples& samples) {
-  const std::span<const double> a = samples.A.values();
+// Of the features that the penalty is for: as they were before they were scaled inside.
+std::vector<FeatureSize> feature_sizes(const JobData& job) {
+  const Samples& samples = job.train;
+  std::vector<double> a(samples.A.values().begin(), samples.A.values().end());
   const auto columns = static_cast<std::size_t>(samples.A.shape()[1]), features = columns - 1;
+  for (std::size_t e = 0; job.penalty_factors && e < a.size(); ++e)
+    a[e] = a[e] * job.scaling->scale.values()[e % columns] + job.scaling->mean.values()[e % columns];
   const auto count = static_cast<double>(samples.count());
   std::vector<double> largest(features), squares(features);
   for (std::size_t i = 0; i < a.size(); i += columns)
@@ -50,21 +55,27 @@ std::vector<FeatureSize> feature_sizes(const Samples& samples) {
   return all;
 }
 
-// The geometric mean over the features, to a power of ten: one in a far larger unit does not decide for all. Next to an
-// intercept of about 1 fits do not resolve the coefficients of features in extreme units (tried: 1e-7 and 1e12).
+// The geometric mean over the features, to a power of ten, without those in far larger or smaller units than most. Next to
+// an intercept of about 1 fits do not resolve the coefficients of features in extreme units (tried: 1e-7 and 1e12), unless
+// they are scaled inside.
 double unit_of_penalties(const JobData& job) {
   constexpr double least = 1e-5, most = 1e8;
-  double sum = 0;
-  const std::vector<FeatureSize> all = feature_sizes(job.train);
+  constexpr double usual = 6;  // orders of magnitude of the mean square from the median
+  const std::vector<FeatureSize> all = feature_sizes(job);
+  std::vector<double> sizes;
   for (const FeatureSize& one : all) {
-    if (!(one.largest > least && one.largest < most))
+    if (!job.penalty_factors && !(one.largest > least && one.largest < most))
       throw Misuse(
           fmt::format("the feature {} of {} has values up to {:.2g}, and fits would not resolve its coefficient "
                       "beside the intercept; give --standardise",
                       job.features[one.feature], job.name, one.largest));
-    sum += one.log_mean_square;
+    sizes.push_back(one.log_mean_square);
   }
-  return all.empty() ? 1 : std::pow(10.0, std::round(sum / static_cast<double>(all.size())));
+  if (sizes.empty()) return 1;
+  std::ranges::sort(sizes);
+  const double median = sizes[sizes.size() / 2];
+  std::erase_if(sizes, [&](double size) { return std::fabs(size - median) > usual; });
+  return std::pow(10.0, std::round(std::reduce(sizes.begin(), sizes.end()) / static_cast<double>(sizes.size())));
 }
 
 }  // namespace

@@ -116,11 +116,12 @@ void LeaveOneOut::invert_hessian(double l2) {
   const Array sum = sum_of_blocks(train_.A, curvature_, outputs_);
   std::vector<double> H(sum.values().begin(), sum.values().end());
   const std::size_t m = n_ * outputs_;
+  const Array penalties = model_.penalties(Array(l2));
   for (std::size_t u = 0; u < m; ++u)
     for (std::size_t v = 0; v < m; ++v) {
-      const bool intercepts = u >= m - outputs_ && v >= m - outputs_;
-      if (intercepts && outputs_ > 1) H[u * m + v] += 1;  // as the model's penalty holds their sum at zero
-      if (!intercepts && u == v) H[u * m + v] += l2;
+      const bool same_feature = u / outputs_ == v / outputs_;
+      if (same_feature && outputs_ > 1) H[u * m + v] += 1;  // as the model's penalty holds sums over the classes at zero
+      if (u == v && u < m - outputs_) H[u * m + v] += penalties.values()[u / outputs_];
     }
   // To a unit diagonal, so that what is singular to rounding does not depend on the units of the features.
   std::vector<double> scale(m);

@@ -18,13 +18,31 @@ Model::Model(const JobData& job)
     : loss_(job.loss),
       n_(job.n()),
       classes_(static_cast<std::int64_t>(job.labels.size())),
-      hold_sums_(!job.penalised),
       shape_(loss_ == Loss::softmax ? Shape{n_ + 1, classes_} : Shape{n_ + 1}),
-      start_(zeros(shape_)) {}
+      start_(zeros(shape_)),
+      penalty_factors_(job.penalty_factors) {}
+
+// Whether the predictions of all labels gain on those of other classes, or keep their distance, along a direction: then it
+// separates the classes linearly, but for samples on the plane.
+bool Model::is_separating(const Samples& samples, const Array& from, const Array& to) const {
+  constexpr double negligible = 1e-2;  // beside the largest gain
+  const Array gains =
+      evaluate(traced([&](Expr a, Expr b) { return matmul(samples.A, b - a); }, shape_, shape_), {from, to})[0].contiguous();
+  const std::span<const double> gain = gains.values(), y = samples.y.values();
+  double least = 0, most = 0;
+  const auto count = [&](double of_label) { least = std::min(least, of_label), most = std::max(most, of_label); };
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (loss_ == Loss::logistic) count(y[i] * gain[i]);
+    const auto K = static_cast<std::size_t>(classes_);
+    for (std::size_t k = 0; loss_ == Loss::softmax && k < K; ++k)
+      count(gain[i * K + static_cast<std::size_t>(y[i])] - gain[i * K + k]);
+  }
+  return most > 0 && -least <= negligible * most;
+}
 
 // A sum of losses below log 2 has no loss above it: every sample is on its side of the plane, which can be made as steep as
 // one likes. With samples on the plane the sum stands still at last while the steps do not get shorter, or the Hessian
-// vanishes along them: Newton's method would have converged long before where there is a best fit.
+// vanishes along them. Then the last steps are along a direction that separates the classes, which the samples show.
 void Model::require_a_best_fit(const Samples& train, double l2) const {
   if (l2 > 0 || loss_ == Loss::ridge) return;
   constexpr int enough_iterations = 100;
@@ -36,28 +54,60 @@ void Model::require_a_best_fit(const Samples& train, double l2) const {
                                    step = i.step / i.scale;
                                    return value >= std::numbers::ln2 && stop_signal() == 0;
                                  }});
-  const Status status = solve(watched, start_, Parts()).status();
+  const Solution end = solve(watched, start_, Parts());
+  const Status status = end.status();
   const bool stood_still = status != Status::converged && status != Status::cancelled;
   const bool never_ends = status == Status::iteration_limit || status == Status::singular;
-  if (value < std::numbers::ln2 || never_ends || (stood_still && step > long_step))
+  const auto ends_along_a_separating_direction = [&] {
+    constexpr int last_steps = 5;
+    SolveOptions how = stops_at_signals();
+    how.max_iterations = std::max(1, end.statistics().iterations - last_steps);
+    const Solver earlier = solver([&](Expr x) { return sum(losses(train, x)) + penalty(x, 0.0); }, how);
+    return is_separating(train, solve(earlier, start_, Parts()).x().contiguous(), end.x().contiguous());
+  };
+  if (value < std::numbers::ln2 ||
+      ((never_ends || (stood_still && step > long_step)) && ends_along_a_separating_direction()))
     throw Misuse(
         "the classes are linearly separable (but for samples on the separating plane): without a penalty the coefficients "
         "grow without bound; give --l2 above 0");
 }
 
-void Model::get_ready(const Samples& train, double l2) {
-  require_a_best_fit(train, l2);
+// Conjugate gradients take as many steps as the sizes of the unknowns' curvatures differ: the diagonal of the Hessian where
+// all classes are equally probable makes them alike.
+void Model::scale_unknowns(const Samples& train, const Array& lambda) {
+  has_blocks_ = false;
+  preconditioner_ = nullptr;
+  if (loss_ != Loss::softmax) return;
+  const Array added = penalties(lambda);
+  const auto columns = static_cast<std::size_t>(n_ + 1), classes = static_cast<std::size_t>(classes_);
+  std::vector<double> diagonal(columns);
+  const double variance = (1 - 1 / static_cast<double>(classes)) / static_cast<double>(classes);
+  for (std::size_t e = 0; e < train.A.values().size(); ++e)
+    diagonal[e % columns] += variance * train.A.values()[e] * train.A.values()[e];
+  for (std::size_t j = 0; j < columns; ++j) {
+    diagonal[j] += j + 1 < columns ? added.values()[j] : 1;
+    if (!(diagonal[j] > 0) || !std::isfinite(diagonal[j])) diagonal[j] = 1;
+  }
+  preconditioner_ = [diagonal = std::move(diagonal), classes](std::span<double> r) {
+    for (std::size_t u = 0; u < r.size(); ++u) r[u] /= diagonal[u / classes];
+  };
+}
+
+void Model::get_ready(const Samples& train, const Array& lambda) {
+  require_a_best_fit(train, std::ranges::max(lambda.values()));
+  scale_unknowns(train, lambda);
   constexpr std::int64_t most = std::int64_t{1} << 27;  // entries: a gigabyte
   constexpr std::int64_t few = 100;                     // unknowns: products are as quick as what they would save
   constexpr int rough_iterations = 8;                   // each cheap as long as the solution is far
   if (loss_ != Loss::softmax || unknowns() < few || classes_ * (n_ + 1) * (n_ + 1) > most) return;
   SolveOptions how = stops_at_signals();
   how.max_iterations = rough_iterations;
-  const Solver rough = solver([&](Expr x) { return sum(losses(train, x)) + penalty(x, l2); }, how);
+  const Solver rough = solver([&](Expr x) { return sum(losses(train, x)) + penalty(x, lambda); }, how);
   const Solution s = solve(rough, start_, Parts());
   if (s.status() != Status::iteration_limit && !is_solution(s.status())) return;
   start_ = s.x();
-  const auto blocks = std::make_shared<const SoftmaxBlocks>(train.A, start_, l2);
+  const auto blocks = std::make_shared<const SoftmaxBlocks>(train.A, start_, penalties(lambda));
+  has_blocks_ = true;
   preconditioner_ = [blocks](std::span<double> r) { (*blocks)(r); };
 }
 
@@ -78,13 +128,21 @@ Expr Model::mean_loss(const Samples& samples, const Expr& x) const {
   return sum(losses(samples, x)) / static_cast<double>(samples.count());
 }
 
-Expr Model::penalty(const Expr& x, const Expr& lambda) const {
+Expr Model::penalty(const Expr& x, const Expr& of_features) const {
+  const Expr lambda = penalty_factors_ ? of_features * *penalty_factors_ : of_features;
   if (loss_ != Loss::softmax) return 0.5 * sum(lambda * square(slice(x, 0, n_)));
   const Expr squares = sum(square(slice(x, 0, n_)), 1);
-  // Intercepts that move together change no prediction: their sum is held at zero, which changes nothing else. Without a
-  // penalty the same is true of the coefficients of each feature.
-  const Expr together = sum(hold_sums_ ? x : slice(x, n_, n_ + 1), 1);
+  // Intercepts, or coefficients of a feature, that move together in all classes change no prediction: their sums are held at
+  // zero, where a penalty, however small it may be beside the losses, wants them too.
+  const Expr together = sum(x, 1);
   return 0.5 * (sum(lambda * squares) + sum(square(together)));
+}
+
+Array Model::penalties(const Array& lambda) const {
+  std::vector<double> all(static_cast<std::size_t>(n_));
+  for (std::size_t j = 0; j < all.size(); ++j)
+    all[j] = lambda.values()[lambda.size() > 1 ? j : 0] * (penalty_factors_ ? penalty_factors_->values()[j] : 1.0);
+  return {Shape{n_}, std::move(all)};
 }
 
 std::vector<double> Model::sample_losses(const Samples& samples, const Array& x) const {

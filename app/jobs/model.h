@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -23,8 +24,8 @@ class Model {
   explicit Model(const JobData& job);
 
   /// Before solvers are made. Of large problems a rough fit tells where to start, and what makes solves near it quick.
-  /// Throws Misuse when there is no best fit.
-  void get_ready(const Samples& train, double l2);
+  /// The penalty is a number or one for each feature, as `penalty` takes it. Throws Misuse when there is no best fit.
+  void get_ready(const Samples& train, const Array& lambda);
   /// Throws Misuse when there is none: without a penalty, where the classes are linearly separable.
   void require_a_best_fit(const Samples& train, double l2) const;
 
@@ -42,15 +43,18 @@ class Model {
   /// The loss of each sample.
   Expr losses(const Samples& samples, const Expr& x) const;
   Expr mean_loss(const Samples& samples, const Expr& x) const;
-  /// ½ Σ λⱼ xⱼ² without the intercept; λ is a number or one for each feature.
+  /// ½ Σ λⱼ xⱼ² without the intercept; λ is a number or one for each feature, in the units of the features as they were.
   Expr penalty(const Expr& x, const Expr& lambda) const;
+  /// The λⱼ that the coefficients here have: one for each feature, with the factors of the job.
+  Array penalties(const Array& lambda) const;
 
   /// Newton's method, or Newton-CG where the Hessian is too large to form, on an objective made of these.
   template <class F> Solver solver(F objective, const SolveOptions& options = {}) const {
     return by_products() ? newton_cg(std::move(objective), {.preconditioner = preconditioner_}, options)
                          : newton(std::move(objective), options);
   }
-  bool is_preconditioned() const { return preconditioner_ != nullptr; }
+  /// By the inverse of blocks of the Hessian, which is good near one penalty only.
+  bool is_preconditioned() const { return has_blocks_; }
   bool by_products() const { return loss_ == Loss::softmax || unknowns() > 3000; }
 
   /// "accuracy" or "R2".
@@ -63,12 +67,15 @@ class Model {
   Json score_json(const Samples& samples, const Array& x) const;
 
  private:
+  void scale_unknowns(const Samples& train, const Array& lambda);
+  bool is_separating(const Samples& samples, const Array& from, const Array& to) const;
+
   Loss loss_;
   std::int64_t n_ = 0, classes_ = 1;
-  bool by_margins_ = false;
-  bool hold_sums_ = false;  // of the coefficients of a feature over the classes, which without a penalty nothing else holds
+  bool by_margins_ = false, has_blocks_ = false;
   Shape shape_;
   Array start_;
+  std::optional<Array> penalty_factors_;
   std::function<void(std::span<double> r)> preconditioner_;
 };
 

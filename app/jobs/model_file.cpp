@@ -207,6 +207,10 @@ std::string text_of(const SavedModel& model) {
   Json json = {
       {"format", format_name}, {"format_version", format_version}, {"version", model.version},  {"command", model.command},
       {"file", job.name},      {"samples", model.samples},         {"loss", name_of(job.loss)}, {"l2", model.l2}};
+  if (!model.hyper.empty()) {
+    Json& tuned = json["hyperparameters"] = {{"hyper", model.hyper}, {"names", Json::array()}, {"values", Json::array()}};
+    for (const auto& [name, value] : model.hyperparameters) tuned["names"].push_back(name), tuned["values"].push_back(value);
+  }
   if (job.loss != Loss::ridge) {
     json["classes"] = {{"labels", job.labels}};
     if (!job.label_names.empty()) json["classes"]["names"] = job.label_names;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "jobs/model.h"
@@ -12,8 +13,11 @@ namespace onestep::app::jobs {
 /// A fitted model. `job` has no samples, but says how others are read, encoded and scaled, and what their labels are.
 struct SavedModel {
   JobData job;
-  Array x;  ///< the unknowns of the Model: coefficients of the scaled features, the intercepts last
-  double l2 = 0;
+  Array x;        ///< the unknowns of the Model: coefficients of the scaled features, the intercepts last
+  double l2 = 0;  ///< the penalty; of several their geometric mean
+  /// What was tuned, as --hyper calls it, with names and values; empty for a model of `fit`.
+  std::string hyper = {};
+  std::vector<std::pair<std::string, double>> hyperparameters = {};
   std::string missing = "refuse";          ///< how missing values were treated, as --missing calls it
   std::size_t samples = 0;                 ///< it was learned from
   std::string version = {}, command = {};  ///< that wrote it

@@ -84,7 +84,7 @@ page::Picture picture_of(const JobData& job, const Samples& samples, std::size_t
   page::Picture picture;
   for (const double value : values)
     picture.pixels.push_back(static_cast<std::uint8_t>(std::lround(std::clamp(255 * value / white, 0.0, 255.0))));
-  picture.lines.push_back(fmt::format("{}", samples.rows[place]));
+  picture.lines.push_back(fmt::format("sample {}", samples.rows[place]));
   return picture;
 }
 

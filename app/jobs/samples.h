@@ -64,9 +64,12 @@ struct JobData {
   std::vector<std::string> label_names = {};  ///< what they stand for, where that is known
   std::vector<std::string> notes = {};        ///< what was made of the samples that people may not expect
   std::optional<Scaling> scaling;             ///< of the features and the column of ones, when they were standardised
-  bool penalised = true;                      ///< false: the penalty is 0
-  bool standardised = false;                  ///< whether that was asked for; without a penalty it is done for accuracy
-  std::vector<std::size_t> kept = {};         ///< the places of the features among all of the file; empty: all of them
+  /// For each feature the factor of the penalty that makes the problem of scaled features the one of features as they were;
+  /// none: the penalty is for the features as they are here.
+  std::optional<Array> penalty_factors = {};
+  bool penalised = true;               ///< false: the penalty is 0
+  bool standardised = false;           ///< whether that was asked for; without a penalty it is done for accuracy
+  std::vector<std::size_t> kept = {};  ///< the places of the features among all of the file; empty: all of them
   /// Features that were left out, with the reason: "is constant".
   std::vector<std::pair<std::string, std::string>> left_out = {};
   // What other samples of the kind are read with.

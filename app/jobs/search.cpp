@@ -39,13 +39,13 @@ std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t 
   const auto size = static_cast<std::size_t>(all.count());
   if (count < 2 || count > size)
     throw Misuse(fmt::format("--folds {}: at least 2, and at most as many as the {} samples", count, size));
-  const std::vector<std::size_t> fold = deal_out(class_of_each(job, all), count, seed);
-  if (const auto alone = std::ranges::find(fold, no_fold); alone != fold.end())
+  std::vector<Fold> folds = dealt_folds(all, deal_out(class_of_each(job, all), count, seed), count);
+  std::erase_if(folds, [](const Fold& fold) { return fold.valid.count() == 0; });
+  if (folds.size() < 2)
     throw Misuse(fmt::format(
-        "--folds {}: one sample of {} has the label {}, and a fold would leave none for training; leave it out, or give "
-        "--valid FILE or --split SHARE",
-        count, job.name, job.label_text(all.y.values()[static_cast<std::size_t>(alone - fold.begin())])));
-  return dealt_folds(all, fold, count);
+        "--folds {}: nearly every label of {} has one sample only, which no fold can hold out; give --valid FILE", count,
+        job.name));
+  return folds;
 }
 
 std::vector<Round> nested_rounds(const JobData& job, const std::vector<Fold>& folds, std::uint64_t seed) {
@@ -190,7 +190,7 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
   return lines;
 }
 
-page::Figure path_figure(const Outcome& o, const std::string& judged_by) {
+page::Figure path_figure(const Outcome& o, const std::string& judged_by, const std::string& minimised) {
   page::Panel loss{.title = judged_by, .x = {"iteration"}, .y = {""}},
       critical{.title = "How far from critical", .x = {"iteration"}, .y = {"criticality, as a share of the loss", true}};
   constexpr double rounding = 1e-16;  // what is below means no more than 0
@@ -202,9 +202,9 @@ page::Figure path_figure(const Outcome& o, const std::string& judged_by) {
   loss.series = {losses}, critical.series = {criticals};
   return {"path",
           "The search",
-          fmt::format("{}, each along a hypergradient; {} of the inner problem. The loss went from {} to {}.",
-                      counted(o.iterations, "iteration"), counted(o.evaluations, "solve"), shown(o.history.front().value),
-                      shown(o.value)),
+          fmt::format("{}, each along a hypergradient; {} of the inner problem. The {} went from {} to {}.",
+                      counted(o.iterations, "iteration"), counted(o.evaluations, "solve"), minimised,
+                      shown(o.history.front().value), shown(o.value)),
           {loss, critical}};
 }
 

@@ -15,7 +15,8 @@ struct Fold {
   Samples train, valid;
 };
 
-/// The folds of a cross-validation: each training sample is judged once, and each fold has its share of every class.
+/// The folds of a cross-validation: each training sample is judged once, and each fold has its share of every class. The
+/// only sample of a class is trained on in every fold and judged in none.
 std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t seed);
 
 /// How many samples folds judge, all of them together.
@@ -48,7 +49,7 @@ Json json_of(const Outcome& outcome);
 /// How critical the point is, how sure that is, and what the hypergradients cost.
 std::vector<std::string> accuracy_of(const Outcome& outcome);
 
-/// The loss that it is judged by, and criticality, along the search.
-page::Figure path_figure(const Outcome& outcome, const std::string& judged_by = "Validation loss");
+/// The loss that it is judged by, and criticality, along the search. `minimised` is what the caption calls that loss.
+page::Figure path_figure(const Outcome& outcome, const std::string& judged_by, const std::string& minimised);
 
 }  // namespace onestep::app::jobs

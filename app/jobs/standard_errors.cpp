@@ -33,8 +33,7 @@ std::vector<double> hessian_at(const Model& model, const JobData& job, const Arr
 // Coefficients that move together over all classes change no prediction, so that the Hessian of the losses is singular in
 // that direction. Curvature s is added to it, for each feature as much as it has elsewhere; the variance that this direction
 // then has, 1 / ((l2 + s K) K) in each entry, is returned to be taken off again.
-std::vector<double> hold_sums_of_classes(std::vector<double>& H, std::size_t n, std::size_t K, const JobData& job,
-                                         const Array& penalty) {
+std::vector<double> hold_sums_of_classes(std::vector<double>& H, std::size_t n, std::size_t K, const Array& penalty) {
   const std::size_t size = (n + 1) * K;
   std::vector<double> variance(n + 1);
   variance[n] = 1 / static_cast<double>(K * K);  // of the intercepts, whose sum the model itself holds at zero
@@ -44,7 +43,7 @@ std::vector<double> hold_sums_of_classes(std::vector<double>& H, std::size_t n, 
     if (!(s > 0)) s = 1;
     for (std::size_t k = 0; k < K; ++k)
       for (std::size_t l = 0; l < K; ++l) H[(j * K + k) * size + j * K + l] += s;
-    if (!job.penalised) s += 1;  // which the model itself adds
+    s += 1;  // which the model itself adds
     variance[j] = 1 / ((penalty.values()[j] + s * static_cast<double>(K)) * static_cast<double>(K));
   }
   return variance;
@@ -80,7 +79,7 @@ std::optional<std::vector<double>> standard_errors(const Model& model, const Job
   const std::int64_t size = model.unknowns(), n = job.n(), K = model.loss() == Loss::softmax ? model.shape()[1] : 1;
   if (size > most_with_standard_errors) return std::nullopt;
   std::vector<double> H = hessian_at(model, job, penalty, x), together(static_cast<std::size_t>(n + 1));
-  if (K > 1) together = hold_sums_of_classes(H, static_cast<std::size_t>(n), static_cast<std::size_t>(K), job, penalty);
+  if (K > 1) together = hold_sums_of_classes(H, static_cast<std::size_t>(n), static_cast<std::size_t>(K), penalty);
   const Array C = inverse_of(std::move(H), size);
   const double variance = model.loss() == Loss::ridge ? residual_variance(model, job, penalty, x, C) : 1;
   // The diagonal of T C Tᵀ, with T from coefficients of standardised features to those of the features as they were.

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "jobs/coefficients.h"
+#include "jobs/saving.h"
 
 namespace onestep::app::jobs {
 
@@ -38,8 +39,7 @@ class TuneReport {
       report_.sentence = f_.stopped_in.empty() ? ended_text(options_, f_.search) : stopped_text();
       return;
     }
-    report_.sentence = fmt::format("{}{} {} (from {}).", answer(), judged_by(), shown(f_.loss),
-                                   f_.begun_loss ? shown(*f_.begun_loss) : "unknown");
+    report_.sentence = fmt::format("{}{} {} (from {}).", answer(), judged_by(), shown(f_.loss), shown(loss_before()));
     report_.document["hyperparameters"] = {{"names", hyper_.names()}, {"values", f_.values}};
     report_.document["loss_minimised"] = f_.loss;
     report_.document["balanced"] = hyper_.is_balanced();
@@ -50,11 +50,18 @@ class TuneReport {
     add_scores();
     if (!f_.compared.empty()) add_comparison();
     add_accuracy();
+    if (f_.went_on_from_compared)
+      report_.accuracy.emplace_back(
+          "The search went on from the best point of the comparison, as that was better than where it had ended.");
+    add_next_step();
     add_figures();
   }
 
  private:
   bool by_folds() const { return folds_.size() > 1; }
+  bool has_hyperprior() const { return f_.shared && !f_.spread.is_shared(); }
+  // Where the search began, whose figure has it, too; with a hyperprior, whose part figures have, with one penalty for all.
+  double loss_before() const { return has_hyperprior() ? f_.shared->second : f_.search.history.front().value; }
   std::string judged_by() const { return hyper_.is_balanced() ? "balanced validation loss" : "validation loss"; }
 
   void begin() {
@@ -71,12 +78,11 @@ class TuneReport {
     document["search"] = json_of(f_.search);
   }
 
-  // Limits end a search like anything else: the best point there was can be used. An answer whose last hypergradient is
-  // unknown may be any point on the way.
+  // Limits end a search like anything else: the best point there was can be used.
   void end() {
     const bool fitted = !f_.found || is_solution(f_.fit_status);
     report_.ending = ending_of(fitted ? f_.search.status : f_.fit_status, job_);
-    report_.ending.usable = f_.found && fitted && f_.search.status != Status::singular && std::isfinite(f_.search.norm);
+    report_.ending.usable = f_.is_usable();
     if (f_.found && fitted) report_.ending.message = message_of(f_.search);
   }
 
@@ -124,8 +130,10 @@ class TuneReport {
                                                 [](const auto& a, const auto& b) { return a.loss < b.loss; });
     return fmt::format("One penalty for all features is kept, l2 = {}: on unseen samples penalties of single features {}. ",
                        shown(f_.values[0]),
-                       best.gain > 0 ? fmt::format("gain {}, no more than two standard errors", text(best))
-                                     : fmt::format("are worse by {:.3g} ± {:.2g}", -best.gain, best.gain_error));
+                       shown(best.loss) == shown(spread.tried[0].loss)
+                           ? fmt::format("make no difference, with a loss of {} either way", shown(best.loss))
+                       : best.gain > 0 ? fmt::format("gain {}, no more than two standard errors", text(best))
+                                       : fmt::format("are worse by {:.3g} ± {:.2g}", -best.gain, best.gain_error));
   }
 
   void add_spread() {
@@ -140,7 +148,7 @@ class TuneReport {
                                "unless another gains more than two standard errors; of those that do, the smallest "
                                "within a standard error of the best is taken.",
                                by_folds() ? "nested folds" : "each fifth of the validation samples in turn"),
-        .columns = {"deviation", "unseen loss", "gain over one penalty", "standard error", ""}};
+        .columns = {"deviation", "unseen loss", "gain over one penalty", "standard error", "taken"}};
     for (std::size_t i = 0; i < spread.tried.size(); ++i) {
       const SpreadScore& s = spread.tried[i];
       tried.push_back({{"deviation", s.deviation},
@@ -150,13 +158,20 @@ class TuneReport {
                        {"gain", s.gain},
                        {"gain_error", s.gain_error}});
       t.rows.push_back({s.deviation > 0 ? fmt::format("{:g}", s.deviation) : "0, one for all", shown(s.loss),
-                        i == 0 ? "" : fmt::format("{:.3g}", s.gain), i == 0 ? "" : fmt::format("{:.2g}", s.gain_error),
-                        i == spread.chosen ? "taken" : ""});
+                        gain_text(spread, i), i == 0 ? "" : fmt::format("{:.2g}", s.gain_error),
+                        i == spread.chosen ? "yes" : "no"});
     }
     report_.document["spread"] = {{"tried", tried},
                                   {"deviation", spread.is_shared() ? 0 : spread.tried[spread.chosen].deviation},
                                   {"note", spread.note}};
     if (!t.rows.empty()) report_.tables.push_back(t);
+  }
+
+  // Not different: to the digits in which the losses are shown.
+  static std::string gain_text(const SpreadChoice& spread, std::size_t i) {
+    if (i == 0) return "";
+    return shown(spread.tried[i].loss) == shown(spread.tried[0].loss) ? "not different"
+                                                                      : fmt::format("{:.3g}", spread.tried[i].gain);
   }
 
   void add_values() {
@@ -239,11 +254,11 @@ class TuneReport {
     for (std::size_t f = 0; f < folds_.size(); ++f) {
       const Array& x = f_.search.x[f][0];
       const Score s = model_.score(folds_[f].valid, x);
-      const double share = static_cast<double>(folds_[f].valid.count()) / static_cast<double>(job_.train.count());
+      const double share = static_cast<double>(folds_[f].valid.count()) / static_cast<double>(count_judged(folds_));
       mean.loss += share * s.loss, mean.score += share * s.score, mean.balanced += share * s.balanced;
       each.push_back(model_.score_json(folds_[f].valid, x));
     }
-    scores_.rows.push_back({name, std::to_string(job_.train.count()), shown(f_.loss),
+    scores_.rows.push_back({name, std::to_string(count_judged(folds_)), shown(f_.loss),
                             score_text(hyper_.is_balanced() ? mean.balanced : mean.score),
                             f_.begun_loss ? shown(*f_.begun_loss) : "", ""});
     report_.document["cross_validation"] = {
@@ -298,6 +313,23 @@ class TuneReport {
                                            bounds.size() > most ? fmt::format(" and {} more", bounds.size() - most) : ""));
   }
 
+  // What to do with the answer.
+  void add_next_step() {
+    if (!f_.is_usable()) return;
+    if (f_.saved_samples > 0) {
+      report_.document["saved"] = options_.save;
+      report_.accuracy.push_back(fmt::format("The model, fitted on {}, is in {}; onestep predict {} FILE predicts with it.",
+                                             counted(f_.saved_samples, "sample"), options_.save, options_.save));
+    }
+    const bool one_penalty = hyper_.is_penalty() && all_are_the_same(f_.values);
+    if (one_penalty) {
+      const std::string line = fit_command(options_, f_.values[0]);
+      report_.document["fit_command"] = line;
+      report_.accuracy.push_back(fmt::format("The model of all samples with this penalty: {}", line));
+    }
+    if (f_.saved_samples == 0) report_.accuracy.emplace_back("With --save MODEL the model is written for onestep predict.");
+  }
+
   void add_figures() {
     std::string judged = judged_by();
     judged[0] = static_cast<char>(std::toupper(judged[0]));
@@ -306,7 +338,7 @@ class TuneReport {
         one && hyper_.is_penalty()
             ? curve_figure("l2", f_.search, f_.probes, hyper_.names().size() == 1 ? f_.compared : std::vector<Tried>())
             : values_figure(options_.hyper, hyper_.names(), f_.values, f_.search.history.front().theta[0]),
-        path_figure(f_.search, judged)};
+        path_figure(f_.search, judged, has_hyperprior() ? "loss with the part of the hyperprior" : "loss")};
   }
 
   const TuneOptions& options_;

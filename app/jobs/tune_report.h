@@ -1,6 +1,7 @@
 // What `tune` says: the hyperparameters found, what they are worth, and how sure that is.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,10 +17,13 @@
 namespace onestep::app::jobs {
 
 struct TuneOptions : JobOptions {
-  std::string hyper = "l2", compare, groups;
+  std::string hyper = "l2", compare, groups, save;
   double folds = 0, iterations = 100;  ///< folds: 0 is none, or what suits the samples
   std::optional<double> split_asked;
 };
+
+/// Their rows in the help.
+std::vector<Option> tune_options(TuneOptions& options);
 
 /// What came out of all phases.
 struct TuneFindings {
@@ -37,10 +41,16 @@ struct TuneFindings {
   std::vector<Tried> compared;  ///< a grid or random points, by the first hyperparameter
   double best_compared = 0;
   std::vector<double> best_compared_at;
-  int solves_before = 0;  ///< the last search
-  double seconds = 0;     ///< all phases, those before a resume included
+  bool went_on_from_compared = false;  ///< as the best of these was better than where the search ended
+  std::int64_t saved_samples = 0;      ///< that the model which was saved is fitted on; 0: none was
+  int solves_before = 0;               ///< the last search
+  double seconds = 0;                  ///< all phases, those before a resume included
   bool resumed = false;
 
+  /// Whether there is an answer, and a model with it. One whose last hypergradient is unknown may be any point on the way.
+  bool is_usable() const {
+    return found && is_solution(fit_status) && search.status != Status::singular && std::isfinite(search.norm);
+  }
   int solves() const { return search.evaluations + solves_before; }
 };
 

@@ -84,6 +84,8 @@ footer dd { margin: 0; min-width: 0; }
   .table:not(.slim) tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--grid); }
   .table:not(.slim) td { display: block; border: 0; padding: .05rem 0; text-align: left; white-space: normal; }
   .table:not(.slim) td:first-child { font-weight: 600; }
+  .table:not(.slim) td:empty { display: none; }
+  .table:not(.slim) td.number:first-child::before { content: attr(data-column) " "; }
   .table:not(.slim) td + td::before { content: attr(data-column) ": "; color: var(--soft); }
   table.stacked thead { display: none; }
   table.stacked, table.stacked tbody { display: block; }

@@ -181,7 +181,7 @@ TEST(JobPictures, AreThePixelsAsTheyWereWhateverTheirScaleWas) {
   job.train.rows = {11, 12};
   job.train.A = Array({2, 5}, {0, 0.5, 1, 0.25, 1, 0, 0, 0, 1, 1});
   EXPECT_EQ(jobs::picture_of(job, job.train, 0).pixels, (std::vector<std::uint8_t>{0, 128, 255, 64}));
-  EXPECT_EQ(jobs::picture_of(job, job.train, 0).lines, std::vector<std::string>{"11"});
+  EXPECT_EQ(jobs::picture_of(job, job.train, 0).lines, std::vector<std::string>{"sample 11"});
   job.scaling = Scaling{Array({5}, {100, 100, 100, 100, 0}), Array({5}, {10, 50, 100, 4, 1})};
   EXPECT_EQ(jobs::picture_of(job, job.train, 0).pixels, (std::vector<std::uint8_t>{100, 125, 200, 101}));
 }

@@ -73,7 +73,7 @@ class JsonDocuments : public ::testing::Test {
   std::string samples(const std::string& name, bool quantity = false) {
     Random random(5);
     std::string text = "a,b,y\n";
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 80; ++i) {
       const double a = random.uniform(-1, 1), b = random.uniform(-1, 1), noise = random.uniform(-1, 1);
       text += quantity ? fmt::format("{:.3f},{:.3f},{:.3f}\n", a, b, a - b + noise)
                        : fmt::format("{:.3f},{:.3f},{}\n", a, b, a - b + noise > 0 ? "yes" : "no");
@@ -157,7 +157,8 @@ TEST_F(JsonDocuments, OfAllVerbsAreAsDocumented) {
     EXPECT_TRUE(fit["times"].contains(phase)) << phase;
   expect_document({"fit", quantity, "--l2", "0"}, {"Jobs", "fit"});
   expect_document({"predict", model, classes}, {"predict"});
-  expect_document({"tune", classes, "--folds", "2", "--test", classes, "--compare", "grid"}, {"Jobs", "tune"});
+  expect_document({"tune", classes, "--folds", "2", "--test", classes, "--compare", "grid", "--save", model},
+                  {"Jobs", "tune"});
   expect_document({"influence", quantity, "--folds", "2", "--verify", "2"}, {"Jobs", "influence"});
   expect_document({"clean", classes, "--flip", "0.1", "--test", classes}, {"Jobs", "clean"});
   expect_document({"qp", folder_.write("small.qps", smallest_program), "--solution", "--gradient-of", "objective"}, {"qp"});

@@ -306,13 +306,11 @@ TEST_F(LabelJobs, CleanRemovesNothingWhereThatDoesNotHelp) {
   for (int i = 0; i < 120; ++i)
     text += fmt::format("{},{},{}\n", random.uniform(0, 1), random.uniform(0, 1), random.flip() ? 1 : 0);
   const std::string file = folder_.write("noise.csv", text), kept = (folder_.path() / "kept.csv").string();
-  const auto found = json({"clean", file, "--loss", "logistic", "--cleaned", kept});
+  const auto found = run_command({"clean", file, "--loss", "logistic", "--cleaned", kept, "--json"}).json();
   EXPECT_EQ(found["comparison"]["helps"], false);
   EXPECT_EQ(found["removed"], 0);
   EXPECT_EQ(contents_of(kept), text);
-  const std::string said = run_command({"clean", file, "--loss", "logistic"}).out;
-  EXPECT_THAT(said,
-              ::testing::AnyOf(HasSubstr("\nCleaning does"), HasSubstr("\nNothing can be said"), HasSubstr("\nNone of")));
+  EXPECT_THAT(run_command({"clean", file, "--loss", "logistic"}).out, HasSubstr("\nNothing can be said about the labels"));
 }
 
 TEST_F(LabelJobs, CleanWritesTheLinesThatAreKept) {
