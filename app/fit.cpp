@@ -13,6 +13,7 @@
 #include "jobs/coefficients.h"
 #include "jobs/cross_validation.h"
 #include "jobs/dependence.h"
+#include "jobs/inner_scaling.h"
 #include "jobs/memory.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
@@ -43,7 +44,7 @@ class Fit {
     note_sizes();
     const auto n = static_cast<std::size_t>(job_.n());
     std::vector<double> penalty(n, options.l2());
-    if (!job_.scaling && model_.unknowns() < most_scaled) scale_inside(penalty);
+    if (!job_.scaling && (model_.unknowns() < most_scaled || sizes_differ_much(job_.train.A))) scale_inside(penalty);
     penalty_ = Array(Shape{job_.n()}, std::move(penalty));
   }
 
@@ -64,7 +65,7 @@ class Fit {
   }
 
  private:
-  // Where a rough fit would be made first, it has to be by the penalty that is asked for.
+  // Larger problems are scaled where they need it only.
   static constexpr std::int64_t most_scaled = 1000;
 
   // The problem is solved for standardised features with penalties that make it the same problem: units then do not matter

@@ -5,10 +5,18 @@
 
 namespace onestep::app::jobs {
 
+bool sizes_differ_much(const Array& A) {
+  constexpr double much = 1e4;
+  const Scaling unit = standardisation_with_ones(A);
+  const auto [least, most] = std::ranges::minmax(unit.scale.values());
+  return most > much * least;
+}
+
 void scale_inside(JobData& job) {
-  constexpr std::size_t most_unknowns = 1000;  // above it a rough fit is made first, and solves depend on it
+  constexpr std::size_t few_unknowns = 1000;
   const std::size_t unknowns = (job.features.size() + 1) * job.labels.size();
-  if (job.loss != Loss::softmax || job.scaling || unknowns >= most_unknowns) return;
+  if (job.loss != Loss::softmax || job.scaling) return;
+  if (unknowns >= few_unknowns && !sizes_differ_much(job.train.A)) return;
   // Features below this size have coefficients of 0 to rounding; factors whose squares overflow would stall the iterations.
   constexpr double least_scale = 1e-15;
   const Scaling unit = standardisation_with_ones(job.train.A);

@@ -6,8 +6,11 @@
 namespace onestep::app::jobs {
 
 /// Scales the features to unit size and sets the factors of the penalty: the problem stays the same, but the units of the
-/// features do not matter to iterations by products with the Hessian. For softmax with so few unknowns that none of its
-/// solves is slower for it; else nothing is done, nor for features that are standardised already.
+/// features do not matter to iterations by products with the Hessian. For softmax with few unknowns, or where sizes differ
+/// much; else nothing is done, nor for features that are standardised already.
 void scale_inside(JobData& job);
+
+/// Whether the deviations of columns differ by orders of magnitude, from each other or from the 1 of the intercept.
+bool sizes_differ_much(const Array& A);
 
 }  // namespace onestep::app::jobs
