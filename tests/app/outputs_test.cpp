@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-std::string classes(int count) {
+std::string two_classes(int count) {
   Random random(5);
   std::string text = "a,b,y\n";
   for (int i = 0; i < count; ++i) {
@@ -32,7 +32,7 @@ std::string classes(int count) {
 class Outputs : public ::testing::Test {
  protected:
   void SetUp() override {
-    data_ = folder_.write("data.csv", classes(40));
+    data_ = folder_.write("data.csv", two_classes(40));
     model_ = path("model.json");
     ASSERT_EQ(run_command({"fit", data_, "--save", model_}).status, 0);
   }
