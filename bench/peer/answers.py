@@ -82,7 +82,8 @@ def ours(*arguments):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([str(COMMAND), *arguments, "--json"], capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
+    # `clean` may answer that nothing can be said about the labels.
+    if done.returncode != 0 and '"status": "undecided"' not in done.stdout:
         raise RuntimeError(f"onestep {arguments[0]}: status {done.returncode}: {done.stderr or done.stdout[:300]}")
     return json.loads(done.stdout), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -150,14 +151,17 @@ def clean_once(folder, A, y, noise, split, with_trusted):
         arguments += ["--valid", write_csv(folder, "trusted", A[trusted], y[trusted])]
     # Whole-number targets of few values are classes; said, so that nothing is guessed.
     answer, seconds = ours(*arguments, "--loss", "logistic" if len(set(y)) == 2 else "softmax")
-    suspects = np.isin(answer["sample"], [suspect["sample"] for suspect in answer["suspects"]])
+    undecided = answer["status"] == "undecided"  # then it names nobody, ranks nothing and leaves the samples as they are
+    suspects = np.zeros(len(train), bool) if undecided else np.isin(
+        answer["sample"], [suspect["sample"] for suspect in answer["suspects"]])
     both = (A[trusted], y[trusted]) if with_trusted else None
     theirs, quality, accuracy, their_seconds = cleanlab(A[train], noisy, both, (A[test], y[test]))
     start = (np.vstack([A[train], both[0]]), np.append(noisy, both[1])) if both else (A[train], noisy)
     nothing = LogisticRegression(C=1.0, max_iter=1000).fit(*start)
-    return [f1_score(flipped, suspects), f1_score(flipped, theirs), roc_auc_score(~flipped, answer["quality"]),
-            roc_auc_score(~flipped, quality), answer["scores"]["after"]["accuracy"], accuracy,
-            np.mean(nothing.predict(A[test]) == y[test]), seconds, their_seconds]
+    as_it_is = np.mean(nothing.predict(A[test]) == y[test])
+    return [f1_score(flipped, suspects, zero_division=0), f1_score(flipped, theirs),
+            0.5 if undecided else roc_auc_score(~flipped, answer["quality"]), roc_auc_score(~flipped, quality),
+            as_it_is if undecided else answer["scores"]["after"]["accuracy"], accuracy, as_it_is, seconds, their_seconds]
 
 
 def clean_table(names, noise, splits):
