@@ -44,7 +44,7 @@ class Model {
   Expr losses(const Samples& samples, const Expr& x) const;
   Expr mean_loss(const Samples& samples, const Expr& x) const;
   /// ½ Σ λⱼ xⱼ² without the intercept; λ is a number or one for each feature, in the units of the features as they were.
-  Expr penalty(const Expr& x, const Expr& lambda) const;
+  Expr penalty(const Expr& x, const Expr& of_features) const;
   /// The λⱼ that the coefficients here have: one for each feature, with the factors of the job.
   Array penalties(const Array& lambda) const;
 

@@ -64,7 +64,7 @@ struct Recipe {
   /// otherwise.
   Parts start_for(std::span<const Shape> theta) const;
   /// The start with what the state remembers, where only x was given to a lambda of so many parameters.
-  Parts completed(const Parts& start, std::size_t parameters) const;
+  Parts completed(const Parts& given, std::size_t parameters) const;
   bool leaves_out_memory(std::size_t parts, std::size_t parameters) const;
 
   /// What the lambdas traced to.

@@ -93,7 +93,7 @@ class ExtraPoint : public Point {
   virtual ConstVector extra(std::size_t i) const = 0;  ///< in the order of TracedStep::extras
 };
 /// Of a map that was traced, with its derivatives.
-std::unique_ptr<ExtraPoint> point_with_extras(const Map& traced);
+std::unique_ptr<ExtraPoint> point_with_extras(const Map& map);
 
 inline Shape vector_shape(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
 /// The parts of a flat state, as expressions.
