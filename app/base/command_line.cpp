@@ -139,10 +139,6 @@ std::string unexpected(const CLI::App& parser, const std::vector<std::string>& w
   return fmt::format("{} is one argument too many for onestep {}", words.front(), verb);
 }
 
-}  // namespace
-
-namespace {
-
 struct NamedFile {
   std::string option;
   const std::string* file;

@@ -85,7 +85,7 @@ void make_folder(const CommonOptions& options);
 
 /// Throws Misuse when the file that an option names cannot be written: before the work, not after it.
 void check_output(std::string_view option, const std::string& file);
-/// Whether both are there and are one file, by whatever names.
+/// Whether both are one file, by whatever names.
 bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Writes a file, the one behind a symbolic link. Throws std::runtime_error when that fails; then the file is as it was

@@ -30,12 +30,9 @@ Json pair_json(const BeforeAndAfter& b) {
 std::string undecided_sentence(const Comparison& c) {
   return fmt::format(
       "Nothing can be said about the labels: on {}, the model does not predict them better than the class frequencies do. "
-      "Its "
-      "accuracy is {:.4f}, that of the most frequent class {:.4f} (standard error of the difference {:.4f}); it finds "
-      "labels "
-      "more probable than labels drawn at random by {:.4f} (standard error {:.4f}, of which {} are asked for). All samples "
-      "are "
-      "kept. Other features, more samples or another --l2 may help.",
+      "Its accuracy is {:.4f}, that of the most frequent class {:.4f} (standard error of the difference {:.4f}); it finds "
+      "labels more probable than labels drawn at random by {:.4f} (standard error {:.4f}, of which {} are asked for). All "
+      "samples are kept. Other features, more samples or another --l2 may help.",
       held_out(c), c.accuracy_of_model.after, c.accuracy_of_model.before, c.accuracy_of_model.standard_error,
       c.association.after, c.association.standard_error, Comparison::enough_errors);
 }

@@ -54,7 +54,7 @@ struct Comparison {
   /// Whether the model of all samples predicts held-out labels better than the class frequencies do, by more than chance
   /// gives. One that does not is no judge of labels.
   bool tells_labels() const { return association.after > enough_errors * association.standard_error; }
-  /// Standard errors. Fits of different folds share most samples, so that chance gives more than three about one time in a
+  /// Standard errors. Fits of different folds share most samples, so that chance gives more than three one or two times in a
   /// hundred, and more than 2.33 one time in twenty (480 sets with random labels).
   static constexpr double enough_errors = 3;
   /// Worse without the suspects by more than two standard errors.

@@ -36,7 +36,8 @@ struct Scores {
   double brier = 0;                ///< mean squared error of the probabilities, summed over more than two classes
   std::optional<double> auc = {};  ///< mean over the classes against the rest; none with one class only
   std::vector<std::vector<std::size_t>> confusion = {};  ///< a row for each class that samples have, a column for each found
-  /// Ten groups of equal size, by the probability of the second of two classes, or of the likeliest of several.
+  /// Up to ten groups of about the same size, by the probability of the second of two classes, or of the likeliest of
+  /// several.
   std::vector<CalibrationGroup> calibration = {};
   double calibration_error = 0;  ///< mean distance of predicted and observed
   // Of quantities.

@@ -15,17 +15,14 @@ std::vector<Option> tune_options(TuneOptions& options) {
        .to = &options.hyper,
        .type = "WHAT",
        .help = "l2 (default), l2-per-feature (where that is better on unseen samples\nthan one for all), class-weight (each "
-               "class "
-               "then counts the same in\nvalidation) or sample-group-weight; a penalty is searched for from\n--l2, or "
-               "without it "
-               "from the best of nine",
+               "class then counts the same in\nvalidation) or sample-group-weight; a penalty is searched for from\n--l2, "
+               "or without it from the best of nine",
        .one_of = {"l2", "l2-per-feature", "class-weight", "sample-group-weight"}},
       {.name = "--folds",
        .to = &options.folds,
        .type = "K",
        .help = "judge by cross-validation with K folds (default 5, or a split for\nmore than 10,000 samples or 4 million "
-               "samples times "
-               "coefficients)",
+               "samples times coefficients)",
        .takes = Takes::count,
        .excludes = {"--valid", "--split"}},
       {.name = "--groups",

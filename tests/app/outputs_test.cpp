@@ -81,7 +81,7 @@ TEST_F(Outputs, NothingThatWasReadIsWrittenOver) {
                                                     {"influence", data_, "--valid", hard, "--csv", link},
                                                     {"clean", data_, "--csv", data_},
                                                     {"clean", data_, "--cleaned", data_},
-                                                    {"clean", data_, "--cleaned", path("x"), "--csv", path("x")},
+                                                    {"clean", data_, "--cleaned", path("x"), "--csv", path("./x")},
                                                     {"tune", data_, "--checkpoint", data_}};
   for (const std::vector<std::string>& line : lines) {
     const Ended ended = run_command(line);
