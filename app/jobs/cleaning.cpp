@@ -16,21 +16,6 @@ namespace {
 constexpr std::size_t folds = 5;
 constexpr int rounds = 3;  // with probable labels
 
-Array joined(const Array& a, const Array& b) {
-  std::vector<double> entries(a.values().begin(), a.values().end());
-  entries.insert(entries.end(), b.values().begin(), b.values().end());
-  const std::int64_t rows = a.shape()[0] + b.shape()[0];
-  return {a.shape().rank() == 2 ? Shape{rows, a.shape()[1]} : Shape{rows}, std::move(entries)};
-}
-
-Samples joined(const Samples& train, const Samples* trusted) {
-  if (trusted == nullptr) return train;
-  Samples all = train;
-  all.A = joined(train.A, trusted->A);
-  all.y = joined(train.y, trusted->y);
-  return all;
-}
-
 // a + to - from
 Array moved(const Array& a, const Array& from, const Array& to) {
   std::vector<double> entries(a.values().begin(), a.values().end());
@@ -96,7 +81,7 @@ Cleaner::Cleaner(const JobData& job, const Model& model, const Samples* trusted,
     : job_(job),
       model_(model),
       progress_(progress),
-      all_(joined(job.train, trusted)),
+      all_(trusted != nullptr ? stacked(job.train, *trusted) : job.train),
       train_(static_cast<std::size_t>(job.train.count())),
       classes_(job.labels.size()),
       labels_(class_of_each(job, all_)),

@@ -52,6 +52,8 @@ struct Samples {
 
   std::int64_t count() const { return A.shape()[0]; }
 };
+/// The samples of both, in this order.
+Samples stacked(const Samples& first, const Samples& second);
 
 /// All samples of a job.
 struct JobData {

@@ -11,9 +11,6 @@ namespace onestep::app::jobs {
 /// Writes the model with the version and the command that made it. Throws Misuse where names would not be read as they were.
 void save_model(SavedModel model, const JobOptions& options, const std::string& file);
 
-/// The samples of both, in this order.
-Samples stacked(const Samples& first, const Samples& second);
-
 /// The line that fits the model of these options with a given penalty to all samples.
 std::string fit_command(const JobOptions& options, double l2);
 
