@@ -1,9 +1,9 @@
-# Runs COMPILER on FILE without producing anything. A FILE whose first line is `// error: REGEX` must be refused, and the first
+# Runs COMPILER with FLAGS on FILE without producing anything. A FILE whose first line is `// error: REGEX` must be refused, and the first
 # line that names an error must match it (compilers word theirs differently: `a|b`); any other file must be accepted without a
 # warning.
 set(ENV{LC_ALL} C)  # gcc's messages with plain quotes
-execute_process(COMMAND ${COMPILER} -std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Wshadow -pedantic -Werror
-                        -I${INCLUDE} -isystem ${SYSTEM_INCLUDE} ${FILE}
+list(TRANSFORM INCLUDE PREPEND -I)
+execute_process(COMMAND ${COMPILER} ${FLAGS} -fsyntax-only ${INCLUDE} -isystem ${SYSTEM_INCLUDE} ${FILE}
                 RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
 file(STRINGS ${FILE} first_line LIMIT_COUNT 1)
 if(first_line MATCHES "^// error: (.+)$")
