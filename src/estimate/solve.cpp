@@ -63,7 +63,7 @@ Solution detail::Settled::make() const {
   state->estimator_is_named = estimator_is_named;
   state->differentiator = std::visit([](const auto& kind) { return detail::make(kind); }, estimator.kind());
   const parallel::UsePool use = state->on_its_threads();
-  state->loop = state->method->loop();
+  state->loop = state->method->take_loop();
   state->differentiator->prepare(*state);
   return SolutionAccess::make(std::move(state));
 }

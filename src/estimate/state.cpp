@@ -120,6 +120,11 @@ std::span<const Shape> SolutionState::parts() const {
   return std::span(all).first(std::min(all.size(), method->shown));
 }
 
+// A loop whose solve threw may have stopped anywhere.
+SolutionState::~SolutionState() {
+  if (solved) method->give_back(std::move(loop));
+}
+
 void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
   solved = false;
   theta.assign(its_theta.begin(), its_theta.end());

@@ -93,6 +93,11 @@ struct RoundingSeen {
 };
 
 struct SolutionState {
+  SolutionState() = default;
+  SolutionState(const SolutionState&) = delete;
+  SolutionState& operator=(const SolutionState&) = delete;
+  ~SolutionState();
+
   std::shared_ptr<const Method> method;
   std::unique_ptr<Loop> loop;
   SolveOptions options;

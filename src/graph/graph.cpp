@@ -11,12 +11,13 @@
 namespace onestep {
 
 Expr Site::make() const {
-  const std::shared_ptr<Graph> graph = args.empty() ? std::make_shared<Graph>() : graph_of(args.front());
+  std::shared_ptr<Graph> graph = args.empty() ? std::make_shared<Graph>() : graph_of(args.front());
   // Memory for each node of each trace would be most of its time.
   std::array<Id, 4> few;
-  if (args.size() > few.size()) return graph->expr(graph->make(op, ids_of(args), attr, shape));
-  std::ranges::transform(args, few.begin(), [](const Expr& e) { return id_of(e); });
-  return graph->expr(graph->make(op, {few.data(), args.size()}, attr, shape));
+  if (args.size() <= few.size()) std::ranges::transform(args, few.begin(), [](const Expr& e) { return id_of(e); });
+  const Id id = args.size() > few.size() ? graph->make(op, ids_of(args), attr, shape)
+                                         : graph->make(op, {few.data(), args.size()}, attr, shape);
+  return detail::Access::expr(std::move(graph), id);
 }
 
 Site site_of(const Expr& e) {

@@ -140,7 +140,9 @@ std::vector<Id> ids_of(std::span<const Expr> expressions);
 
 // Looking at expressions, for rules.
 inline const Node& node(const Expr& e) { return graph_of(e)->node(id_of(e)); }
-inline Expr arg(const Expr& e, int i) { return graph_of(e)->expr(graph_of(e)->args(id_of(e))[static_cast<std::size_t>(i)]); }
+inline Expr arg(const Expr& e, int i) {
+  return detail::Access::expr(graph_of(e), graph_of(e)->args(id_of(e))[static_cast<std::size_t>(i)]);
+}
 template <class... Ops> bool is(const Expr& e, Ops... ops) {
   const Op op = graph_of(e) ? node(e).op : Op::scalar;
   return ((op == ops) || ...);

@@ -5,6 +5,7 @@
 // when they are that small. x · 0 is not rewritten: it would turn a NaN into a number.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "graph/rules.h"
 
@@ -144,7 +145,7 @@ Maybe rewrite_mul(const Site& s) {
   if (is_literal(a, 1.0)) return b;
   if (is_literal(a, -1.0)) return -b;
   // Numbers move outwards and meet, unless their product would leave the range.
-  for (const auto& [x, y] : {std::pair{a, b}, std::pair{b, a}}) {
+  for (const auto& [x, y] : {std::tie(a, b), std::tie(b, a)}) {
     if (!is(x, Op::mul) || !literal(arg(x, 0))) continue;
     const double inner = *literal(arg(x, 0)), product = inner * literal(y).value_or(1.0);
     if (literal(y) && std::isnormal(product)) return Expr(product) * arg(x, 1);

@@ -2,6 +2,14 @@
 
 namespace onestep::detail {
 
+std::unique_ptr<Loop> Method::take_loop() const {
+  std::unique_ptr<Loop> spare = spare_.take();
+  return spare ? std::move(spare) : loop();
+}
+void Method::give_back(std::unique_ptr<Loop> loop) const {
+  if (keeps_loop) spare_.put(std::move(loop));
+}
+
 void Method::bind(const std::vector<Array>& data) {
   if (const std::shared_ptr<const Map> other = step->with_data(data)) step = other;
   if (!users_equation) equation = equation.with_data(data);

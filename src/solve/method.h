@@ -1,6 +1,7 @@
 // What a solver is to the estimators: the step it repeats, the equation it solves, and a loop that runs.
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <functional>
 #include <limits>
@@ -52,6 +53,20 @@ class Loop {
   virtual AtSolution* reference() { return at_solution(); }
 };
 
+/// Room for one loop that is not in use, for whichever thread asks first. A copy has none.
+class SpareLoop {
+ public:
+  SpareLoop() = default;
+  SpareLoop(const SpareLoop& /*other*/) {}
+  SpareLoop& operator=(const SpareLoop&) = delete;
+  ~SpareLoop() { put(nullptr); }
+  std::unique_ptr<Loop> take() { return std::unique_ptr<Loop>(loop_.exchange(nullptr)); }
+  void put(std::unique_ptr<Loop> loop) { const std::unique_ptr<Loop> old(loop_.exchange(loop.release())); }
+
+ private:
+  std::atomic<Loop*> loop_ = nullptr;
+};
+
 /// A map or a method that is made when it is first used, by whichever thread uses it first. Reads like a pointer to it.
 template <class T> class Lazy {
  public:
@@ -98,6 +113,9 @@ class Method {
  public:
   virtual ~Method() = default;
   virtual std::unique_ptr<Loop> loop() const = 0;
+  /// One that was given back, which has computed already what depends on the data alone, else a new one.
+  std::unique_ptr<Loop> take_loop() const;
+  void give_back(std::unique_ptr<Loop> loop) const;
   /// The same with other data of the solver's lambda, and with the plans of this one.
   virtual std::shared_ptr<Method> with_data(const std::vector<Array>& data) const = 0;
 
@@ -112,6 +130,7 @@ class Method {
   std::string not_unrolled;            ///< why its iterates cannot be differentiated one by one; empty: they can
   bool starts_itself = false;          ///< takes no start
   bool remembers = false;              ///< as Recipe::remembers
+  bool keeps_loop = false;             ///< one that is given back waits for the next solve
   Lazy<Method> precise;                ///< the same with the solves inside its lambda made precisely; none: there are none
   std::string inside_left_out;         ///< what `precise` does not see of the solves inside; empty: nothing
   bool lacks_orders = false;           ///< a solve inside has not as many derivatives as that of the solution needs
@@ -127,6 +146,9 @@ class Method {
  protected:
   /// For with_data: the step, the merit and the solver's own equation of a copy.
   void bind(const std::vector<Array>& data);
+
+ private:
+  mutable SpareLoop spare_;
 };
 
 }  // namespace onestep::detail

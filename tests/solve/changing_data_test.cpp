@@ -2,7 +2,9 @@
 // serve. Prepared is the promise that nothing changed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <stdexcept>
 #include <thread>
 
@@ -174,6 +176,70 @@ TEST(ChangingData, WhatALambdaThrowsGoesThroughAndTheNextSolveIsRight) {
   throws = false;
   y = Array{4.0, 5.0};
   EXPECT_EQ(solve(fit, zeros(2), ones(2)).x()(0), 4.0);
+}
+
+// The memory of a solve whose Solution is gone serves the next one, which must not be able to tell.
+TEST(ChangingData, ASolveInMemoryOfAnEarlierOneHasTheSameBits) {
+  const Array a(Shape{3, 2}, {1.0, 2.0, -1.0, 0.5, 0.25, 3.0});
+  const auto f = [&](Expr x, Expr t) { return sum(softplus(matmul(a, x) * t)) + 0.5 * sum(square(x)) + sum(exp(0.1 * x)); };
+  const auto g = [f](Expr x, Expr t) { return grad(f(x, t), x); };
+  const auto all = [&] {
+    return std::vector<Solver>{
+        newton(f),
+        newton_root(g),
+        newton_cg(f),
+        gradient_descent(f),
+        gradient_descent(f, {.step = GradientStep::backtracking(0.7)}),
+        gradient_descent(f, {.step = GradientStep::fixed(0.1), .momentum = Momentum::heavy_ball(0.1)}),
+        fixed_point([g](Expr x, Expr t) { return x - 0.1 * g(x, t); })};
+  };
+  const std::vector<Solver> used = all();
+  const double nan = std::nan("");
+  std::vector<double> memory(3);
+  const Array theta = Array::view(memory);  // at one place, whatever its entries
+  const std::vector<Estimator> estimators{OneStep{}, KStep{3}, Implicit{}, Auto{}};
+  const std::vector<double> firsts{1, 2, nan, 2, 1e160, -1, 1};
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    for (std::size_t trial = 0; trial < 2 * firsts.size(); ++trial) {
+      memory = {firsts[trial % firsts.size()], 0.5, -0.25};
+      const Estimator& e = estimators[trial % estimators.size()];
+      const Array x0{trial % 3 == 0 ? 0.0 : 1.0, static_cast<double>(trial)};
+      const Solution fresh = solve(all()[i], x0, theta, e), again = solve(used[i], x0, theta, e);
+      ASSERT_EQ(fresh.status(), again.status()) << i << ' ' << trial;
+      EXPECT_EQ(fresh.message(), again.message());
+      EXPECT_EQ(fresh.statistics().iterations, again.statistics().iterations) << i << ' ' << trial;
+      EXPECT_EQ(fresh.statistics().factorisations, again.statistics().factorisations) << i << ' ' << trial;
+      if (!is_solution(fresh.status())) continue;
+      const Array x = fresh.state()[0], its_x = again.state()[0];
+      EXPECT_TRUE(std::ranges::equal(x.values(), its_x.values())) << i << ' ' << trial;
+      const Array gradient = fresh.vjp(fresh.state())[0], its_gradient = again.vjp(again.state())[0];
+      EXPECT_TRUE(std::ranges::equal(gradient.values(), its_gradient.values())) << i << ' ' << trial;
+    }
+  }
+}
+
+// Large ones are not kept, and neither is one that a Solution still has.
+TEST(ChangingData, MemoryIsKeptOfSmallProblemsAlone) {
+  const auto fit = [](std::int64_t n) {
+    return newton([n](Expr x, Expr w) { return 0.5 * sum(w * square(x - full(n, 2.0))); });
+  };
+  const auto loop_of = [](const Solution& s) { return detail::state_of(s).loop.get(); };
+  const Solver small = fit(3), large = fit(200);
+  const detail::Loop* kept = nullptr;
+  std::shared_ptr<const detail::Method> method;
+  {
+    const Solution s = solve(small, zeros(3), ones(3));
+    kept = loop_of(s);
+    EXPECT_NE(loop_of(solve(small, zeros(3), ones(3))), kept);
+  }
+  const Solution next = solve(small, zeros(3), ones(3));
+  EXPECT_EQ(loop_of(next), kept);
+  EXPECT_NEAR(next.x()(2), 2.0, 1e-12);
+  {
+    const Solution s = solve(large, zeros(200), ones(200));
+    method = detail::state_of(s).method;
+    EXPECT_FALSE(method->keeps_loop);
+  }
 }
 
 TEST(ChangingData, ALambdaWithStateIsAskedOnceForASolve) {
