@@ -4,7 +4,8 @@ namespace onestep::detail {
 
 std::unique_ptr<Loop> Method::take_loop() const {
   std::unique_ptr<Loop> spare = spare_.take();
-  return spare ? std::move(spare) : loop();
+  const bool is_usable = spare && (!data_may_change || spare->read_data_again());
+  return is_usable ? std::move(spare) : loop();
 }
 void Method::give_back(std::unique_ptr<Loop> loop) const {
   if (keeps_loop) spare_.put(std::move(loop));

@@ -46,6 +46,8 @@ class Loop {
   /// Where the last step was made, with what it computed. The map differentiated is Method::step.
   virtual Point& last() = 0;
   virtual Work work() const { return {}; }
+  /// The next solve computes anew what depends on the data of lambdas alone. False where the loop cannot.
+  virtual bool read_data_again() { return false; }
 
   /// Null where the loop knows its steps alone.
   virtual AtSolution* at_solution() { return nullptr; }
@@ -113,7 +115,7 @@ class Method {
  public:
   virtual ~Method() = default;
   virtual std::unique_ptr<Loop> loop() const = 0;
-  /// One that was given back, which has computed already what depends on the data alone, else a new one.
+  /// One that was given back, where there is one, else a new one.
   std::unique_ptr<Loop> take_loop() const;
   void give_back(std::unique_ptr<Loop> loop) const;
   /// The same with other data of the solver's lambda, and with the plans of this one.
@@ -131,6 +133,7 @@ class Method {
   bool starts_itself = false;          ///< takes no start
   bool remembers = false;              ///< as Recipe::remembers
   bool keeps_loop = false;             ///< one that is given back waits for the next solve
+  bool data_may_change = false;        ///< the data of lambdas are memory of the caller
   Lazy<Method> precise;                ///< the same with the solves inside its lambda made precisely; none: there are none
   std::string inside_left_out;         ///< what `precise` does not see of the solves inside; empty: nothing
   bool lacks_orders = false;           ///< a solve inside has not as many derivatives as that of the solution needs

@@ -63,6 +63,12 @@ class NewtonLoop final : public Loop {
 
   Work work() const override { return point_->work(); }
 
+  bool read_data_again() override {
+    point_->read_data_again();
+    merit_.read_data_again();
+    return true;
+  }
+
  private:
   void iterate(Monitor& monitor, const SolveOptions& options) {
     Run& run = *run_;

@@ -108,18 +108,18 @@ Body traced_alone(const char* who, const Body& body, std::span<const Shape> part
 
 namespace {
 
-// The memory of a loop is kept where making it takes as long as a solve. Not where it has computed something of data that
-// may change.
-bool may_keep_loop(std::span<const Shape> shapes, std::size_t state_parts, const Traces& traces) {
+// The memory of a loop is kept where making it takes as long as a solve.
+void set_keeping(Method& method, std::span<const Shape> shapes, std::size_t state_parts, const Traces& traces) {
   constexpr std::size_t most_entries = 1 << 14;
   const std::size_t n = flat_size(shapes.first(state_parts));
   std::size_t entries = n * n + flat_size(shapes);
+  method.data_may_change = false;
   for (const std::optional<Function>* traced : {&traces.lambda, &traces.start, &traces.equation}) {
     if (!*traced) continue;
-    if (has_views(**traced)) return false;
+    method.data_may_change = method.data_may_change || has_views(**traced);
     for (const Array& a : data_of(**traced)) entries += static_cast<std::size_t>(a.shape().size());
   }
-  return entries <= most_entries;
+  method.keeps_loop = entries <= most_entries;
 }
 
 bool all_agree(const Traces& a, const Traces& b, bool (*agree)(const Function&, const Function&)) {
@@ -201,7 +201,7 @@ std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state
   };
   const std::shared_ptr<Method> made = make(problem_of(traces.lambda));
   made->known = merged(known, made->known);
-  made->keeps_loop = may_keep_loop(shapes, state.size(), traces);
+  set_keeping(*made, shapes, state.size(), traces);
   if (traces.lambda && has_solves(*traces.lambda)) {
     made->inside_left_out = left_out_inside(*traces.lambda);
     made->lacks_orders = lacks_orders_inside(*traces.lambda, orders);
@@ -244,7 +244,7 @@ std::shared_ptr<const Method> Recipe::bound(const Entry& entry) const {
   if (t.lambda) method->precise = entry.first->precise.with_data(copy_of(data_of(*t.lambda)));
   if (t.equation) method->equation = entry.first->equation.with_data(copy_of(data_of(*t.equation)));
   if (t.start) method->start = entry.first->start.with_data(copy_of(data_of(*t.start)));
-  method->keeps_loop = may_keep_loop(entry.shapes, entry.state_parts, t);
+  set_keeping(*method, entry.shapes, entry.state_parts, t);
   return method;
 }
 

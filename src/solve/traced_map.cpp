@@ -266,7 +266,7 @@ class TracedPoint final : public ExtraPoint, private Inverse {
 
   void bind(std::span<const Array> theta) override {
     bind_from(1, theta);
-    changed_ = theta_level;
+    changed_ = std::min(changed_, theta_level);
     applied_ = false;
   }
 
@@ -285,6 +285,10 @@ class TracedPoint final : public ExtraPoint, private Inverse {
     changed_ = std::min(changed_, level);
     if (level < step_level && map_->shared_->has_factor) ++factorisations_;
     return run_value(controls, y);
+  }
+  void read_data_again() override {
+    bind_from(1 + map_->parameters.size(), map_->data_);
+    changed_ = data_level;
   }
   ConstVector where() const override { return applied_ ? ConstVector(x_) : ConstVector(); }
 

@@ -91,6 +91,8 @@ class TracedMap final : public Map, public std::enable_shared_from_this<TracedMa
 class ExtraPoint : public Point {
  public:
   virtual ConstVector extra(std::size_t i) const = 0;  ///< in the order of TracedStep::extras
+  /// The next apply computes anew what depends on the data of the lambda alone.
+  virtual void read_data_again() = 0;
 };
 /// Of a map that was traced, with its derivatives.
 std::unique_ptr<ExtraPoint> point_with_extras(const Map& map);

@@ -32,7 +32,7 @@ Trial::Trial(const TrialFunction& function, std::size_t n, const std::vector<Inp
 }
 void Trial::bind(std::span<const Array> theta) {
   std::ranges::copy(theta, inputs_.begin() + 1);
-  changed_ = 1;
+  changed_ = std::min(changed_, 1);
 }
 double Trial::operator()(ConstVector x) {
   std::ranges::copy(x, x_.begin());
