@@ -10,37 +10,47 @@
 namespace onestep::bench {
 namespace {
 
-std::atomic<std::size_t> count{0}, held{0}, most{0};
+std::atomic<bool> is_counting{false};
+std::atomic<std::size_t> taken{0};
+std::atomic<std::int64_t> held{0}, most{0};
 
-void* take(std::size_t size, std::size_t alignment) {
-  void* const p = std::aligned_alloc(alignment, (std::max<std::size_t>(size, 1) + alignment - 1) / alignment * alignment);
+std::int64_t size_of(void* p) { return static_cast<std::int64_t>(malloc_usable_size(p)); }
+
+void* noted(void* p) {
   if (p == nullptr) throw std::bad_alloc();
-  ++count;
-  const std::size_t now = held += malloc_usable_size(p);
-  std::size_t before = most;
+  if (!is_counting.load(std::memory_order_relaxed)) return p;
+  ++taken;
+  const std::int64_t now = held += size_of(p);
+  std::int64_t before = most;
   while (before < now && !most.compare_exchange_weak(before, now)) {}
   return p;
 }
 
 void give_back(void* p) {
-  if (p == nullptr) return;
-  held -= malloc_usable_size(p);
+  if (p != nullptr && is_counting.load(std::memory_order_relaxed)) held -= size_of(p);
   std::free(p);
 }
 
 }  // namespace
 
-std::size_t allocations() { return count; }
-std::size_t allocated_bytes() { return held; }
-std::size_t peak_bytes() { return most; }
-void reset_peak() { most = held.load(); }
+CountedAllocations::CountedAllocations() {
+  taken = 0;
+  held = most = 0;
+  is_counting = true;
+}
+CountedAllocations::~CountedAllocations() { is_counting = false; }
+std::size_t CountedAllocations::count() const { return taken; }
+std::int64_t CountedAllocations::peak_bytes() const { return most; }
 
 }  // namespace onestep::bench
 
-// Not inlined, or the compiler sees memory of aligned_alloc freed by delete and warns. The array forms call these.
-[[gnu::noinline]] void* operator new(std::size_t size) { return onestep::bench::take(size, alignof(std::max_align_t)); }
+// Not inlined, or the compiler sees memory of malloc freed by delete and warns. The array forms call these.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  return onestep::bench::noted(std::malloc(std::max<std::size_t>(size, 1)));
+}
 [[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
-  return onestep::bench::take(size, static_cast<std::size_t>(alignment));
+  const auto a = static_cast<std::size_t>(alignment);
+  return onestep::bench::noted(std::aligned_alloc(a, (std::max<std::size_t>(size, 1) + a - 1) / a * a));
 }
 [[gnu::noinline]] void operator delete(void* p) noexcept { onestep::bench::give_back(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { onestep::bench::give_back(p); }

@@ -2,12 +2,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace onestep::bench {
 
-std::size_t allocations();      // so far
-std::size_t allocated_bytes();  // now
-std::size_t peak_bytes();       // the most since the last reset_peak()
-void reset_peak();
+/// Counts while it lives; one at a time. Otherwise memory is had as in any other program, at the same cost.
+class CountedAllocations {
+ public:
+  CountedAllocations();
+  ~CountedAllocations();
+  CountedAllocations(const CountedAllocations&) = delete;
+  CountedAllocations& operator=(const CountedAllocations&) = delete;
+  std::size_t count() const;
+  std::int64_t peak_bytes() const;  // the most that was held at once, beyond what was held at the beginning
+};
 
 }  // namespace onestep::bench

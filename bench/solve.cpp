@@ -390,10 +390,13 @@ std::vector<std::vector<double>> nearby(const std::vector<double>& theta) {
 
 void repeated_rows(Suite& suite, const std::string& what, Repeated repeated) {
   for (int i = 0; i < 16; ++i) repeated.solve();
-  const std::size_t before = allocations();
-  for (int i = 0; i < 16; ++i) repeated.solve();
-  suite.amount("allocations of 16 repeated solves, " + what, Unit::count, static_cast<double>(allocations() - before),
-               at_most(0));
+  std::size_t allocations = 0;
+  {
+    const CountedAllocations counted;
+    for (int i = 0; i < 16; ++i) repeated.solve();
+    allocations = counted.count();
+  }
+  suite.amount("allocations of 16 repeated solves, " + what, Unit::count, static_cast<double>(allocations), at_most(0));
   suite.time("a repeated solve, " + what, Unit::us, {[&] { repeated.solve(); }}, std::nullopt, at_most(20));
 }
 
@@ -465,8 +468,7 @@ void memory_rows(Suite& suite) {
   const Parts parameter(Array::view(theta)), start(zeros({n}));
   Prepared prepared(solver, start, parameter, Unrolled{.memory = budget});
 
-  reset_peak();
-  const std::size_t before = allocated_bytes();
+  const CountedAllocations counted;
   const auto begin = std::chrono::steady_clock::now();
   const Solution& solution = prepared.solve(start, parameter).even_if_unconverged();
   if (solution.statistics().iterations != steps) throw std::runtime_error("the descent ended early: " + solution.message());
@@ -474,7 +476,7 @@ void memory_rows(Suite& suite) {
   const std::span<double> out = bar;
   solution.vjp_into({&c, 1}, {&out, 1});
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const double held = static_cast<double>(peak_bytes() - before);
+  const auto held = static_cast<double>(counted.peak_bytes());
   const int made = solution.report().steps;
 
   // The other direction gives the same number, <v, J v>.

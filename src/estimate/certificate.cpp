@@ -63,7 +63,7 @@ class Certifier {
     if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return;
     Parameters better = zero(), difference_there = zero();
     const auto compare = [&] {
-      p.vjp_theta(u, std::vector<Vector>(better.begin(), better.end()));
+      p.vjp_theta(u, views_.of(better));
       system_->note_size_of_b(ratio(norm(better), detail::norm(u)));
       reference_ = norm(better);
       difference_there = better;
@@ -74,8 +74,7 @@ class Certifier {
         system_->solve(true, transposed, v, u, r, is_held, products_to_come(), [&compare] { return compare(); });
     if (!is_solved()) return;
     const double left = detail::norm(r);
-    const int looks_to_come = products_to_come() - 1;
-    if (system_->matters(left, to_better) && system_->affords(looks_to_come + 1)) {  // B may enlarge it more than u
+    if (system_->matters(left, to_better) && system_->affords(products_to_come())) {  // B may enlarge it more than u
       vjp_theta(p, r, difference_there);
       system_->note_size_of_b(norm(difference_there) / left);
     }
@@ -186,7 +185,7 @@ class Certifier {
   double shown_norm(ConstVector x) const { return detail::norm(x.first(s_.shown_size())); }
   Parameters zero() const { return memory_for(map_.parameters); }
   void vjp_theta(Point& p, ConstVector c, Parameters& out) {
-    p.vjp_theta(c, std::vector<Vector>(out.begin(), out.end()));
+    p.vjp_theta(c, views_.of(out));
     ++c_.products;
   }
 
@@ -365,6 +364,7 @@ class Certifier {
   std::optional<BetterSystem> system_;  // once there is a refinement
   double reference_ = 0;                // norm of the better derivative
   int of_estimator_ = 0;
+  Views views_;
   std::optional<Changes> changes_;  // once the system is solved
 };
 

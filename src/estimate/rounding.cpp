@@ -31,7 +31,8 @@ class Rounding {
   // `g` is -G_θᵀH⁻ᵀv.
   double vjp(ConstVector v, const Parameters& g) {
     const Vector u = copy_of(v), image = vector(), r = vector(), other = vector(), e = vector();
-    Parameters rest = memory_for(s_.method->step->parameters), moved = rest;
+    Parameters &rest = s_.rounding.rest, &moved = s_.rounding.moved;
+    if (rest.empty()) rest = moved = memory_for(s_.method->step->parameters);
     precondition(true, u);
     product(s_.equation(), true, u, image);
     for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - image[i];
@@ -97,7 +98,7 @@ class Rounding {
     ++products_;
   }
   void vjp_theta(Point& p, ConstVector c, Parameters& out) {
-    p.vjp_theta(c, std::vector<Vector>(out.begin(), out.end()));
+    p.vjp_theta(c, views_.of(out));
     ++products_;
   }
 
@@ -227,6 +228,7 @@ class Rounding {
   Point& at_;
   Inverse& inverse_;
   double x_over_displacement_ = 0;
+  Views views_;
 };
 
 }  // namespace

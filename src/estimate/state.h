@@ -90,6 +90,7 @@ struct Returned {
 struct RoundingSeen {
   bool is_known = false;  // of this solve
   std::vector<double> of_x, weak_right, weak_left;
+  std::vector<std::vector<double>> rest, moved;  // memory for cotangents of the parameters
 };
 
 struct SolutionState {
@@ -215,6 +216,15 @@ void note_inner_solve(DerivativeReport& report, Point& point);
 std::vector<double> flat_tangent(std::span<const Array> v);
 
 using Parameters = std::vector<std::vector<double>>;  ///< a vector for each parameter
+
+/// The same as memory that results are put in.
+class Views {
+ public:
+  std::span<const Vector> of(Parameters& p) { return all_.assign(p.begin(), p.end()), all_; }
+
+ private:
+  std::vector<Vector> all_;
+};
 
 /// Zeros for one cotangent of each parameter.
 Parameters memory_for(const std::vector<Input>& parameters);
