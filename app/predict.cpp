@@ -247,7 +247,7 @@ void add_predict(CommandLine& line) {
   std::vector<Option> rows{
       {.name = "MODEL",
        .to = &options->model,
-       .help = "the file that onestep fit --save wrote",
+       .help = "the file that onestep fit --save or onestep tune --save wrote",
        .required = true,
        .takes = Takes::input_file},
       {.name = "FILE",

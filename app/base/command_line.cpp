@@ -15,6 +15,14 @@
 
 namespace onestep::app {
 
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
+  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return std::string(word);
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 struct CommandLine::Impl {
   CLI::App line{"Derivatives of what iterative algorithms converge to.", "onestep"};
   std::function<int()> work;
@@ -59,17 +67,10 @@ std::string not_seed(const std::string& text) {
   return good ? "" : fmt::format("{} is not a whole number from 0 to 2^64 - 1", text);
 }
 
-// As it would be typed again: words with anything unusual in them in quotation marks.
+// As it would be typed again.
 std::string typed(std::span<char*> words) {
   std::string line = "onestep";
-  for (const std::string_view word : words.subspan(1)) {
-    const bool plain = !word.empty() && word.find_first_not_of(
-                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                            "0123456789-_./=,:+@%") == word.npos;
-    std::string quoted;
-    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += plain ? fmt::format(" {}", word) : fmt::format(" '{}'", quoted);
-  }
+  for (const std::string_view word : words.subspan(1)) line += ' ' + shell_word(word);
   return line;
 }
 

@@ -6,12 +6,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/common.h"
 
 namespace onestep::app {
+
+/// As a shell takes it for one word.
+std::string shell_word(std::string_view word);
 
 /// What an option of the command line takes besides the type of its variable. Whether a file can be written is known before
 /// the work begins, and no file that is read is written over.

@@ -40,7 +40,7 @@ class ModelReader {
   SavedModel read(const std::string& text) const {
     const Json json = parsed(text);
     if (!json.is_object() || json.value("format", Json()) != format_name)
-      wrong("is not a model that onestep fit --save wrote");
+      wrong("is not a model that onestep fit --save or onestep tune --save wrote");
     if (json.value("format_version", Json()) != format_version)
       wrong(
           fmt::format("has format {} of models, written by onestep {}; onestep {} reads format {}: fit again, or use that "
@@ -51,7 +51,7 @@ class ModelReader {
       return take(json);
     } catch (const nlohmann::json::exception&) {
       wrong(
-          "is damaged: a member is missing or has another type than onestep fit --save gave it; fit again, or take a copy "
+          "is damaged: a member is missing or has another type than --save gave it; fit again, or take a copy "
           "that nobody edited");
     }
   }

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
-
 namespace onestep::app::jobs {
 
 void save_model(SavedModel model, const JobOptions& options, const std::string& file) {
@@ -17,23 +15,11 @@ void save_model(SavedModel model, const JobOptions& options, const std::string& 
   write_model(model, file);
 }
 
-namespace {
-
-// As a shell takes it for one word.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-}  // namespace
-
 std::string fit_command(const JobOptions& options, double l2) {
-  std::string line = "onestep fit " + (options.demo ? fmt::format("--demo --seed {}", options.seed) : quoted(options.file));
+  std::string line =
+      "onestep fit " + (options.demo ? fmt::format("--demo --seed {}", options.seed) : shell_word(options.file));
   const auto add = [&](const char* option, const std::string& value, const char* usual = "") {
-    if (value != usual) line += fmt::format(" {} {}", option, quoted(value));
+    if (value != usual) line += fmt::format(" {} {}", option, shell_word(value));
   };
   add("--loss", options.loss);
   add("--target", options.target);

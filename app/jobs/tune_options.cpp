@@ -1,5 +1,4 @@
-// The options of tune: those of all jobs, and its own.
-#include "jobs/tune_report.h"
+#include "jobs/tune_options.h"
 
 namespace onestep::app::jobs {
 

@@ -13,17 +13,9 @@
 #include "jobs/search.h"
 #include "jobs/spread.h"
 #include "jobs/tune_figures.h"
+#include "jobs/tune_options.h"
 
 namespace onestep::app::jobs {
-
-struct TuneOptions : JobOptions {
-  std::string hyper = "l2", compare, groups, save;
-  double folds = 0, iterations = 100;  ///< folds: 0 is none, or what suits the samples
-  std::optional<double> split_asked;
-};
-
-/// Their rows in the help.
-std::vector<Option> tune_options(TuneOptions& options);
 
 /// What came out of all phases.
 struct TuneFindings {

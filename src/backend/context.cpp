@@ -37,6 +37,8 @@ Registry& registry() {
 
 void add_backend(const std::string& name, MakeBackend make) {
   const std::lock_guard lock(registry().mutex);
+  for (const auto& row : registry().rows)
+    if (row.first == name) throw MisuseError(fmt::format("[add_backend] there is a backend called {} already", name));
   registry().rows.emplace_back(name, std::move(make));
 }
 

@@ -15,7 +15,7 @@ parallel::Pool* pool_of(const Context& context);
 
 /// A backend on the threads of a context. It is shared by all plans of the context, which run in several threads at once.
 using MakeBackend = std::function<std::shared_ptr<const Backend>(std::shared_ptr<parallel::Pool> pool)>;
-/// From here on ContextOptions::backend may be this name.
+/// From here on ContextOptions::backend may be this name. Throws MisuseError where one has it already.
 void add_backend(const std::string& name, MakeBackend make);
 
 }  // namespace onestep::detail

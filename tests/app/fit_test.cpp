@@ -137,7 +137,8 @@ TEST_F(FitAndPredict, FilesThatAreNoModelsAreRefused) {
   other = document;
   other.erase("input");
   EXPECT_THAT(refused(other), HasSubstr("is damaged: a member is missing"));
-  EXPECT_THAT(misuse({"predict", train, train}), HasSubstr("is not a model that onestep fit --save wrote"));
+  EXPECT_THAT(misuse({"predict", train, train}),
+              HasSubstr("is not a model that onestep fit --save or onestep tune --save wrote"));
   EXPECT_THAT(misuse({"predict", "/nowhere.json", train}), HasSubstr("/nowhere.json: cannot be opened"));
   EXPECT_THAT(misuse({"fit", train, "--save", "/no/such/m.json"}), HasSubstr("there is no folder /no/such"));
 }

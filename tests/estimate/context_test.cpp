@@ -132,8 +132,11 @@ class Counting final : public detail::Backend {
 
 // Nothing of a solve or its derivatives goes past the backend, whatever the solver.
 TEST(Context, ItsBackendRunsThePlansOfEverySolver) {
-  detail::add_backend("counting",
-                      [](std::shared_ptr<parallel::Pool> pool) { return std::make_shared<Counting>(std::move(pool)); });
+  const auto make = [](std::shared_ptr<parallel::Pool> pool) { return std::make_shared<Counting>(std::move(pool)); };
+  static const bool once = (detail::add_backend("counting", make), true);
+  EXPECT_TRUE(once);
+  EXPECT_THROW(detail::add_backend("cpu", make), MisuseError);
+  EXPECT_THROW(detail::add_backend("counting", make), MisuseError);
   const Context counting({.backend = "counting"});
   EXPECT_EQ(counting.backend(), "counting");
   const auto f = [](Expr x, Expr t) { return sum(square(x - t)) + sum(log(cosh(x))) + 0.1 * sum(abs(x)); };
