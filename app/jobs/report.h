@@ -11,7 +11,7 @@
 
 namespace onestep::app::jobs {
 
-struct Report {
+struct Report {  // NOLINT(bugprone-exception-escape): nlohmann's Json checks itself when it is moved
   std::string title;
   std::string asked;          ///< what was asked, with the data it was asked of
   std::string sentence = {};  ///< what came out

@@ -183,7 +183,7 @@ class OuterValue {
  public:
   /// `theta` has the shapes of the parameters. `cancelled` is asked between inner iterations, from several threads at once.
   /// Throws MisuseError for shapes that do not fit.
-  OuterValue(const std::vector<Inner>& inner, const Parts& theta, std::function<bool()> cancelled = {});
+  OuterValue(const std::vector<Inner>& inner, const Parts& theta, const std::function<bool()>& cancelled = {});
   ~OuterValue();
   OuterValue(OuterValue&&) noexcept;
   OuterValue& operator=(OuterValue&&) noexcept;

@@ -298,8 +298,8 @@ struct OuterValue::State {
   Status status = Status::converged;
 };
 
-OuterValue::OuterValue(const std::vector<Inner>& inner, const Parts& theta, std::function<bool()> cancelled)
-    : state_(new State{{inner, theta, std::move(cancelled)}, {}}) {
+OuterValue::OuterValue(const std::vector<Inner>& inner, const Parts& theta, const std::function<bool()>& cancelled)
+    : state_(new State{{inner, theta, cancelled}, {}}) {
   state_->x = state_->objective.starts();
 }
 OuterValue::~OuterValue() = default;
