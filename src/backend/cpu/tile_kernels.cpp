@@ -352,21 +352,30 @@ bool cholesky(double* a, size_t n) {
   for (size_t j = 0; j < n; ++j) {
     const double root = std::sqrt(u[j * ldu + j]), inverse = 1.0 / root;
     a[j * n + j] = root;
-    for (size_t i = j + 1; i < n; ++i) a[i * n + j] = u[j * ldu + i] * inverse;
+    for (size_t i = j + 1; i < n; ++i) a[i * n + j] = a[j * n + i] = u[j * ldu + i] * inverse;
   }
   return true;
 }
 
+// w -= x · row from `begin` to `end` and beside: the same vectors each time, none read from two that were just written.
+HWY_INLINE void subtract(double x, const double* row, size_t begin, size_t end, size_t n, double* w) {
+  for (size_t k = begin / lanes * lanes; k < end; k += lanes) {
+    const V factor = k + lanes <= n ? hn::LoadU(D(), row + k) : First{n - k}.load(row + k);
+    hn::Store(hn::NegMulAdd(set(x), factor, hn::Load(D(), w + k)), D(), w + k);
+  }
+}
+
 void cholesky_solve(const double* l, size_t n, double* b) {
-  double inverse[max_small_n];  // all divisions at once, ahead of the chain that needs them
-  for (size_t i = 0; i < n; ++i) inverse[i] = 1.0 / l[i * n + i];
+  HWY_ALIGN double inverse[max_small_n], forward[max_small_n + lanes] = {}, back[max_small_n + lanes] = {};
+  for (size_t i = 0; i < n; ++i) inverse[i] = 1.0 / l[i * n + i];  // ahead of the chain that needs them
+  std::copy_n(b, n, forward);
   for (size_t j = 0; j < n; ++j) {
-    const double x = b[j] *= inverse[j];
-    for (size_t i = j + 1; i < n; ++i) b[i] -= l[i * n + j] * x;
+    back[j] = forward[j] * inverse[j];
+    subtract(back[j], l + j * n, j + 1, n, n, forward);
   }
   for (size_t j = n; j-- > 0;) {
-    const double x = b[j] *= inverse[j];
-    for (size_t i = 0; i < j; ++i) b[i] -= l[j * n + i] * x;
+    b[j] = back[j] * inverse[j];
+    subtract(b[j], l + j * n, 0, j, n, back);
   }
 }
 

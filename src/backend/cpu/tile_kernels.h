@@ -73,8 +73,8 @@ struct TileKernels {
   /// lower triangle (width x width), and are packed: as columns of panels of `width` rows. `begin` is a multiple of 8.
   void (*panels_solve)(size_t width, const double* l, size_t begin, size_t end, size_t n, double* a, double* panels);
 
-  /// Cholesky factor of the lower triangle of a row-major matrix, in place; the upper triangle is neither read nor written.
-  /// False when the matrix is not positive definite or holds a NaN or an infinity; the lower triangle is then unspecified.
+  /// Cholesky factor L of the lower triangle of a row-major matrix, in place; the upper triangle is not read, and becomes
+  /// Lᵀ. False when the matrix is not positive definite or holds a NaN or an infinity; the matrix is then unspecified.
   bool (*cholesky)(double* a, size_t n);
   /// b = (L Lᵀ)⁻¹ b, L as cholesky left it.
   void (*cholesky_solve)(const double* l, size_t n, double* b);
