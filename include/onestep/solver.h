@@ -96,8 +96,9 @@ struct ForeignStep {
 ///
 /// Each solve() calls the solver's lambdas again (one thread at a time), so that data they capture by reference may change
 /// between two solves. Plans are kept: where a lambda traces the same operations they serve again, with the arrays of this
-/// call. A number is part of the operations: where one changes from solve to solve, make it a parameter, or the solver plans
-/// anew. Prepared calls them once, and is the promise that nothing they capture changes.
+/// call. So is the memory of a small problem, which the next solve uses again once its Solution is gone. A number is part of
+/// the operations: where one changes from solve to solve, make it a parameter, or the solver plans anew. Prepared calls them
+/// once, and is the promise that nothing they capture changes.
 ///
 ///     Solver fit = newton([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))) + 0.1 * sum(square(x)); });
 class Solver {
