@@ -109,7 +109,7 @@ Body traced_alone(const char* who, const Body& body, std::span<const Shape> part
 namespace {
 
 // The memory of a loop is kept where making it takes as long as a solve.
-void set_keeping(Method& method, std::span<const Shape> shapes, std::size_t state_parts, const Traces& traces) {
+void set_loop_reuse(Method& method, std::span<const Shape> shapes, std::size_t state_parts, const Traces& traces) {
   constexpr std::size_t most_entries = 1 << 14;
   const std::size_t n = flat_size(shapes.first(state_parts));
   std::size_t entries = n * n + flat_size(shapes);
@@ -201,7 +201,7 @@ std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state
   };
   const std::shared_ptr<Method> made = make(problem_of(traces.lambda));
   made->known = merged(known, made->known);
-  set_keeping(*made, shapes, state.size(), traces);
+  set_loop_reuse(*made, shapes, state.size(), traces);
   if (traces.lambda && has_solves(*traces.lambda)) {
     made->inside_left_out = left_out_inside(*traces.lambda);
     made->lacks_orders = lacks_orders_inside(*traces.lambda, orders);
@@ -244,7 +244,7 @@ std::shared_ptr<const Method> Recipe::bound(const Entry& entry) const {
   if (t.lambda) method->precise = entry.first->precise.with_data(copy_of(data_of(*t.lambda)));
   if (t.equation) method->equation = entry.first->equation.with_data(copy_of(data_of(*t.equation)));
   if (t.start) method->start = entry.first->start.with_data(copy_of(data_of(*t.start)));
-  set_keeping(*method, entry.shapes, entry.state_parts, t);
+  set_loop_reuse(*method, entry.shapes, entry.state_parts, t);
   return method;
 }
 
