@@ -37,7 +37,7 @@ constexpr std::string_view usage =
     "  --class NAME       one class; with --index I only its I-th problem, everything about it printed\n"
     "  --seed S           of the random problems (default 1)\n"
     "  --jobs J           threads, each with problems of its own (default 1)\n"
-    "  --timed N          problems of each class whose certificate, solve and Auto are timed (default 12; 0: none)\n"
+    "  --timed N          problems of each class whose certificate, solve and Auto are timed (default 40; 0: none)\n"
     "  --examples E       false bounds to name for each class (default 3)\n"
     "  --list             the classes\n"
     "  --selftest         the truth against closed forms, and each class against a derivative of the library\n"
@@ -46,7 +46,7 @@ constexpr std::string_view usage =
     "Example: onestep_bench certificate --class 'relu network' --index 17\n";
 
 struct Settings {
-  std::size_t count = 24000, jobs = 1, examples = 3, timed = 12;
+  std::size_t count = 24000, jobs = 1, examples = 3, timed = 40;
   std::uint64_t seed = 1;
   std::vector<std::string> classes;
   std::optional<std::size_t> index;

@@ -77,7 +77,10 @@ double BetterSystem::solve(bool transposed, const Product& M, ConstVector b, std
       base = x;
     }
     const int made = gmres.run(system, target, is_rough ? most : spare - 1);
-    if (!has_factor) note_inverse(gmres.inverse());
+    if (!has_factor) {
+      note_inverse(gmres.inverse());
+      s_.repels = s_.repels || gmres.turns();
+    }
     z.resize(x.size());
     gmres.solution(system, z);
     x = base;
@@ -135,6 +138,19 @@ Differentiator::FactorOf BetterSystem::look_for_inverse(const LinearSystem& syst
     for (double& e : y) e /= size;
     s_.differentiator->solve_by_factor(k % 2 == 1, y);
     if (of == FactorOf::step) note_inverse(norm(y));
+  }
+  if (of == FactorOf::step) {
+    constexpr int solves = 12;
+    LinearSystem of_inverse;
+    of_inverse.product = [&](ConstVector v, Vector out) {
+      std::ranges::copy(v, out.begin());
+      s_.differentiator->solve_by_factor(false, out);
+    };
+    Gmres gmres;
+    fill_random(y);
+    gmres.begin(y);
+    gmres.run(of_inverse, 0.1 * norm(y), solves);
+    s_.repels = s_.repels || gmres.turns();
   }
   if (of == FactorOf::equation && all_finite(y)) {
     system.product(y, image);

@@ -71,10 +71,10 @@ class Certifier {
       return norm(difference_there);
     };
     const double to_better =
-        system_->solve(true, transposed, v, u, r, is_held, products_to_come(), [&compare] { return compare(); });
+        system_->solve(true, transposed, v, u, r, is_held, Changes::products(s_), [&compare] { return compare(); });
     if (!is_solved()) return;
     const double left = detail::norm(r);
-    if (system_->matters(left, to_better) && system_->affords(products_to_come())) {  // B may enlarge it more than u
+    if (system_->matters(left, to_better) && system_->affords(Changes::products(s_))) {  // B may enlarge it more than u
       vjp_theta(p, r, difference_there);
       system_->note_size_of_b(norm(difference_there) / left);
     }
@@ -136,7 +136,7 @@ class Certifier {
     system_->note_size_of_b(1);
     const bool is_held = detail::norm(r) <= 1e-3 * detail::norm(b);
     const double to_better =
-        system_->solve(false, product, b, h, r, is_held, products_to_come(), [&compare] { return compare(); });
+        system_->solve(false, product, b, h, r, is_held, Changes::products(s_), [&compare] { return compare(); });
     if (!is_solved()) return;
     Seen here{h, {}};  // A h + B v = h - (M h - b)
     add(here.state, r);
@@ -237,13 +237,12 @@ class Certifier {
   }
 
   bool is_solved() {
-    if (system_->trouble().empty()) return true;
-    refuse(system_->trouble(), "regularise the problem, or use a step that contracts");
-    return false;
+    if (!system_->trouble().empty()) {
+      refuse(system_->trouble(), "regularise the problem, or use a step that contracts");
+      return false;
+    }
+    return !refused(why_not_here(s_));
   }
-
-  // With B and the residual; at x_k, on the way, and beside x: see finish().
-  int products_to_come() const { return map_.is_constant() ? 1 : 2 + static_cast<int>(s_.refinement->stages().size() - 1); }
 
   double size_of_b() {
     if (!s_.size_of_b) ++c_.products;
@@ -281,7 +280,7 @@ class Certifier {
       changes_->follow();
       beyond = changes_->beyond();
       on_the_way = changes_->on_the_way();
-      if (way.stages().size() > 1 && way.stages()[1].moved > 0) c_.L_J = changes_->first() / way.stages()[1].moved;
+      if (way.covered() > 0) c_.L_J = on_the_way / way.covered();
       if (are_given)
         beyond = (known.L_J + system_->inverse() * system_->size_of_b() * known.L_A) * rest * size /
                  std::max(system_->size_of_b(), 1e-300);

@@ -22,6 +22,8 @@ std::optional<Refusal> why_no_derivative(const SolutionState& s, double value);
 inline constexpr double loose_tolerance = 1e-5;
 /// Where the way to the solution is not understood. `rho`: the next step over the last.
 std::optional<Refusal> why_not_from_there(const SolutionState& s, const Refinement& way, double rho);
+/// Where steps lead past the solution that is nearest, as far as linear solves near it have told.
+std::optional<Refusal> why_not_here(SolutionState& s);
 
 /// Where a superlinear method multiplies errors by this.
 Refusal why_not_superlinear(double rate);

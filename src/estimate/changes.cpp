@@ -20,9 +20,15 @@ constexpr double smallest_cube = 1e-12;  // where kinks are looked for, relative
 Changes::Changes(SolutionState& s, const BetterSystem& system, Seen best, std::function<Seen(Point&)> look)
     : s_(s), map_(s.method->best_step()), system_(system), look_(std::move(look)), best_(std::move(best)) {}
 
+int Changes::products(const SolutionState& s) {
+  const std::size_t stages = s.refinement->stages().size();
+  return s.method->best_step().is_constant() ? 1 : 2 + static_cast<int>(std::min(stages - 1, looked_at));
+}
+
 void Changes::follow() {
   const std::span<const Refinement::Stage> stages = s_.refinement->stages();
-  for (std::size_t i = 0; i + 1 < stages.size(); ++i) seen_.push_back(look_(*stages[i].point));
+  for (std::size_t i = 0; i + 1 < stages.size(); ++i)
+    if (i == 0 || i + looked_at >= stages.size()) seen_.push_back(look_(*stages[i].point));
   seen_.push_back(std::move(best_));
   if (s_.method->precise)
     on_the_way_ = difference(look_(s_.here()), seen_.back());  // solves inside are at a distance, too
@@ -42,15 +48,16 @@ double Changes::difference(const Seen& a, const Seen& b) const {
 
 double Changes::extrapolated() {
   const std::span<const Refinement::Stage> stages = s_.refinement->stages();
-  const std::size_t last = stages.size() - 1;
-  if (last == 0) return 0;
-  const double change = difference(seen_[last], seen_[last - 1]);
+  const std::size_t steps = stages.size() - 1;
+  if (steps == 0) return 0;
+  const auto back = [this](std::size_t i) -> const Seen& { return seen_[seen_.size() - 1 - i]; };
+  const double change = difference(back(0), back(1));
   double before = 0;
-  if (last >= 2)
-    before = difference(seen_[last - 1], seen_[last - 2]);
+  if (steps >= 2)
+    before = difference(back(1), back(2));
   else if (s_.method->superlinear && s_.run.last_step > 0)
-    before = difference(seen_[0], look_(s_.last()));
-  const double of_steps = ratio(stages[last].step, stages[last - 1].step);
+    before = difference(back(1), look_(s_.last()));
+  const double of_steps = ratio(stages[steps].step, stages[steps - 1].step);
   const double q = std::clamp(before > 0 ? std::max(change / before, of_steps) : of_steps, 0.0, slowest);
   return remainder_safety * change * q / (1 - q);
 }

@@ -23,12 +23,12 @@ class Changes {
   /// `look` says what is seen at a point; `best`: at that nearest to the solution.
   Changes(SolutionState& s, const BetterSystem& system, Seen best, std::function<Seen(Point&)> look);
 
-  /// Looks at all points on the way, once, before anything else is asked.
+  /// Looks at x_k and at the last points on the way from it, once, before anything else is asked.
   void follow();
+  /// What that and rate() will cost, and one product with a residual.
+  static int products(const SolutionState& s);
   /// From x_k to the best point.
   double on_the_way() const { return on_the_way_; }
-  /// In the first step of that; only where there was one.
-  double first() const { return difference(seen_[1], seen_[0]); }
   /// From the best point to the solution, extrapolated geometrically from how changes shrank on the way to it, so that
   /// derivatives which are only Hölder continuous are followed too.
   double beyond() const { return beyond_; }
@@ -38,6 +38,8 @@ class Changes {
   double in_corners(double distance);
 
  private:
+  static constexpr std::size_t looked_at = 3;  // the best point not counted
+
   double difference(const Seen& a, const Seen& b) const;
   double extrapolated();
   Point& walker();
@@ -47,7 +49,7 @@ class Changes {
   const BetterSystem& system_;
   std::function<Seen(Point&)> look_;
   Seen best_;
-  std::vector<Seen> seen_;  // at all stages of the refinement, the best being the last
+  std::vector<Seen> seen_;  // at stages of the refinement: the first, and the last three
   double on_the_way_ = 0, beyond_ = 0;
   std::unique_ptr<Point> walker_;  // of a step with solves inside
 };

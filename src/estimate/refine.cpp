@@ -81,11 +81,15 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
     trouble_ = "Newton's method converges slowly from x_k: the solution is degenerate, or not near";
 }
 
-double Refinement::distance() const {
+double Refinement::covered() const {
   double moved = 0;
   for (const Stage& stage : stages_) moved += stage.moved;
+  return moved;
+}
+
+double Refinement::distance() const {
   constexpr double safety = 2;  // for the rest of the way
-  return 1.1 * moved + safety * inverse_ * std::max(best().step, noise_);
+  return 1.1 * covered() + safety * inverse_ * std::max(best().step, noise_);
 }
 
 // F(x) - x; with an empty x, at x_k, where the point already is.
@@ -152,6 +156,7 @@ std::vector<double> Refinement::newton_step(Stage& from, int most) {
   gmres_.solution(system, delta);
   left_ = gmres_.residual();
   inverse_ = std::max(inverse_, gmres_.inverse());
+  s_.repels = s_.repels || gmres_.turns();
   return delta;
 }
 
@@ -165,6 +170,7 @@ void probe_inverse(SolutionState& s, const LinearSystem& system, int most) {
   gmres.begin(b);
   gmres.run(system, enough * norm(b), most);
   s.note_inverse(gmres.inverse());
+  s.repels = s.repels || gmres.turns();
 }
 
 }  // namespace onestep::detail

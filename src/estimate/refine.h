@@ -30,6 +30,8 @@ class Refinement {
   double inverse() const { return inverse_; }
   /// Why no nearer point was found although x_k is not accurate to rounding; empty when nothing is wrong.
   const std::string& trouble() const { return trouble_; }
+  /// Length of the way from x_k to the best point.
+  double covered() const;
   /// Estimate of the distance from x_k to the solution: the way covered so far, and the rest.
   double distance() const;
   int products() const { return products_; }

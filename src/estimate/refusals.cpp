@@ -6,6 +6,7 @@
 
 #include "estimate/certify.h"
 #include "estimate/refine.h"
+#include "linear/vector.h"
 
 namespace onestep::detail {
 
@@ -74,6 +75,22 @@ std::optional<Refusal> why_not_from_there(const SolutionState& s, const Refineme
   if (given >= 1)
     return Refusal{fmt::format("the contraction factor given is {}, not below 1", given), "leave out Constants::rho"};
   return std::nullopt;
+}
+
+// Iterates pass slowly by a solution that attracts them in all directions but few, and are stopped there. A solve that began
+// at its solution, or by a loop whose iterates are not x_k = F(x_{k-1}), may want just that one.
+std::optional<Refusal> why_not_here(SolutionState& s) {
+  constexpr double rounding = 1e-8;
+  constexpr int few = 3;
+  const Run& run = s.run;
+  const bool began_there = run.statistics.iterations < few && s.options.tolerance <= loose_tolerance;
+  if (!s.repels || began_there || s.method->superlinear || s.method->best_step().is_constant()) return std::nullopt;
+  std::vector<double> next(s.size());
+  if (!s.walker().apply(run.previous, run.controls, next)) return std::nullopt;
+  add(next, run.x, -1);
+  if (!(norm(next) <= rounding * norm(run.x))) return std::nullopt;
+  return Refusal{"steps lead away from the solution that is nearest to x_k, to another one",
+                 "solve with a smaller SolveOptions::tolerance"};
 }
 
 Refusal why_not_superlinear(double rate) {

@@ -134,7 +134,7 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
   differentiator->forget();
   refinement.reset();
   seen_inverse = 1;
-  probed = false;
+  probed = repels = false;
   size_of_b.reset();
   degenerate.reset();
   rounding.is_known = false;

@@ -120,6 +120,7 @@ struct SolutionState {
   std::vector<std::unique_ptr<Point>> of_refinement;  ///< its points, which serve every solve
   double seen_inverse = 1;                            ///< ‖(I - A)⁻¹‖, as linear solves saw it
   bool probed = false;                                ///< see probe_inverse
+  bool repels = false;                                ///< linear solves saw an eigenvalue of A above 1
   std::optional<double> size_of_b;                    ///< see norm_b
   std::optional<bool> degenerate;                     ///< see is_degenerate
   RoundingSeen rounding;                              ///< of a superlinear method, see certify.h

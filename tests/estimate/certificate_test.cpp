@@ -409,6 +409,32 @@ TEST(Certificate, RefusesAtAKinkInTheParameters) {
   }
 }
 
+// Steps from (0.001, 0) approach the saddle near (0, 2θ) and leave it for x = ±1, where the derivative is another. A loose
+// tolerance stops them on the way, and what is nearest is not where they were going.
+TEST(Certificate, RefusesBesideASolutionThatRepels) {
+  const auto step = [](Expr x, Expr t) {
+    const Expr along = slice(x, 0, 1), across = slice(x, 1, 2);
+    return concat({along + 0.2 * (along - along * along * along) + 0.002 * (across - 2.0 * t), 0.5 * across + t});
+  };
+  const Solver s = fixed_point(step), loose = fixed_point(step, {.tolerance = 1e-2});
+  const Array start{0.001, 0.0}, theta{0.7};
+  for (const Estimator& e : {Estimator(), Estimator(Implicit{}), Estimator(Implicit{.how = Implicit::matrix_free}),
+                             Estimator(OneStep{}), Estimator(KStep{5})}) {
+    const Solution beside = solve(loose, start, theta, e);
+    ASSERT_TRUE(is_solution(beside.status()));
+    ASSERT_LT(std::fabs(beside.x().values()[0]), 0.5);
+    for (const Array& v : {Array{1.0, 0.0}, Array{0.3, -2.0}})
+      EXPECT_EQ(beside.certificate(v).basis, Certificate::Basis::refused) << beside.certificate(v);
+    EXPECT_EQ(beside.certificate_jvp(Array{1.0}).basis, Certificate::Basis::refused) << beside.certificate_jvp(Array{1.0});
+    // Solved to the end there is a bound, and beside the one that attracts there is one after a loose solve too.
+    for (const Solution& there : {solve(s, start, theta, e), solve(loose, Array{-0.99, 1.5}, theta, e)}) {
+      EXPECT_EQ(there.certificate(Array{0.0, 1.0}).basis, Certificate::Basis::observed)
+          << there.certificate(Array{0.0, 1.0});
+      EXPECT_EQ(there.certificate_jvp(Array{1.0}).basis, Certificate::Basis::observed) << there.certificate_jvp(Array{1.0});
+    }
+  }
+}
+
 // A read-out that hardly sees what the parameter moves: the residual of u must be as small as that.
 TEST(Certificate, OfAWeaklyCoupledReadOutHolds) {
   for (const double coupling : {1e-2, 1e-6, 1e-10}) {
