@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "estimate/certify.h"
 #include "linear/krylov.h"
@@ -195,6 +196,7 @@ class AutoDifferentiator final : public Differentiator {
       implicit_->vjp(s, c, out);
       return judge_by_doubt(s, norm(out));
     }
+    const double of_others = std::exchange(s.report.residual, 0);  // of other directions
     one_step_->vjp(s, c, out);
     s.report.method = one_step_->name();
     z_.resize(c.size());
@@ -209,10 +211,13 @@ class AutoDifferentiator final : public Differentiator {
       ++s.report.products;
       error = 2 * norm(spans);
     }
-    if (!(left_out <= superlinear_rate * norm(c) && error <= tolerance_ * size)) {
+    if (!(left_out <= superlinear_rate * norm(c) && error <= tolerance_ * size) || is_solved_roughly(s)) {
+      s.report.residual = 0;
       implicit_->vjp(s, c, out);
       took_implicit(s);
+      if (is_solved_roughly(s)) s.report.met_tolerance = false;
     }
+    s.report.residual = std::max(s.report.residual, of_others);
     if (rounding(s) > tolerance_) s.report.met_tolerance = false;
   }
   void superlinear_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
@@ -220,16 +225,26 @@ class AutoDifferentiator final : public Differentiator {
       implicit_->jvp(s, v, out);
       return judge_by_doubt(s, norm(out));
     }
+    const double of_others = std::exchange(s.report.residual, 0);
     one_step_->jvp(s, v, out);
     s.report.method = one_step_->name();
     z_.resize(out.size());
     s.last().jvp_x(out, z_);
     ++s.report.products;
-    if (!(2 * norm(z_) <= std::min(superlinear_rate, tolerance_) * norm(out))) {
+    if (!(2 * norm(z_) <= std::min(superlinear_rate, tolerance_) * norm(out)) || is_solved_roughly(s)) {
+      s.report.residual = 0;
       implicit_->jvp(s, v, out);
       took_implicit(s);
+      if (is_solved_roughly(s)) s.report.met_tolerance = false;
     }
+    s.report.residual = std::max(s.report.residual, of_others);
     if (rounding(s) > tolerance_) s.report.met_tolerance = false;
+  }
+  // Whether the residual of an iterative linear solve may be seen in the derivative, where that is small beside ‖H⁻¹‖.
+  bool is_solved_roughly(SolutionState& s) const {
+    constexpr double enlarged = 100;
+    Inverse* const inverse = s.last().inverse();
+    return inverse != nullptr && !inverse->is_factored() && enlarged * s.report.residual > tolerance_;
   }
   void judge_by_doubt(SolutionState& s, double size) const {
     took_implicit(s);

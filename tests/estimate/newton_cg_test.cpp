@@ -192,6 +192,33 @@ TEST(NewtonCgCertificate, HessiansNearToSingularAreBoundedOrRefused) {
   EXPECT_GT(refused, 0);
 }
 
+// x = θ b/s, and c was chosen so that of cᵀ(b/s) little is left: what conjugate gradients leave of a residual is seen in it.
+TEST(NewtonCgDerivative, ByAutoMeetsItsToleranceWhereTermsCancel) {
+  constexpr std::int64_t n = 80;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Random random(seed);
+    std::vector<double> s(n);
+    for (std::size_t i = 0; i < n; ++i) s[i] = std::pow(1e-4, static_cast<double>(i) / (n - 1));
+    const Array curvature({n}, s), b = random.array({n}, 0.5, 2);
+    const Solver fit = newton_cg([&](Expr x, Expr t) { return sum(0.5 * curvature * square(x) - t * b * x); });
+    std::vector<double> c(n);
+    long double exact = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      c[i] = random.uniform(-1, 1);
+      if (i + 1 == n) c[i] = static_cast<double>(-0.999L * exact * s[i] / b.values()[i]);
+      exact += static_cast<long double>(c[i]) * b.values()[i] / s[i];
+    }
+    for (const double tolerance : {1e-6, 1e-10, 1e-11}) {
+      const Solution solution = solve(fit, zeros({n}), 1.0, Auto{tolerance});
+      const Array g = solution.vjp(Array({n}, c));
+      const auto size = static_cast<double>(std::fabs(exact));
+      const double error = static_cast<double>(std::fabs(g.item() - exact)) / size;
+      EXPECT_TRUE(error <= tolerance || !solution.report().met_tolerance) << seed << ' ' << tolerance << ' ' << error;
+      EXPECT_TRUE(tolerance < 1e-6 || solution.report().met_tolerance) << seed;
+    }
+  }
+}
+
 TEST(NewtonCgCertificate, OfASolveToTheDefaultsIsSharp) {
   Random random(7);
   const Softmax train(random, 60, 5, 3);
