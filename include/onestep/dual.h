@@ -165,8 +165,8 @@ inline bool not_equal(double a, double b) { return a != b; }
 
 // The elementwise operations of the table in operations.def, by the same names and with the same choices where a derivative
 // is not unique: exp, expm1, log, log1p, sqrt, square, abs, sign, tanh, sigmoid, softplus, erf, sin, cos, tan, asin, acos,
-// atan, sinh, cosh, cbrt, stop_gradient, pow, maximum, minimum, less … not_equal, where, hypot, atan2. Arguments beside a
-// dual number may be plain numbers. Call them without std:: in front.
+// atan, sinh, cosh, cbrt, stop_gradient, arbitrary, pow, maximum, minimum, less … not_equal, where, hypot, atan2. Arguments
+// beside a dual number may be plain numbers. Call them without std:: in front.
 //
 //     T z = softplus(-y * x), p = maximum(x, 0.0), q = pow(x, 3);
 #define ONESTEP_UNARY(name, kink, flops, meaning, ...) \

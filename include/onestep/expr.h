@@ -137,10 +137,12 @@ class Expr {
 
 /// The elementwise operations, one function for each row of the table in operations.def: add, sub, mul, div, pow, maximum,
 /// minimum, less … not_equal, where, hypot, atan2, neg, exp, expm1, log, log1p, sqrt, square, abs, sign, tanh, sigmoid,
-/// softplus, erf, sin, cos, tan, asin, acos, atan, sinh, cosh, cbrt, stop_gradient. The table says what is chosen where a
-/// derivative does not exist.
+/// softplus, erf, sin, cos, tan, asin, acos, atan, sinh, cosh, cbrt, stop_gradient, arbitrary. The table says what is chosen
+/// where a derivative does not exist. `arbitrary` marks a choice that changes nothing, as a shift against overflow: it is
+/// not differentiated, and its kinks are not kinks of the result.
 ///
 ///     Expr loss = softplus(-y * z), positive = maximum(x, 0.0), safe = where(x > 0.0, log(x), 0.0);
+///     Expr p = exp(z - arbitrary(max(z))), softmax = p / sum(p);
 #define ONESTEP_UNARY(name, kink, flops, meaning, ...) Expr name(const Expr& a);
 #define ONESTEP_BINARY(name, kink, flops, meaning, ...) Expr name(const Expr& a, const Expr& b);
 #define ONESTEP_TERNARY(name, kink, flops, meaning, ...) Expr name(const Expr& a, const Expr& b, const Expr& c);

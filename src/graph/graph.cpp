@@ -142,6 +142,19 @@ Indexed<bool> Graph::between(std::span<const Id> sources, std::span<const Id> re
   return mark;
 }
 
+std::vector<Id> Graph::kinks_between(std::span<const Id> sources, std::span<const Id> results) const {
+  const Indexed<bool> moves = between(sources, results);
+  Indexed<bool> is_seen(nodes_.size());
+  for (const Id id : results) is_seen[id] = true;
+  for (Id id = size(); id-- > 0;)
+    if (is_seen[id] && node(id).op != Op::arbitrary)
+      for (const Id a : args(id)) is_seen[a] = true;
+  std::vector<Id> list;
+  for (Id id = 0; id < size(); ++id)
+    if (moves[id] && is_seen[id] && has_kink(node(id).op)) list.push_back(id);
+  return list;
+}
+
 std::vector<Expr> Graph::import(const Graph& source, std::span<const Id> from, std::span<const Expr> inputs,
                                 const std::function<Expr(const Site&, Id)>& make_node, std::span<const Expr> constants) {
   Indexed<Expr> image(static_cast<std::size_t>(source.size()));

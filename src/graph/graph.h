@@ -96,6 +96,8 @@ class Graph : public std::enable_shared_from_this<Graph> {
   std::vector<Id> needed(std::span<const Id> from) const;
   /// Which nodes are on the way from one of `sources` to one of `results` (both included).
   Indexed<bool> between(std::span<const Id> sources, std::span<const Id> results) const;
+  /// Those of them that have kinks which may be seen in the results: what is `arbitrary` is not.
+  std::vector<Id> kinks_between(std::span<const Id> sources, std::span<const Id> results) const;
 
   /// Copies the nodes `from` depend on into this graph, inputs replaced by `inputs` (one for each input of `source`), and
   /// returns where they went. `make_node` makes each that has arguments (and has that number in `source`); without it they

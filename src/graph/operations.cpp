@@ -71,7 +71,7 @@ Expr clip(const Expr& a, const Expr& low, const Expr& high) {
 namespace {
 // Where the largest entry is not finite there is nothing to shift by.
 Expr shift_by(const Expr& largest) {
-  return stop_gradient(where(abs(largest) < std::numeric_limits<double>::infinity(), largest, 0.0));
+  return arbitrary(where(abs(largest) < std::numeric_limits<double>::infinity(), largest, 0.0));
 }
 }  // namespace
 

@@ -334,7 +334,7 @@ Maybe rewrite_reshape(const Site& s) {
 
 Maybe rewrite(const Site& s) {
   const auto only_if = [](bool applies, const auto& make) { return applies ? Maybe(make()) : std::nullopt; };
-  if (is_elementwise(s.op) && s.op != Op::stop_gradient)
+  if (is_elementwise(s.op) && s.op != Op::stop_gradient && s.op != Op::arbitrary)
     if (const Maybe e = fold_or_lift(s)) return e;
   if (std::ranges::count(passes_sign, s.op) > 0)
     if (const Maybe e = move_sign(s)) return e;

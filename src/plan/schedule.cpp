@@ -75,7 +75,7 @@ Role role_of(const Graph& graph, Id id, const Limits& limits) {
     case Op::logdet:
     case Op::call: return Role::whole;
 #include "graph/elementwise_cases.inc"
-      if (n.op == Op::stop_gradient) return Role::alias;
+      if (n.op == Op::stop_gradient || n.op == Op::arbitrary) return Role::alias;
       return adds_diagonal(graph, id) ? Role::whole : Role::row;
   }
   fail("Plan", "operation {} is not in the table", static_cast<int>(n.op));

@@ -9,7 +9,7 @@ namespace onestep::detail {
 enum class Role : std::uint8_t {
   unused,  // not needed, or read through its argument (a repeated number, a diagonal that is only added)
   leaf,    // input, constant, number
-  alias,   // the entries of its argument (reshape, stop_gradient)
+  alias,   // the entries of its argument (reshape, stop_gradient, arbitrary)
   row,     // a row of it needs only the same row of some arguments: computed in a row loop
   reduce,  // adds up over rows in a row loop
   whole,   // everything else: an instruction of its own

@@ -146,9 +146,7 @@ QpDataPlan plan_data(const Problem& problem) {
   std::vector<Id> ids(thetas);  // a graph begins with its inputs
   std::iota(ids.begin(), ids.end(), 0);
   const Indexed<bool> moves = graph_of(values)->between(ids, ids_of(values.outputs()));
-  bool& smooth = result.smooth;
-  for (Id id = 0; id < graph_of(values)->size(); ++id)
-    smooth = smooth && !(moves[id] && has_kink(graph_of(values)->node(id).op));
+  result.smooth = graph_of(values)->kinks_between(ids, ids_of(values.outputs())).empty();
   const std::array<Shape, blocks> shapes = shapes_of(s);
   std::vector<Input> inputs = parameters;
   std::vector<int> levels(thetas, QpDataPlan::theta_level);

@@ -53,12 +53,10 @@ std::optional<Function> switches_of(const Function& step, std::size_t moving) {
   const Id next = id_of(step.outputs().front());
   std::vector<Id> inputs(moving);  // a graph begins with its inputs
   std::iota(inputs.begin(), inputs.end(), Id{0});
-  const Indexed<bool> on_the_way = graph.between(inputs, {&next, 1});
-  std::vector<Id> kinked, needed;
-  for (Id id = 0; id < graph.size(); ++id) {
-    if (!on_the_way[id] || !has_kink(graph.node(id).op)) continue;
+  const std::vector<Id> kinked = graph.kinks_between(inputs, {&next, 1});
+  std::vector<Id> needed;
+  for (const Id id : kinked) {
     if (graph.node(id).op == Op::call) return std::nullopt;
-    kinked.push_back(id);
     const std::span<const Id> args = graph.args(id);
     needed.push_back(id);
     needed.insert(needed.end(), args.begin(), args.end());

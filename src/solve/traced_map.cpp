@@ -187,9 +187,7 @@ void TracedMap::note_structure(bool with_vjp, bool with_jvp) {
   // Kinks in x, and in the parameters: at either the solution has no derivative.
   std::vector<Id> moving(1 + parameters.size());
   std::iota(moving.begin(), moving.end(), x);
-  const Indexed<bool> on_the_way = graph.between(moving, {results.data(), 1});
-  smooth = true;
-  for (Id id = 0; id < graph.size(); ++id) smooth = smooth && !(on_the_way[id] && has_kink(graph.node(id).op));
+  smooth = graph.kinks_between(moving, {results.data(), 1}).empty();
 }
 
 const Plan& TracedMap::value_plan() const {

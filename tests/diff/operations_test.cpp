@@ -65,18 +65,18 @@ void check_elementwise(Op op, std::size_t arguments, const std::function<Expr(co
   }));
 }
 
-// stop_gradient is the one operation whose derivative is not that of its value.
+// The operations whose derivative is not that of their value.
 void check_stopped(const std::function<Expr(const Exprs&)>& operation) {
   const Array x{-1.0, 0.0, 2.0};
   EXPECT_TRUE(near(value_of({x}, [&](const Exprs& in) { return jvp(operation(in), in[0], in[0]); }), zeros({3})));
   EXPECT_TRUE(near(value_of({x}, [&](const Exprs& in) { return vjp(operation(in), in[0], in[0]); }), zeros({3})));
 }
 
-#define ONESTEP_UNARY(row, ...)                                        \
-  TEST(EveryModeAgreesOn, row) {                                       \
-    const auto operation = [](const Exprs& x) { return row(x[0]); };   \
-    if (Op::row == Op::stop_gradient) return check_stopped(operation); \
-    check_elementwise(Op::row, 1, operation);                          \
+#define ONESTEP_UNARY(row, ...)                                                                    \
+  TEST(EveryModeAgreesOn, row) {                                                                   \
+    const auto operation = [](const Exprs& x) { return row(x[0]); };                               \
+    if (Op::row == Op::stop_gradient || Op::row == Op::arbitrary) return check_stopped(operation); \
+    check_elementwise(Op::row, 1, operation);                                                      \
   }
 #define ONESTEP_BINARY(row, ...)                                                   \
   TEST(EveryModeAgreesOn, row) {                                                   \

@@ -397,6 +397,21 @@ TEST(Certificate, RefusesAtAKink) {
   EXPECT_NE(away.certificate(Array{1.0}).basis, Certificate::Basis::refused) << away.certificate(Array{1.0});
 }
 
+// Which entry log_sum_exp shifts by changes nothing: two that are equal are no kink. x = 0.3 (log 2 + x) + θ in each.
+TEST(Certificate, KnowsThatAShiftIsNoKink) {
+  const Solver s = fixed_point([](Expr x, Expr t) { return 0.3 * broadcast(log_sum_exp(x), {2}) + t; });
+  for (const Estimator& e : {Estimator(), Estimator(Implicit{}), Estimator(KStep{5})}) {
+    const Solution tie = solve(s, zeros({2}), Array{1.0, 1.0}, e);
+    EXPECT_NEAR(tie.x()(0), (0.3 * std::log(2.0) + 1) / 0.7, 1e-9);
+    const Certificate c = tie.certificate(Array{1.0, 0.0});
+    EXPECT_EQ(c.basis, Certificate::Basis::observed) << c;
+    // dx/dθ = I + 0.3/0.7 11ᵀ/2
+    const Array g = tie.vjp(Array{1.0, 0.0});
+    EXPECT_GE(c.bound, std::hypot(g(0) - (1 + 0.15 / 0.7), g(1) - 0.15 / 0.7));
+    EXPECT_EQ(tie.certificate_jvp(Array{1.0, -2.0}).basis, Certificate::Basis::observed);
+  }
+}
+
 // x = 2 + 2|θ| has no derivative at θ = 0.
 TEST(Certificate, RefusesAtAKinkInTheParameters) {
   const Solver s = fixed_point([](Expr x, Expr t) { return 0.5 * x + abs(t) + 1.0; });

@@ -264,6 +264,7 @@ HWY_INLINE V not_equal(V a, V b) { return hn::IfThenZeroElse(hn::Eq(a, b), set(1
 HWY_INLINE V where(V a, V b, V c) { return hn::IfThenElse(hn::Eq(a, zero()), c, b); }
 
 HWY_INLINE V stop_gradient(V a) { return a; }
+HWY_INLINE V arbitrary(V a) { return a; }
 HWY_INLINE V neg(V a) { return hn::Neg(a); }
 HWY_INLINE V sqrt(V a) { return hn::Sqrt(a); }
 HWY_INLINE V square(V a) { return a * a; }
