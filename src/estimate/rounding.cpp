@@ -10,7 +10,7 @@
 namespace onestep::detail {
 namespace {
 
-constexpr double safety = 2.25;
+constexpr double safety = 1.9;
 constexpr double displacement = 1e-5;  // relative to x
 
 // With H = ∂G/∂x, the derivative is -H⁻¹G_θ v or -G_θᵀH⁻ᵀv. Rounding enters by the linear system, the residual of which is
