@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -37,6 +38,7 @@ class AutoDifferentiator final : public Differentiator {
   void forget() override {
     implicit_->forget();
     rounding_.reset();
+    probed_ = {};
   }
 
   void vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) override {
@@ -54,7 +56,7 @@ class AutoDifferentiator final : public Differentiator {
       s.report.flops += map.costs.vjp_theta;
     };
     solve(
-        s, product, map.costs.vjp_x, c, u_,
+        s, true, product, map.costs.vjp_x, c, u_,
         [&] {
           apply_b(u_, out);
           const double size = norm(out);
@@ -84,7 +86,7 @@ class AutoDifferentiator final : public Differentiator {
     s.report.flops += map.costs.jvp_theta;
     if (norm(b) == 0 && !is_unique(s, product)) return fill(out, 0);
     solve(
-        s, product, map.costs.jvp_x, b, u_,
+        s, false, product, map.costs.jvp_x, b, u_,
         [&] {
           return std::pair{norm(u_), norm(r_)};
         },
@@ -116,8 +118,8 @@ class AutoDifferentiator final : public Differentiator {
   // M u = b from u = b, that is, from one step. `judge` returns the norm of the derivative from u_ and the error that the
   // residual r_ causes in it, up to ‖(I - A)⁻¹‖; `rounding_scale` is what rounding is relative to.
   template <class Product, class Judge, class Scale>
-  void solve(SolutionState& s, const Product& M, double cost, ConstVector b, std::vector<double>& u, const Judge& judge,
-             const Scale& rounding_scale) {
+  void solve(SolutionState& s, bool transposed, const Product& M, double cost, ConstVector b, std::vector<double>& u,
+             const Judge& judge, const Scale& rounding_scale) {
     LinearSystem system;
     system.product = [&](ConstVector v, Vector to) {
       M(v, to);
@@ -136,9 +138,8 @@ class AutoDifferentiator final : public Differentiator {
       for (std::size_t i = 0; i < n; ++i) r_[i] = b[i] - r_[i];
       return norm(r_);
     };
-    constexpr int few = 4;
-    if (s.run.slowness == 0) probe_inverse(s, system, few);  // too few steps to tell
-    double inverse = std::max(s.seen_inverse, s.run.slowness), last = update_residual(), target = sought * tolerance_ * size;
+    double inverse = inverse_from_solve(s, system, transposed), last = update_residual(),
+           target = sought * tolerance_ * size;
     const bool starts_near = last <= target;
     s.report.method = starts_near ? "one step" : "implicit";
     for (bool first = true;; first = false) {
@@ -172,6 +173,16 @@ class AutoDifferentiator final : public Differentiator {
       last = left;
       target = left * std::clamp(sought * tolerance_ * derivative / error, 1e-6, 0.5);
     }
+  }
+
+  // ‖(I - A)⁻¹‖ as the solve's steps tell it, or a random vector where they were too few. What other directions and
+  // certificates have seen of it is left out: the same direction gives the same derivative, whatever was asked before.
+  double inverse_from_solve(SolutionState& s, const LinearSystem& system, bool transposed) {
+    constexpr int few = 4;
+    if (s.run.slowness > 0) return std::max(1.0, s.run.slowness);
+    std::optional<double>& probed = probed_[transposed ? 1 : 0];
+    if (!probed) probed = std::max(1.0, probe_inverse(s, system, few));
+    return *probed;
   }
 
   // Where θ does not move the step, the system has no right-hand side to tell whether its solution, zero, is the only one:
@@ -285,6 +296,7 @@ class AutoDifferentiator final : public Differentiator {
   double tolerance_;
   std::unique_ptr<Differentiator> one_step_, implicit_;
   std::optional<double> rounding_;
+  std::array<std::optional<double>, 2> probed_;  // of I - A and of its transpose
   Gmres gmres_;
   std::vector<double> u_, r_, z_;
   std::vector<std::vector<double>> rest_;

@@ -126,7 +126,7 @@ Differentiator::FactorOf BetterSystem::look_for_inverse(const LinearSystem& syst
     // The solve tells, unless it made too few steps. A small state is seen in all its directions.
     constexpr int few = 4, needed = 2;
     const int spare = most_beyond - products_ - to_come - needed;
-    if (s_.run.slowness == 0 || s_.size() <= few) probe_inverse(s_, system, std::min(few, spare));
+    if (!s_.probed && (s_.run.slowness == 0 || s_.size() <= few)) probe_inverse(s_, system, std::min(few, spare));
     inverse_ = std::max(inverse_, s_.seen_inverse);
     return of;
   }

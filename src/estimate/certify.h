@@ -28,9 +28,8 @@ std::optional<Refusal> why_not_here(SolutionState& s);
 /// Where a superlinear method multiplies errors by this.
 Refusal why_not_superlinear(double rate);
 
-/// Looks for vectors that I - A shortens, by at most so many products with a random one. Once for each solve; notes ‖(I -
-/// A)⁻¹‖.
-void probe_inverse(SolutionState& s, const LinearSystem& system, int most);
+/// Looks for vectors that I - A shortens, by at most so many products with a random one. Returns and notes ‖(I - A)⁻¹‖.
+double probe_inverse(SolutionState& s, const LinearSystem& system, int most);
 
 /// A superlinear method multiplies errors by less than this near its solution, unless that is degenerate.
 inline constexpr double superlinear_rate = 0.1;

@@ -160,9 +160,9 @@ std::vector<double> Refinement::newton_step(Stage& from, int most) {
   return delta;
 }
 
-void probe_inverse(SolutionState& s, const LinearSystem& system, int most) {
+double probe_inverse(SolutionState& s, const LinearSystem& system, int most) {
   constexpr double enough = 1e-3;
-  if (s.probed || most < 1) return;
+  if (most < 1) return 1;
   s.probed = true;
   std::vector<double> b(s.size());
   fill_random(b);
@@ -171,6 +171,7 @@ void probe_inverse(SolutionState& s, const LinearSystem& system, int most) {
   gmres.run(system, enough * norm(b), most);
   s.note_inverse(gmres.inverse());
   s.repels = s.repels || gmres.turns();
+  return gmres.inverse();
 }
 
 }  // namespace onestep::detail

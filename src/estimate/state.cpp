@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
+
+#include "linear/random.h"
 
 namespace onestep::detail {
 
@@ -95,17 +98,33 @@ void note_degeneracy(SolutionState& state) {
   if (is_degenerate(state)) note_status(state.report, Status::singular);
 }
 
+// Of a random vector on the side of B that has fewer entries: what few random numbers sum up to may be small by luck.
 double norm_b(SolutionState& state) {
   if (state.size_of_b) return *state.size_of_b;
-  if (!state.method->step->no_vjp.empty()) return 0;
+  const Map& step = *state.method->step;
+  if (!step.no_vjp.empty()) return 0;
   std::mt19937_64 random(state.size());
   std::normal_distribution<double> gaussian;
-  std::vector<double> p(state.size());
-  for (double& e : p) e = gaussian(random);
-  Parameters out = memory_for(state.method->step->parameters);
-  state.here().vjp_theta(p, std::vector<Vector>(out.begin(), out.end()));
+  Parameters out = memory_for(step.parameters);
+  const std::size_t entries = std::accumulate(out.begin(), out.end(), std::size_t{0},
+                                              [](std::size_t sum, const auto& part) { return sum + part.size(); });
+  if (entries < state.size() && step.no_jvp.empty()) {
+    std::vector<Array> signs;
+    std::uint64_t entry = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      for (double& e : out[i]) e = random_sign(entry++);
+      signs.emplace_back(step.parameters[i].shape, out[i]);
+    }
+    std::vector<double> image(state.size());
+    state.here().jvp_theta(signs, image);
+    state.size_of_b = norm(image);
+  } else {
+    std::vector<double> p(state.size());
+    for (double& e : p) e = gaussian(random);
+    state.here().vjp_theta(p, std::vector<Vector>(out.begin(), out.end()));
+    state.size_of_b = norm(out);
+  }
   ++state.report.products;
-  state.size_of_b = norm(out);
   return *state.size_of_b;
 }
 

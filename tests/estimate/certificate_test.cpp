@@ -557,6 +557,33 @@ TEST(Certificate, OfALargeMapHolds) {
   EXPECT_GE(c.bound, distance(solution.vjp(v), exact));
 }
 
+// A certificate of a derivative that vjp_into gave, or of one asked for before others, computes it again: it must be the
+// same.
+TEST(Certificate, IsOfADerivativeThatDoesNotDependOnWhatWasAskedBefore) {
+  for (const Estimator& e : {Estimator(Auto{1e-2}), Estimator(Auto{1e-6}), Estimator(Implicit{.how = Implicit::matrix_free}),
+                             Estimator(OneStep{}), Estimator(KStep{3})})
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      Random random(seed);
+      constexpr std::int64_t n = 24;
+      const Contraction k = contraction(random, Kind::general, n, 3);
+      const Solver s = solver_of(k, true, {});
+      const Array theta({3}, gaussian(random, 3)), v({n}, gaussian(random, n)), t({3}, gaussian(random, 3));
+      const Array start = seed % 2 == 0 ? zeros({n}) : Array(solve(s, zeros({n}), theta).x());  // few steps tell little
+      const Solution solution = solve(s, start, theta, e);
+      std::vector<double> into(3);
+      solution.vjp_into(std::vector<std::span<const double>>{v.values()}, std::vector<std::span<double>>{into});
+      const Array forward = solution.jvp(t);
+      for (int i = 0; i < 3; ++i) {
+        static_cast<void>(solution.certificate(Array({n}, gaussian(random, n))));
+        static_cast<void>(solution.vjp(Array({n}, gaussian(random, n))));
+        static_cast<void>(solution.certificate_jvp(Array({3}, gaussian(random, 3))));
+        static_cast<void>(solution.jvp(Array({3}, gaussian(random, 3))));
+      }
+      EXPECT_EQ(distance(solution.vjp(v), Array({3}, into)), 0) << seed;
+      EXPECT_EQ(distance(solution.jvp(t), forward), 0) << seed;
+    }
+}
+
 TEST(Certificate, TakesConstantsThatAreGiven) {
   const Array a{{0.5, 0.1}, {0.1, 0.4}};
   const Solver s = fixed_point([&](Expr x, Expr theta) {
