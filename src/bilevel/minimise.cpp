@@ -351,7 +351,7 @@ class Minimiser {
     o.critical = begun ? critical() : std::numeric_limits<double>::infinity();
     if (begun) describe(o, moved_, state_);
     if (!is_known) o.norm = o.critical = std::numeric_limits<double>::quiet_NaN();
-    note_doubt(o, options_.tolerance);
+    note_uncertain_hypergradient(o, options_.tolerance);
     describe(o, objective_.work);
     o.checkpoint_seconds = saved_ ? saved_->seconds() : 0;
     o.seconds = elapsed();

@@ -31,7 +31,7 @@ void detail::describe(Outcome& o, const InnerWork& work) {
   o.hypergradient_seconds = work.differentiating;
 }
 
-void detail::note_doubt(Outcome& o, double tolerance) {
+void detail::note_uncertain_hypergradient(Outcome& o, double tolerance) {
   constexpr double plainly = 10;
   if (o.status != Status::converged || !(o.norm > 0) || !std::isfinite(o.bound) || !o.about.empty()) return;
   if (o.bound > plainly * o.norm && o.critical * (o.bound / o.norm) > plainly * tolerance)

@@ -10,6 +10,6 @@ namespace onestep::detail {
 void describe(Outcome& outcome, const Moved& moved, const OuterState& state);
 void describe(Outcome& outcome, const InnerWork& work);
 /// Says so where a hypergradient that vanishes by an inexact estimator need not be one that vanishes.
-void note_doubt(Outcome& outcome, double tolerance);
+void note_uncertain_hypergradient(Outcome& outcome, double tolerance);
 
 }  // namespace onestep::detail

@@ -68,7 +68,7 @@ class AutoDifferentiator final : public Differentiator {
           return std::pair{size, std::max(norm(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
         },
         [&] { return norm_b(s) == 0 ? 0 : std::max(norm_b(s), usual_b(s)) * norm(u_); });
-    s.held = {{c.begin(), c.end()}, u_};
+    s.last_adjoint = {{c.begin(), c.end()}, u_};
   }
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
@@ -205,7 +205,7 @@ class AutoDifferentiator final : public Differentiator {
   void superlinear_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
     if (s.loop->at_solution() != nullptr) {
       implicit_->vjp(s, c, out);
-      return judge_by_doubt(s, norm(out));
+      return judge_by_error_terms(s, norm(out));
     }
     const double of_others = std::exchange(s.report.residual, 0);  // of other directions
     one_step_->vjp(s, c, out);
@@ -234,7 +234,7 @@ class AutoDifferentiator final : public Differentiator {
   void superlinear_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
     if (s.loop->at_solution() != nullptr) {
       implicit_->jvp(s, v, out);
-      return judge_by_doubt(s, norm(out));
+      return judge_by_error_terms(s, norm(out));
     }
     const double of_others = std::exchange(s.report.residual, 0);
     one_step_->jvp(s, v, out);
@@ -257,12 +257,12 @@ class AutoDifferentiator final : public Differentiator {
     Inverse* const inverse = s.last().inverse();
     return inverse != nullptr && !inverse->is_factored() && enlarged * s.report.residual > tolerance_;
   }
-  void judge_by_doubt(SolutionState& s, double size) const {
+  void judge_by_error_terms(SolutionState& s, double size) const {
     took_implicit(s);
     if (s.method->users_equation) return;  // which is where the derivative was taken
-    const Doubt doubt = s.loop->at_solution()->equation().doubt();
-    const double error = doubt.left_out + doubt.rounding;  // the distance is the solver's tolerance
-    s.report.met_tolerance = doubt.reason.empty() && error <= tolerance_ * size;
+    const ErrorTerms terms = s.loop->at_solution()->equation().error_terms();
+    const double error = terms.left_out + terms.rounding;  // the distance is the solver's tolerance
+    s.report.met_tolerance = terms.reason.empty() && error <= tolerance_ * size;
   }
 
   // The relative error of a linear solve with the last step's matrix, measured once for each solve: no derivative is more

@@ -36,8 +36,8 @@ void BetterSystem::note_inverse(double seen) { s_.seen_inverse = inverse_ = std:
 void BetterSystem::note_size_of_b(double seen) { size_of_b_ = std::max(size_of_b_, seen); }
 
 bool BetterSystem::begin(const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r) const {
-  if (!s_.method->superlinear && s_.held.is_of(b)) {
-    x = s_.held.u;
+  if (!s_.method->superlinear && s_.last_adjoint.is_of(b)) {
+    x = s_.last_adjoint.u;
     M(x, r);
     const double along = dot(r, b), square = dot(r, r);
     const double factor = square > 0 ? along / square : 0;
@@ -54,15 +54,15 @@ bool BetterSystem::begin(const Product& M, ConstVector b, std::vector<double>& x
 }
 
 double BetterSystem::solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
-                           bool is_held, int to_come, const std::function<double()>& compare) {
+                           bool is_solved_already, int to_come, const std::function<double()>& compare) {
   constexpr double first = 1e-3;
   const double size = norm(b), rounding = 1e-15 * (size + norm(x));
   LinearSystem system;
   system.product = M;
   const bool has_factor = look_for_inverse(system, to_come) == Differentiator::FactorOf::step;
   if (has_factor) system.precondition = [&](Vector w) { s_.differentiator->solve_by_factor(transposed, w); };
-  double left = norm(r), difference = is_held || left <= rounding ? compare() : 0;
-  bool is_rough = !is_held;
+  double left = norm(r), difference = is_solved_already || left <= rounding ? compare() : 0;
+  bool is_rough = !is_solved_already;
   constexpr int of_superlinear = 2;  // A is almost zero: one product leaves its square
   int spare = s_.method->superlinear ? of_superlinear : most_beyond - products_ - to_come;
   int most = most_products;
@@ -79,7 +79,7 @@ double BetterSystem::solve(bool transposed, const Product& M, ConstVector b, std
     const int made = gmres.run(system, target, is_rough ? most : spare - 1);
     if (!has_factor) {
       note_inverse(gmres.inverse());
-      s_.repels = s_.repels || gmres.turns();
+      s_.repels = s_.repels || gmres.has_negative_eigenvalue();
     }
     z.resize(x.size());
     gmres.solution(system, z);
@@ -150,7 +150,7 @@ Differentiator::FactorOf BetterSystem::look_for_inverse(const LinearSystem& syst
     fill_random(y);
     gmres.begin(y);
     gmres.run(of_inverse, 0.1 * norm(y), solves);
-    s_.repels = s_.repels || gmres.turns();
+    s_.repels = s_.repels || gmres.has_negative_eigenvalue();
   }
   if (of == FactorOf::equation && all_finite(y)) {
     system.product(y, image);

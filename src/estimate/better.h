@@ -19,17 +19,17 @@ class BetterSystem {
   double size_of_b() const { return size_of_b_; }
   void note_size_of_b(double seen);
   /// What the residual may add to the error without being looked into.
-  void neglect(double error) { negligible_ = error; }
+  void set_negligible_error(double error) { negligible_ = error; }
 
   /// Starts at x = b, or at the solution of the estimator's linear solve, scaled to the smallest residual r = b - Mx.
   /// Whether it was that.
   bool begin(const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r) const;
 
-  /// M x = b from an x with residual r: to 1e-3, unless x `is_held`, of a linear solve already, then until what is left
-  /// changes the derivative by a fraction of the difference that `compare` returns for x, or the products are spent but for
-  /// those `to_come`. The product that gives r and what `compare` computes are one vjp. Returns the last difference.
+  /// M x = b from an x with residual r: to 1e-3, unless x `is_solved_already`, of a linear solve already, then until what is
+  /// left changes the derivative by a fraction of the difference that `compare` returns for x, or the products are spent but
+  /// for those `to_come`. The product that gives r and what `compare` computes are one vjp. Returns the last difference.
   double solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
-               bool is_held, int to_come, const std::function<double()>& compare);
+               bool is_solved_already, int to_come, const std::function<double()>& compare);
   /// Why it was not solved; empty: it was.
   const std::string& trouble() const { return trouble_; }
 

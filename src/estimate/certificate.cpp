@@ -47,7 +47,7 @@ class Certifier {
       Parameters better = zero();
       vjp_theta(knows, v.first(s_.shown_size()), better);
       add_to(better, g, -1);
-      return by_doubt(knows, norm(better));
+      return bound_by_error_terms(knows, norm(better));
     }
     const double size = detail::norm(v);
     if (size == 0) return finish(0, 0, 0, 0);
@@ -59,7 +59,7 @@ class Certifier {
     };
     std::vector<double> u(v.begin(), v.end()), r(n_);
     if (!s_.method->superlinear) system_->note_size_of_b(size_of_b());  // what this direction sees of B may be far less
-    const bool is_held = has_arrived() || system_->begin(transposed, v, u, r) || s_.method->superlinear;
+    const bool is_solved_already = has_arrived() || system_->begin(transposed, v, u, r) || s_.method->superlinear;
     if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return;
     Parameters better = zero(), difference_there = zero();
     const auto compare = [&] {
@@ -70,18 +70,18 @@ class Certifier {
       add_to(difference_there, g, -1);
       return norm(difference_there);
     };
-    const double to_better =
-        system_->solve(true, transposed, v, u, r, is_held, Changes::products(s_), [&compare] { return compare(); });
+    const double to_better = system_->solve(true, transposed, v, u, r, is_solved_already, Changes::products(s_),
+                                            [&compare] { return compare(); });
     if (!is_solved()) return;
     const double left = detail::norm(r);
     if (system_->matters(left, to_better) && system_->affords(Changes::products(s_))) {  // B may enlarge it more than u
       vjp_theta(p, r, difference_there);
       system_->note_size_of_b(norm(difference_there) / left);
     }
-    Seen here{std::vector<double>(n_), better};
+    JacobianProducts here{std::vector<double>(n_), better};
     for (std::size_t i = 0; i < n_; ++i) here.state[i] = r[i] - v[i] + u[i];  // Aᵀu
     changes_.emplace(s_, *system_, std::move(here), [&](Point& at) {
-      Seen seen{std::vector<double>(n_), zero()};
+      JacobianProducts seen{std::vector<double>(n_), zero()};
       at.vjp_x(u, seen.state);
       vjp_theta(at, u, seen.theta);
       system_->note_size_of_b(ratio(norm(seen.theta), detail::norm(u)));
@@ -103,7 +103,7 @@ class Certifier {
       knows.jvp_theta(v, better);
       ++c_.products;
       add(better, ConstVector(g).first(better.size()), -1);
-      return by_doubt(knows, detail::norm(better));
+      return bound_by_error_terms(knows, detail::norm(better));
     }
     Point& p = *s_.refinement->best().point;
     std::vector<double> h = g, b(n_), r(n_);
@@ -134,14 +134,14 @@ class Certifier {
       return shown_norm(z);
     };
     system_->note_size_of_b(1);
-    const bool is_held = detail::norm(r) <= 1e-3 * detail::norm(b);
+    const bool is_solved_already = detail::norm(r) <= 1e-3 * detail::norm(b);
     const double to_better =
-        system_->solve(false, product, b, h, r, is_held, Changes::products(s_), [&compare] { return compare(); });
+        system_->solve(false, product, b, h, r, is_solved_already, Changes::products(s_), [&compare] { return compare(); });
     if (!is_solved()) return;
-    Seen here{h, {}};  // A h + B v = h - (M h - b)
+    JacobianProducts here{h, {}};  // A h + B v = h - (M h - b)
     add(here.state, r);
     changes_.emplace(s_, *system_, std::move(here), [&](Point& at) {
-      Seen seen{std::vector<double>(n_), {}};
+      JacobianProducts seen{std::vector<double>(n_), {}};
       std::vector<double> more(n_);
       at.jvp_x(h, seen.state);
       at.jvp_theta(v, more);
@@ -213,7 +213,7 @@ class Certifier {
     if (is_new) c_.products += way.products();
     system_.emplace(s_, c_.products);
     // Far less than rounding does.
-    if (s_.method->superlinear) system_->neglect(0.05 * newton_rounding * c_.value);
+    if (s_.method->superlinear) system_->set_negligible_error(0.05 * newton_rounding * c_.value);
     const double step = way.stages()[0].step;
     c_.rho = s_.run.last_step > 0 && step > way.noise() ? step / s_.run.last_step : 0;
     return !refused(why_not_from_there(s_, way, c_.rho));
@@ -322,15 +322,15 @@ class Certifier {
   }
 
   // For a point that knows the error of its own derivative: the difference to what was returned is added to that.
-  void by_doubt(SolutionPoint& knows, double difference_to_better) {
-    const Doubt doubt = knows.doubt();
+  void bound_by_error_terms(SolutionPoint& knows, double difference_to_better) {
+    const ErrorTerms terms = knows.error_terms();
     c_.distance = s_.run.last_step;
-    if (!doubt.reason.empty())
-      return refuse(doubt.reason, "solve with a smaller tolerance, or change the data that make the program degenerate");
-    c_.left_out = difference_safety * difference_to_better + doubt.left_out;
-    c_.from_distance = doubt.from_distance;
-    c_.rounding = doubt.rounding + program_rounding * c_.value;
-    const double known = c_.from_distance + c_.rounding + doubt.left_out;
+    if (!terms.reason.empty())
+      return refuse(terms.reason, "solve with a smaller tolerance, or change the data that make the program degenerate");
+    c_.left_out = difference_safety * difference_to_better + terms.left_out;
+    c_.from_distance = terms.from_distance;
+    c_.rounding = terms.rounding + program_rounding * c_.value;
+    const double known = c_.from_distance + c_.rounding + terms.left_out;
     return conclude(difference_to_better > known ? difference_to_better : std::numeric_limits<double>::quiet_NaN());
   }
 

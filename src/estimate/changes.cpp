@@ -17,7 +17,8 @@ constexpr double smallest_cube = 1e-12;  // where kinks are looked for, relative
 
 }  // namespace
 
-Changes::Changes(SolutionState& s, const BetterSystem& system, Seen best, std::function<Seen(Point&)> look)
+Changes::Changes(SolutionState& s, const BetterSystem& system, JacobianProducts best,
+                 std::function<JacobianProducts(Point&)> look)
     : s_(s), map_(s.method->best_step()), system_(system), look_(std::move(look)), best_(std::move(best)) {}
 
 int Changes::products(const SolutionState& s) {
@@ -38,7 +39,7 @@ void Changes::follow() {
 }
 
 // Upper estimate of the difference of the derivatives at two points.
-double Changes::difference(const Seen& a, const Seen& b) const {
+double Changes::difference(const JacobianProducts& a, const JacobianProducts& b) const {
   std::vector<double> state = a.state;
   Parameters theta = a.theta;
   add(state, b.state, -1);
@@ -50,7 +51,7 @@ double Changes::extrapolated() {
   const std::span<const Refinement::Stage> stages = s_.refinement->stages();
   const std::size_t steps = stages.size() - 1;
   if (steps == 0) return 0;
-  const auto back = [this](std::size_t i) -> const Seen& { return seen_[seen_.size() - 1 - i]; };
+  const auto back = [this](std::size_t i) -> const JacobianProducts& { return seen_[seen_.size() - 1 - i]; };
   const double change = difference(back(0), back(1));
   double before = 0;
   if (steps >= 2)
@@ -73,17 +74,17 @@ double Changes::rate() {
   for (const double side : {1.0, -1.0}) {  // next to the end of a domain the step may be finite on one side only
     std::vector<double> x = way.best().x;
     for (std::size_t i = 0; i < n; ++i) x[i] += side * random_sign(i) * length;
-    Point& beside = walker();
+    Point& beside = scratch_point();
     if (beside.apply(x, s_.run.controls, y) && all_finite(y)) return difference(look_(beside), seen_.back()) / length;
   }
   return infinity;
 }
 
-Point& Changes::walker() {
-  if (!s_.method->precise) return s_.walker();
-  if (!walker_) walker_ = map_.point(true);
-  walker_->bind(s_.theta);
-  return *walker_;
+Point& Changes::scratch_point() {
+  if (!s_.method->precise) return s_.scratch_point();
+  if (!scratch_point_) scratch_point_ = map_.point(true);
+  scratch_point_->bind(s_.theta);
+  return *scratch_point_;
 }
 
 double Changes::in_corners(double distance) {

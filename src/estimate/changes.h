@@ -10,7 +10,7 @@
 namespace onestep::detail {
 
 /// The derivative at some point, as far as it matters for what is certified: A and B applied to it.
-struct Seen {
+struct JacobianProducts {
   std::vector<double> state;
   Parameters theta;
 };
@@ -21,7 +21,7 @@ class Changes {
   static constexpr double corner_radius = 4;
 
   /// `look` says what is seen at a point; `best`: at that nearest to the solution.
-  Changes(SolutionState& s, const BetterSystem& system, Seen best, std::function<Seen(Point&)> look);
+  Changes(SolutionState& s, const BetterSystem& system, JacobianProducts best, std::function<JacobianProducts(Point&)> look);
 
   /// Looks at x_k and at the last points on the way from it, once, before anything else is asked.
   void follow();
@@ -40,18 +40,18 @@ class Changes {
  private:
   static constexpr std::size_t looked_at = 3;  // the best point not counted
 
-  double difference(const Seen& a, const Seen& b) const;
+  double difference(const JacobianProducts& a, const JacobianProducts& b) const;
   double extrapolated();
-  Point& walker();
+  Point& scratch_point();
 
   SolutionState& s_;
   const Map& map_;
   const BetterSystem& system_;
-  std::function<Seen(Point&)> look_;
-  Seen best_;
-  std::vector<Seen> seen_;  // at stages of the refinement: the first, and the last three
+  std::function<JacobianProducts(Point&)> look_;
+  JacobianProducts best_;
+  std::vector<JacobianProducts> seen_;  // at stages of the refinement: the first, and the last three
   double on_the_way_ = 0, beyond_ = 0;
-  std::unique_ptr<Point> walker_;  // of a step with solves inside
+  std::unique_ptr<Point> scratch_point_;  // of a step with solves inside
 };
 
 }  // namespace onestep::detail

@@ -40,7 +40,7 @@ class ImplicitDifferentiator final : public Differentiator {
     need_vjp(map, "Implicit");
     u_.resize(c.size());
     solve(s, true, c, u_);
-    s.held = {{c.begin(), c.end()}, u_};
+    s.last_adjoint = {{c.begin(), c.end()}, u_};
     // θ̄ = Bᵀu for x - F, and -G_θᵀ u for G.
     if (!on_step(s))
       for (double& e : u_) e = -e;

@@ -219,7 +219,7 @@ Expr solve_node(const Solver& solver, std::span<const Expr> theta) {
                               : recipe.superlinear ? Estimator(KStep{recipe.steps_in_node})
                                                    : Estimator(Auto{});
   const int steps = facts_of(estimator).last_steps;
-  const bool by_steps = recipe.undamped && steps > 0;
+  const bool differentiates_steps = recipe.undamped && steps > 0;
   const Recipe::Ready ready = detail::ready(recipe, nullptr, shapes, estimator);
   // A method for steps may have parts the user does not know of.
   for (const Array& a : ready.start)
@@ -227,9 +227,11 @@ Expr solve_node(const Solver& solver, std::span<const Expr> theta) {
   const Parts x0(std::vector<Array>(ready.start.begin(), ready.start.begin() + static_cast<std::ptrdiff_t>(state.size())));
   const Map& step = *ready.method->step;
   const bool any_order = steps >= recipe.steps_in_node || step.is_constant();
-  const auto by = !by_steps ? SolveNode::By::estimator : any_order ? SolveNode::By::steps : SolveNode::By::first_order_step;
+  const auto by = !differentiates_steps ? SolveNode::By::estimator
+                  : any_order           ? SolveNode::By::steps
+                                        : SolveNode::By::first_order_step;
   std::shared_ptr<const Foreign> node = node_for(recipe, ready, x0, shapes, estimator, by);
-  if (!by_steps) {
+  if (!differentiates_steps) {
     const Expr x = call(std::move(node), theta);
     return state.size() == 1 ? reshape(x, state[0]) : x;
   }

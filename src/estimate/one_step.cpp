@@ -116,7 +116,7 @@ class KStepDifferentiator final : public Differentiator {
         const std::size_t n = s.size(), begin = static_cast<std::size_t>(made) * n;
         beyond_.resize(begin + 2 * n);
         const Vector all(beyond_);
-        if (!s.walker().apply(all.subspan(begin, n), s.run.controls, all.subspan(begin + n, n)) ||
+        if (!s.scratch_point().apply(all.subspan(begin, n), s.run.controls, all.subspan(begin + n, n)) ||
             !all_finite(all.subspan(begin + n, n)))
           break;
       }
@@ -130,7 +130,7 @@ class KStepDifferentiator final : public Differentiator {
   Point* at(SolutionState& s, int i) {
     const int kept = s.run.trajectory.kept(), first = s.run.trajectory.steps() - kept;
     if (i == kept - 1) return &s.last();
-    Point& p = s.walker();
+    Point& p = s.scratch_point();
     next_.resize(s.size());
     ++s.report.steps;
     s.report.flops += s.method->step->costs.apply;

@@ -156,7 +156,7 @@ std::vector<double> Refinement::newton_step(Stage& from, int most) {
   gmres_.solution(system, delta);
   left_ = gmres_.residual();
   inverse_ = std::max(inverse_, gmres_.inverse());
-  s_.repels = s_.repels || gmres_.turns();
+  s_.repels = s_.repels || gmres_.has_negative_eigenvalue();
   return delta;
 }
 
@@ -170,7 +170,7 @@ double probe_inverse(SolutionState& s, const LinearSystem& system, int most) {
   gmres.begin(b);
   gmres.run(system, enough * norm(b), most);
   s.note_inverse(gmres.inverse());
-  s.repels = s.repels || gmres.turns();
+  s.repels = s.repels || gmres.has_negative_eigenvalue();
   return gmres.inverse();
 }
 

@@ -86,7 +86,7 @@ std::optional<Refusal> why_not_here(SolutionState& s) {
   const bool began_there = run.statistics.iterations < few && s.options.tolerance <= loose_tolerance;
   if (!s.repels || began_there || s.method->superlinear || s.method->best_step().is_constant()) return std::nullopt;
   std::vector<double> next(s.size());
-  if (!s.walker().apply(run.previous, run.controls, next)) return std::nullopt;
+  if (!s.scratch_point().apply(run.previous, run.controls, next)) return std::nullopt;
   add(next, run.x, -1);
   if (!(norm(next) <= rounding * norm(run.x))) return std::nullopt;
   return Refusal{"steps lead away from the solution that is nearest to x_k, to another one",

@@ -83,8 +83,8 @@ void detail::check_shapes(const SolutionState& state, const Parts& x0, const Par
 
 detail::Recipe::Ready detail::ready(const Recipe& recipe, const Parts* x0, std::span<const Shape> theta,
                                     const Estimator& estimator) {
-  const bool other = recipe.by_steps && facts_of(estimator).goes_over_steps;  // which start by themselves
-  return other ? recipe.by_steps->ready(nullptr, theta) : recipe.ready(x0, theta);
+  const bool other = recipe.for_unrolling && facts_of(estimator).goes_over_steps;  // which start by themselves
+  return other ? recipe.for_unrolling->ready(nullptr, theta) : recipe.ready(x0, theta);
 }
 
 Solution solve(const Solver& solver, const Parts& x0, const Parts& theta, const Estimator& estimator) {

@@ -147,7 +147,7 @@ SolutionState::~SolutionState() {
 void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_theta) {
   solved = false;
   theta.assign(its_theta.begin(), its_theta.end());
-  last_ready_ = here_ready_ = equation_ready_ = walker_ready_ = beside_ready_ = contracts = false;
+  last_ready_ = here_ready_ = equation_ready_ = scratch_point_ready_ = beside_ready_ = contracts = false;
   next_.clear();
   residual_.clear();
   differentiator->forget();
@@ -157,7 +157,7 @@ void SolutionState::solve(std::span<const Array> x0, std::span<const Array> its_
   size_of_b.reset();
   degenerate.reset();
   rounding.is_known = false;
-  held.c.clear();
+  last_adjoint.c.clear();
   returned = {};
   run.start.resize(method->step->size());
   run.x.resize(run.start.size());
@@ -241,11 +241,11 @@ ConstVector SolutionState::residual() {
   return residual_;
 }
 
-Point& SolutionState::walker() {
-  if (!walker_) walker_ = method->step->point(true);
-  if (!walker_ready_) walker_->bind(theta);
-  walker_ready_ = true;
-  return *walker_;
+Point& SolutionState::scratch_point() {
+  if (!scratch_point_) scratch_point_ = method->step->point(true);
+  if (!scratch_point_ready_) scratch_point_->bind(theta);
+  scratch_point_ready_ = true;
+  return *scratch_point_;
 }
 
 Point& SolutionState::beside() {
@@ -263,7 +263,7 @@ Work SolutionState::work() const {
     total.factorisations += its.factorisations;
     total.products += its.products;
   };
-  for (const Point* p : {here_.get(), equation_.get(), walker_.get(), beside_.get()}) count(p);
+  for (const Point* p : {here_.get(), equation_.get(), scratch_point_.get(), beside_.get()}) count(p);
   for (const auto& p : of_refinement) count(p.get());
   return total;
 }

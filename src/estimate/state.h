@@ -72,7 +72,7 @@ std::unique_ptr<Differentiator> make(const Auto&);
 
 /// The solution of the estimator's last linear solve, for the certificate to start from: u with (I - A)ᵀu = c at x_k, up to
 /// a factor.
-struct Held {
+struct LastAdjoint {
   std::vector<double> c, u;
   bool is_of(ConstVector other) const { return !c.empty() && std::ranges::equal(c, other); }
 };
@@ -114,7 +114,7 @@ struct SolutionState {
   bool contracts = false;                  ///< the step of this solve was found to contract
   std::vector<double> cotangent, tangent;  ///< memory for vjp_into and jvp_into
   std::vector<double> power, next_power;   ///< and for growth()
-  Held held;
+  LastAdjoint last_adjoint;
   Returned returned;
   std::shared_ptr<Refinement> refinement;             ///< made when a certificate first asks for it
   std::vector<std::unique_ptr<Point>> of_refinement;  ///< its points, which serve every solve
@@ -143,7 +143,7 @@ struct SolutionState {
   Point& equation();
   ConstVector residual();
   /// The step at other states, and the method's equation: apply it first.
-  Point& walker();
+  Point& scratch_point();
   Point& beside();
 
   /// Of the loop and of the points above, so far.
@@ -153,8 +153,9 @@ struct SolutionState {
   void add_vjp_theta(Point& p, ConstVector c, std::span<const Vector> out);
 
  private:
-  std::unique_ptr<Point> start_, here_, equation_, walker_, beside_;
-  bool last_ready_ = false, here_ready_ = false, equation_ready_ = false, walker_ready_ = false, beside_ready_ = false;
+  std::unique_ptr<Point> start_, here_, equation_, scratch_point_, beside_;
+  bool last_ready_ = false, here_ready_ = false, equation_ready_ = false, scratch_point_ready_ = false,
+       beside_ready_ = false;
   std::vector<double> scratch_, next_, residual_;  // the last two: empty where they are not known
   std::vector<std::vector<double>> parts_;
   std::vector<Vector> part_spans_;

@@ -98,7 +98,7 @@ class UnrolledDifferentiator final : public Differentiator {
       fill(outs[d], 0);
       if (s.method->start) start_point(s).jvp_theta(vs[d], outs[d]);
     }
-    Point& p = s.walker();
+    Point& p = s.scratch_point();
     std::vector<bool> converged(vs.size(), false);
     std::vector<double> before;
     const int last = s.run.trajectory.steps() - 1;
@@ -198,7 +198,7 @@ class UnrolledDifferentiator final : public Differentiator {
 
   // One step backwards: θ̄ += Bᵢᵀ w, w ← Aᵢᵀ w.
   void back(SolutionState& s, int step, ConstVector x, std::span<const std::vector<Vector>> outs) {
-    Point& p = s.walker();
+    Point& p = s.scratch_point();
     p.apply(x, s.run.trajectory.controls(step), next_);
     for (std::size_t d = 0; d < outs.size(); ++d) {
       s.add_vjp_theta(p, ws_[d], outs[d]);
@@ -218,7 +218,7 @@ class UnrolledDifferentiator final : public Differentiator {
       const int middle = snapshots > 1 ? first + static_cast<int>(best_advance(last - first, snapshots)) : last - 1;
       state_.assign(way.state(slot).begin(), way.state(slot).end());
       for (int i = first; i < middle; ++i) {
-        s.walker().apply(state_, way.controls(i), next_);
+        s.scratch_point().apply(state_, way.controls(i), next_);
         state_.swap(next_);
         ++s.report.steps;
         s.report.flops += s.method->step->costs.apply;

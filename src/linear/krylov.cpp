@@ -97,7 +97,7 @@ void Gmres::solution(const LinearSystem& system, Vector x) const {
 
 // The rotations before the last make Arnoldi's square matrix triangular: its diagonal is that of R, which is positive, but
 // for the last entry, which has the sign of the last cosine. So has the determinant.
-bool Gmres::turns() const {
+bool Gmres::has_negative_eigenvalue() const {
   constexpr double settled = 0.5;  // of the residual after the last product over that before
   return !cosine_.empty() && cosine_.back() < 0 && std::fabs(sine_.back()) < settled;
 }

@@ -68,7 +68,7 @@ class Gmres {
   double inverse() const;
   /// Whether M, on the space it has searched, has an odd number of negative eigenvalues, as one that is positive definite,
   /// or I less a contraction, never has; false where the space is not yet one that M maps nearly into itself.
-  bool turns() const;
+  bool has_negative_eigenvalue() const;
 
  private:
   std::vector<std::vector<double>> basis_, r_;  // r_: columns of the triangular matrix

@@ -220,7 +220,7 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
     const Sizes s{state[0][0], state[1][0], state[2][0]};
     return solve_active_set(program_of(lambda.call(theta)), s, w);
   };
-  recipe.by_steps = std::make_shared<const Recipe>(traced_interior_point(recipe));
+  recipe.for_unrolling = std::make_shared<const Recipe>(traced_interior_point(recipe));
   return solver_of(std::move(recipe));
 }
 

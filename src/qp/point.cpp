@@ -8,7 +8,7 @@
 
 namespace onestep::detail {
 
-template <class Derivative> void QpPoint::look_for_kinks(Doubt& doubt, double size, const Derivative& derivative) {
+template <class Derivative> void QpPoint::look_for_kinks(ErrorTerms& terms, double size, const Derivative& derivative) {
   constexpr double visible = 0.1;
   const std::vector<double> here = derivative();
   double most = 0;
@@ -18,22 +18,22 @@ template <class Derivative> void QpPoint::look_for_kinks(Doubt& doubt, double si
     const double change = norm(there);
     most = std::isnan(most) || change <= most ? most : change;
   });
-  doubt.from_distance += most;
+  terms.from_distance += most;
   if (!goes_on)
-    doubt.reason = "the data of the program jump at these parameters, or within rounding of them";
+    terms.reason = "the data of the program jump at these parameters, or within rounding of them";
   else if (!(most <= visible * size))
-    doubt.reason = "the data of the program have a kink at these parameters, or within rounding of them";
-  if (!doubt.reason.empty()) doubt.left_out = std::numeric_limits<double>::infinity();
+    terms.reason = "the data of the program have a kink at these parameters, or within rounding of them";
+  if (!terms.reason.empty()) terms.left_out = std::numeric_limits<double>::infinity();
 }
 
-Doubt QpPoint::measure_doubt() {
+ErrorTerms QpPoint::measure_doubt() {
   constexpr double safety = 4, rounding = 8 * std::numeric_limits<double>::epsilon();
-  Doubt doubt;
-  doubt.reason = reason();
-  if (doubt.reason.empty() && data_.owner != this) doubt.reason = "another derivative was taken since";
-  if (!doubt.reason.empty()) {
-    doubt.left_out = std::numeric_limits<double>::infinity();
-    return doubt;
+  ErrorTerms terms;
+  terms.reason = reason();
+  if (terms.reason.empty() && data_.owner != this) terms.reason = "another derivative was taken since";
+  if (!terms.reason.empty()) {
+    terms.left_out = std::numeric_limits<double>::infinity();
+    return terms;
   }
   derivative_.linearise(at_);
   const auto n = static_cast<std::size_t>(sizes_.n), m = static_cast<std::size_t>(sizes_.m),
@@ -49,16 +49,16 @@ Doubt QpPoint::measure_doubt() {
       return QpTangents{part[0], part[1], part[2], part[3]};
     };
     error = derivative_.jvp_precisely(data_.tangents(), tangents(precise), tangents(moved));
-    doubt.rounding = rounding * norm(precise);
+    terms.rounding = rounding * norm(precise);
     for (std::size_t i = 0; i < last_.size(); ++i) {
       moved[i] -= precise[i];
       precise[i] -= sign_ * last_[i];
     }
-    doubt.left_out = norm(precise);
-    doubt.from_distance = safety * norm(moved);
+    terms.left_out = norm(precise);
+    terms.from_distance = safety * norm(moved);
     if (!data_.is_smooth()) {
       const std::vector<Array> direction = data_.direction();
-      look_for_kinks(doubt, norm(last_), [&] {
+      look_for_kinks(terms, norm(last_), [&] {
         std::vector<double> out(last_.size());
         const auto part = parts(Vector(out));
         derivative_.jvp(data_.push_forward(direction), part[0], part[1], part[2], part[3]);
@@ -69,24 +69,24 @@ Doubt QpPoint::measure_doubt() {
     std::vector<std::vector<double>> returned = data_.bars(), precise = returned, moved = returned;
     const auto c = parts(ConstVector(last_));
     error = derivative_.vjp_precisely(c[0], c[1], c[2], c[3], QpDataAt::view_of(precise), QpDataAt::view_of(moved));
-    doubt.left_out = returned == precise ? 0 : norm_of_pulled_back(returned, precise);
-    doubt.from_distance = safety * norm_of_pulled_back(moved, precise);
+    terms.left_out = returned == precise ? 0 : norm_of_pulled_back(returned, precise);
+    terms.from_distance = safety * norm_of_pulled_back(moved, precise);
     // Rounding of the sums that θ̄ is made of, and of each cotangent of the data.
     for (std::size_t i = 0; i < blocks; ++i)
       for (std::size_t k = 0; k < precise[i].size(); ++k) moved[i][k] = precise[i][k] * (k % 2 == 0 ? 2 : 0);
-    doubt.rounding = rounding * (last_size_ + doubt.left_out + norm_of_pulled_back(moved, precise));
+    terms.rounding = rounding * (last_size_ + terms.left_out + norm_of_pulled_back(moved, precise));
     if (!data_.is_smooth()) {
-      look_for_kinks(doubt, last_size_, [&] {
+      look_for_kinks(terms, last_size_, [&] {
         data_.bars() = precise;
         return data_.pulled_back();
       });
     }
   }
   if (!(error < 1e-3)) {
-    doubt.left_out = std::numeric_limits<double>::infinity();
-    doubt.reason = fmt::format("the linear system of the derivative was solved to {:.1e} only", error);
+    terms.left_out = std::numeric_limits<double>::infinity();
+    terms.reason = fmt::format("the linear system of the derivative was solved to {:.1e} only", error);
   }
-  return doubt;
+  return terms;
 }
 
 namespace {

@@ -54,7 +54,7 @@ class QpPoint final : public SolutionPoint, private InnerSolve {
     doubt_.reset();
   }
   InnerSolve* inner_solve() override { return this; }
-  Doubt doubt() override {
+  ErrorTerms error_terms() override {
     if (!doubt_) doubt_ = measure_doubt();
     return *doubt_;
   }
@@ -73,10 +73,10 @@ class QpPoint final : public SolutionPoint, private InnerSolve {
 
   /// The last derivative against the one by the active set's own factor at the optimum, both in extended precision; and what
   /// the error that is left in these two, and rounding of the result, do to it.
-  Doubt measure_doubt();
+  ErrorTerms measure_doubt();
   /// At a kink of the data the solution has no derivative: where they may have one, the derivative is taken with parameters
   /// beside those given, and its change counts.
-  template <class Derivative> void look_for_kinks(Doubt& doubt, double size, const Derivative& derivative);
+  template <class Derivative> void look_for_kinks(ErrorTerms& terms, double size, const Derivative& derivative);
   std::string reason();
   double norm_of_pulled_back(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
     for (std::size_t i = 0; i < blocks; ++i)
@@ -94,7 +94,7 @@ class QpPoint final : public SolutionPoint, private InnerSolve {
   bool last_is_jvp_ = false;
   std::vector<double> last_;  // what jvp returned, or the cotangent vjp was given
   double last_size_ = 0;      // of what vjp returned
-  std::optional<Doubt> doubt_;
+  std::optional<ErrorTerms> doubt_;
 };
 
 /// Why a solution is degenerate, in words; empty: it is not.

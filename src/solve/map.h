@@ -38,7 +38,7 @@ class InnerSolve {
 
 /// How wrong a derivative can be, in the norm of what was returned: the sum of what the linear solve left, of x_k not being
 /// the solution, and of rounding. Infinite where it cannot be told, with the reason.
-struct Doubt {
+struct ErrorTerms {
   double left_out = 0, from_distance = 0, rounding = 0;
   std::string reason;  ///< why there is no bound; empty: there is
 };

@@ -22,7 +22,7 @@ namespace onestep::detail {
 class SolutionPoint : public Point {
  public:
   /// How far the last jvp_theta or vjp_theta can be from the derivative of the solution.
-  virtual Doubt doubt() = 0;
+  virtual ErrorTerms error_terms() = 0;
 };
 
 /// Of loops that know the derivative of the solution itself, not of a step towards it, as a quadratic program does at its

@@ -279,7 +279,7 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   // The clock is read only for a log or a callback: it costs as much as the arithmetic of a small iteration.
   const bool tells = options_.log != nullptr || options_.callback;
   const bool stops = tells && tell(options_, {k, step, within, value, length, seconds()});
-  if (converged == Converged::by_steps) {
+  if (converged == Converged::from_step_lengths) {
     observe(step, within);
     const bool is_within = step <= options_.tolerance * within;
     if (step <= tiny || (is_within && is_near(step, within))) converged = Converged::yes;

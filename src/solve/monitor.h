@@ -42,12 +42,13 @@ class Monitor {
 
   /// Who decides whether the step that is recorded was the last.
   enum class Converged {
-    by_steps,  ///< the monitor, from the lengths of the steps: loops that converge linearly
-    yes,       ///< the loop: it was
-    no,        ///< the loop: it was not
+    from_step_lengths,  ///< the monitor, from the lengths of the steps: loops that converge linearly
+    yes,                ///< the loop: it was
+    no,                 ///< the loop: it was not
   };
   /// After each step, with run.x where it ended. True when the loop is to end, with run.status set.
-  bool record_and_check(double step, double size, double value, double length, Converged converged = Converged::by_steps);
+  bool record_and_check(double step, double size, double value, double length,
+                        Converged converged = Converged::from_step_lengths);
   /// Whether F was evaluated elsewhere since this was asked last: what the loop has at its point is then to be made again.
   bool has_left_point() { return std::exchange(left_point_, false); }
 

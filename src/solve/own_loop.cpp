@@ -101,7 +101,7 @@ class OwnLoopState final : public Loop {
     // A step that was damped says nothing about the distance to the solution, however short it is.
     const bool is_full = controls_ == run.controls;
     is_over_ = monitor_->record_and_check(step, norm(run.x), value, length,
-                                          is_full ? Monitor::Converged::by_steps : Monitor::Converged::no);
+                                          is_full ? Monitor::Converged::from_step_lengths : Monitor::Converged::no);
     return is_over_;
   }
 

@@ -40,7 +40,7 @@ struct Recipe {
   std::optional<Parts> x0;
   Body start, equation;
   std::optional<ForeignStep> foreign_equation;
-  std::shared_ptr<const Recipe> by_steps;  ///< to be used instead where estimators go over the steps; none: this one
+  std::shared_ptr<const Recipe> for_unrolling;  ///< to be used instead where estimators go over the steps; none: this one
   Constants known;
   std::shared_ptr<const Estimator> estimator;
   bool superlinear = false;  ///< as Method::superlinear, before there is one

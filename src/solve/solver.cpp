@@ -40,10 +40,10 @@ Solver Solver::from_body(detail::Body start) const {
 Solver Solver::with(SolveOptions options) const {
   detail::check(options);
   detail::Recipe copy = detail::recipe_of(*this);
-  if (copy.by_steps) {
-    detail::Recipe steps = *copy.by_steps;
+  if (copy.for_unrolling) {
+    detail::Recipe steps = *copy.for_unrolling;
     steps.options = options;
-    copy.by_steps = std::make_shared<const detail::Recipe>(std::move(steps));
+    copy.for_unrolling = std::make_shared<const detail::Recipe>(std::move(steps));
   }
   copy.options = std::move(options);
   return detail::solver_of(std::move(copy));
@@ -56,7 +56,7 @@ Solver Solver::on(const Context& context) const {
     return copy;
   };
   detail::Recipe copy = on_context(detail::recipe_of(*this));
-  if (copy.by_steps) copy.by_steps = std::make_shared<const detail::Recipe>(on_context(*copy.by_steps));
+  if (copy.for_unrolling) copy.for_unrolling = std::make_shared<const detail::Recipe>(on_context(*copy.for_unrolling));
   return detail::solver_of(std::move(copy));
 }
 Solver Solver::knowing(Constants constants) const {

@@ -304,13 +304,13 @@ TEST(QuadraticProgram, NestsInAFixedPoint) {
   EXPECT_LT(distance(s.vjp(v), plain.vjp(v)), 1e-7);
 }
 
-// The doubt about ∂(x₀ + x₁)/∂θ, which is written to `out`.
-std::optional<detail::Doubt> doubt_of(const Solution& s, std::vector<double>& out) {
+// The error terms of ∂(x₀ + x₁)/∂θ, which is written to `out`.
+std::optional<detail::ErrorTerms> error_terms_of(const Solution& s, std::vector<double>& out) {
   detail::SolutionPoint& here = detail::state_of(s).loop->at_solution()->step();
   const std::vector<double> c{1, 1, 0, 0};
   const std::vector<detail::Vector> outs{out};
   here.vjp_theta(c, outs);
-  return here.doubt();
+  return here.error_terms();
 }
 
 // Projection of c = (1 ± margin, ½) on the unit box: dx/dc = (0, 1) or (1, 1), however small the margin, and none at 0.
@@ -324,20 +324,20 @@ TEST(QuadraticProgram, AnActiveSetIsDecidedByItsOwnOptimum) {
       EXPECT_NEAR(g(0), sign > 0 ? 0 : 1, 1e-13) << margin << ' ' << sign;
       EXPECT_NEAR(g(1), 1, 1e-13) << margin << ' ' << sign;
       std::vector<double> out(2);
-      const auto doubt = doubt_of(s, out);
-      ASSERT_TRUE(doubt);
-      EXPECT_EQ(doubt->reason, "") << margin;
+      const auto terms = error_terms_of(s, out);
+      ASSERT_TRUE(terms);
+      EXPECT_EQ(terms->reason, "") << margin;
       const double error = std::hypot(out[0] - (sign > 0 ? 0 : 1), out[1] - 1);
-      EXPECT_LE(error, doubt->left_out + doubt->from_distance + doubt->rounding);
-      EXPECT_LE(doubt->left_out + doubt->from_distance + doubt->rounding, 1e-13);
+      EXPECT_LE(error, terms->left_out + terms->from_distance + terms->rounding);
+      EXPECT_LE(terms->left_out + terms->from_distance + terms->rounding, 1e-13);
     }
   }
   const Solution s = solve(box, Array{1.0, 0.5}, Implicit{});
   std::vector<double> out(2);
-  const auto doubt = doubt_of(s, out);
-  ASSERT_TRUE(doubt);
-  EXPECT_EQ(doubt->left_out, std::numeric_limits<double>::infinity());
-  EXPECT_NE(doubt->reason.find("strict complementarity fails at variable 0"), std::string::npos) << doubt->reason;
+  const auto terms = error_terms_of(s, out);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->left_out, std::numeric_limits<double>::infinity());
+  EXPECT_NE(terms->reason.find("strict complementarity fails at variable 0"), std::string::npos) << terms->reason;
 }
 
 // Of curvatures 1 and k the larger one does not blur which side of its row the other variable is on.
