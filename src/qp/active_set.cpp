@@ -233,11 +233,12 @@ bool QpActiveSet::factor() {
     singular_ = true;
     return false;
   }
+  // Of right-hand sides no entry has the size of another: rows that are equal would be consistent with them.
   std::uint32_t state = 1;
   for (int trial = 0; trial < 2; ++trial) {
     for (double& e : system_) {
       state = state * 1664525U + 1013904223U;
-      e = (state & 0x8000U) != 0 ? 1 : -1;
+      e = std::copysign(0.5 + 0.5 * (state >> 16) / 65536.0, (state & 0x8000U) != 0 ? 1 : -1);
     }
     cpu::solve(Op::lu, trial == 1, size, matrix_.data(), pivots_.data(), system_.data(), 1);
     for (const double e : system_) growth_ = std::isnan(growth_) || std::fabs(e) <= growth_ ? growth_ : std::fabs(e);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,8 +11,6 @@
 #include "qp/interior_point.h"
 
 namespace onestep::detail {
-
-enum class QpActive : std::int8_t { lower = -1, none = 0, upper = 1, equality = 2 };
 
 /// A solution of Q dx + Cᵀdλ + dw = r_x, value_i(dx) = r_i for active constraints, dλ_i = 0 for the others.
 struct QpPrecise {

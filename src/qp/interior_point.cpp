@@ -16,7 +16,7 @@ namespace {
 double largest_relative(const QpProgress& p) { return std::max({p.primal.relative, p.dual.relative, p.gap.relative}); }
 
 // Proximal terms, in scaled units. Condensed, weights of 1/δ meet rounding of 1e-16: ρ δ may not be smaller than that.
-constexpr double first_rho = 1e-6, first_delta = 1e-4, least_condensed = 1e-8, least_augmented = 1e-12;
+constexpr double first_rho = 1e-6, first_delta = 1e-4, least_augmented = 1e-12;
 
 // Of the steps that shorten multipliers, so many are also made to leave the boundary.
 constexpr int centring_pulls = 3;
@@ -66,6 +66,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
   int since_best = 0, next_proof = 1;
   by_components_ = set_is_current_ = pulled_ = shortened_ = false;
   pulls_ = 0;
+  guess_age_ = -1;  // the guess is of another solve
   progress_.primal_step = progress_.dual_step = last_step_ = 0;
   best_merit_ = std::numeric_limits<double>::infinity();
   for (;; ++iterations) {
@@ -89,6 +90,10 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
          looks_unbounded(direction_.dx, direction_.Qdx, direction_.Cdx))) {
       if (const auto status = status_without_solution()) return *status;
       next_proof = 2 * iterations;
+    }
+    if (may_jump(options, iterations) && finite && since_best == 0 && jump(options)) {
+      progress_.iteration = ++iterations;
+      return options.callback && options.callback(progress_) ? Status::cancelled : Status::converged;
     }
     const double best = largest_relative(best_progress_);
     const bool stuck = since_best > (best <= near ? patience_near : best <= far ? patience : patience_far);

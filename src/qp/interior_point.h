@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -94,6 +95,9 @@ struct QpSide {
 
 class QpActiveSet;
 
+/// On which of its sides a constraint is active.
+enum class QpActive : std::int8_t { lower = -1, none = 0, upper = 1, equality = 2 };
+
 class InteriorPoint {
  public:
   /// Allocates for n variables, m equalities, p inequalities; solve() then allocates nothing, but for the first problem
@@ -115,6 +119,7 @@ class InteriorPoint {
   friend class QpDerivative;
   friend class QpActiveSet;
   using Clock = std::chrono::steady_clock;
+  static constexpr double least_condensed = 1e-8;  // the least proximal term in condensed systems
 
   // interior_point_start.cpp
   bool acceptable(const QpData& data);
@@ -144,6 +149,12 @@ class InteriorPoint {
   bool is_proof_of_unboundedness(const double* v, const double* low, const double* high);
   long double distances(const double* x, const double* low, const double* high, double* distance);
   bool factor_violated(const double* distance, double rho, double weight);
+  // jump.cpp
+  bool may_jump(const InteriorPointOptions& options, int iterations);
+  bool update_guess();
+  bool jump(const InteriorPointOptions& options);
+  bool is_strict_solution(const InteriorPointOptions& options);
+  void settle_sides();
   // interior_point.cpp
   std::optional<Status> status_without_solution();
   bool polish(const InteriorPointOptions& options);
@@ -185,6 +196,8 @@ class InteriorPoint {
   int pulls_ = 0;                            // how many
   bool only_multipliers_excuse_it_ = false;  // the last iterate is a solution if the terms of multipliers count
   bool by_components_ = false;               // the merit of a point is its worst component
+  std::vector<QpActive> guess_;              // of the active set, at the last iterate
+  int guess_age_ = 0;                        // for how many iterates it has stayed as it is
   std::vector<unsigned char> equal_;         // of all constraints: lower bound = upper bound
   double* unit_ = nullptr;                   // of all constraints: what a value is multiplied with to be in the data's units
   double* q_ = nullptr;

@@ -39,6 +39,7 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
   C_.prepare(rows_, n);
   kkt_.prepare(n, rows_, m);
   equal_.assign(all_, 0);
+  guess_.assign(all_, QpActive::none);
   exact_Qx_.assign(n, 0);
   exact_Ctl_.assign(n, 0);
   exact_value_.assign(rows_, 0);

@@ -181,6 +181,46 @@ TEST(QpDerivative, OneStepTendsToImplicitAsTheLastStepShrinks) {
   }
 }
 
+// Where strict complementarity holds by a margin. Bounds of very different units are in the rows.
+TEST(QpDerivative, OneStepIsExactWhereTheActiveSetIsClear) {
+  Random random(33);
+  int compared = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    const auto n = static_cast<std::size_t>(random.integer(2, 12));
+    Qp qp = random_qp(random, n, n / 4, n, n, random.flip());
+    for (std::size_t i = 0; trial % 2 == 1 && i < qp.p; ++i) {
+      const double unit = std::pow(10.0, random.uniform(-6, 6));
+      for (std::size_t j = 0; j < n; ++j) qp.G[i * n + j] *= unit;
+      qp.l[i] *= unit;
+      qp.u[i] *= unit;
+    }
+    InteriorPointOptions options;
+    options.step = 1e-9;
+    InteriorPoint solver(qp.n, qp.m, qp.p);
+    ASSERT_EQ(solver.solve(qp.data(), options).status, Status::converged) << trial;
+    const QpActiveSet& set = solver.active_set();
+    bool is_clear = set.is_decided() && set.growth() < 1e4;
+    for (std::size_t i = 0; is_clear && i < qp.m + qp.p + n; ++i)
+      is_clear = set.active()[i] == QpActive::equality ||
+                 (set.active()[i] == QpActive::none ? set.slack(i) : std::fabs(set.multiplier(i))) > 1e-3;
+    if (!is_clear) continue;
+    ++compared;
+    QpDerivative derivative(solver);
+    std::vector<double> c(n), implicit;
+    for (double& e : c) e = random.uniform(-1, 1);
+    for (const QpDerivativeAt at : both) {
+      Qp cotangents = zeros_like(qp);
+      derivative.linearise(at);
+      derivative.vjp(c, {}, {}, {}, cotangents_of(cotangents));
+      if (at == QpDerivativeAt::solution) implicit = cotangents.q;
+      if (at == QpDerivativeAt::previous_iterate)
+        for (std::size_t j = 0; j < n; ++j)
+          EXPECT_NEAR(cotangents.q[j], implicit[j], 1e-10 * (largest(implicit) + largest(c))) << trial;
+    }
+  }
+  EXPECT_GE(compared, 80);
+}
+
 // The optimal value V: dV/dq = x, dV/dQ = ½xxᵀ, dV/db = -y, dV/d(upper bounds) = -z⁺ and so on, dV/dA = yxᵀ.
 TEST(QpDerivative, TheOptimalValueObeysTheEnvelopeTheorem) {
   Random random(4);
@@ -317,6 +357,22 @@ TEST(QpDerivative, NamesActiveConstraintsThatAreDependent) {
   EXPECT_NEAR(t.x[1], 0.5, 1e-6);
   EXPECT_NEAR(t.x[2], 0, 1e-6);
   for (const double e : t.all()) EXPECT_TRUE(std::isfinite(e));
+}
+
+// Rows that depend on each other are seen by a right-hand side that contradicts them, wherever they stand.
+TEST(QpDerivative, EqualEqualitiesAreNeverTakenForIndependent) {
+  Random random(34);
+  for (int trial = 0; trial < 600; ++trial) {
+    const auto n = static_cast<std::size_t>(random.integer(3, 12));
+    Qp qp = random_qp(random, n, 2, n, n, random.flip());
+    const double factor = std::ldexp(1.0, static_cast<int>(random.integer(-3, 3)));
+    for (std::size_t j = 0; j < n; ++j) qp.A[n + j] = factor * qp.A[j];
+    qp.b[1] = factor * qp.b[0];
+    InteriorPoint solver(qp.n, qp.m, qp.p);
+    if (solver.solve(qp.data()).status != Status::converged) continue;
+    const QpActiveSet& set = solver.active_set();
+    EXPECT_FALSE(set.is_decided() && set.growth() < 1e9) << trial;
+  }
 }
 
 TEST(QpDerivative, NamesVariablesThatMayMove) {

@@ -1,0 +1,137 @@
+// The last step, once the active set has settled: to the optimum of that set, by one factorisation in place of the
+// iterations that would bring the barrier parameter down to rounding.
+#include <algorithm>
+#include <cmath>
+
+#include "linear/vector.h"
+#include "qp/interior_point.h"
+
+namespace onestep::detail {
+
+/// Whether the active set that the last step points to is the one of the step before, too.
+bool InteriorPoint::may_jump(const InteriorPointOptions& options, int iterations) {
+  constexpr int first = 2;  // iterates that steps were made to
+  if (sides_ == 0 || iterations < first) return false;
+  guess_age_ = update_guess() ? guess_age_ + 1 : 0;
+  return guess_age_ > 0 && iterations < options.iteration_limit && !augmented_ && !pulled_ &&
+         n_ >= all_ - static_cast<std::size_t>(std::ranges::count(guess_, QpActive::none));
+}
+
+/// A side counts as active where its slack shrank more than its multiplier (Tapia's indicators, which have no unit). Whether
+/// the guess stays as it was.
+bool InteriorPoint::update_guess() {
+  bool same = true;
+  for (std::size_t i = 0; i < all_; ++i) {
+    QpActive now = is_equality(i) ? QpActive::equality : QpActive::none;
+    double most = 0;
+    for (const QpSide* side : {&lower_, &upper_}) {
+      if (side->has[i] == 0 || !(side->s[i] * side->previous_z[i] < side->z[i] * side->previous_s[i])) continue;
+      const double weight = side->z[i] / side->s[i];
+      if (weight > most) now = side == &upper_ ? QpActive::upper : QpActive::lower;
+      most = std::max(most, weight);
+    }
+    same = same && guess_[i] == now;
+    guess_[i] = now;
+  }
+  return same;
+}
+
+/// Newton's method on the optimality conditions with the active constraints as equations; what rounding and the proximal
+/// terms leave is corrected by the same factor. True where this ends at a solution, in every component, with slacks and
+/// multipliers that have the right signs by a margin. Otherwise the iteration goes on from where it was.
+bool InteriorPoint::jump(const InteriorPointOptions& options) {
+  constexpr int least_corrections = 2, most_corrections = 3, patience = 2;
+  const auto is_active = [&](std::size_t i) { return guess_[i] != QpActive::none; };
+  const auto bound = [&](std::size_t i) { return (guess_[i] == QpActive::lower ? lower_ : upper_).bound[i]; };
+  for (std::size_t i = 0; i < all_; ++i) {
+    weight_[i] = !is_active(i) ? 0 : i < rows_ ? 1 / least_condensed : Kkt::fixing;
+    if (!is_active(i)) lambda_[i] = 0;
+  }
+  for (std::size_t j = 0; j < n_; ++j) {
+    diagonal_[j] = least_condensed * proximal(j) + weight_[rows_ + j];
+    if (is_active(rows_ + j)) x_[j] = bound(rows_ + j);
+  }
+  bool goes_on = kkt_.factor(diagonal_, weight_), found = false;
+  for (int correction = 0; goes_on; ++correction) {
+    evaluate();
+    for (std::size_t j = 0; j < n_; ++j) {
+      if (!is_active(rows_ + j)) continue;
+      lambda_[rows_ + j] -= dual_residual_[j];
+      dual_residual_[j] = 0;
+    }
+    found = correction >= least_corrections && is_strict_solution(options);
+    goes_on = !found && correction < most_corrections;
+    if (!goes_on) break;
+    for (std::size_t i = 0; i < rows_; ++i) h_[i] = is_active(i) ? weight_[i] * (value_[i] - bound(i)) : 0;
+    for (std::size_t j = 0; j < n_; ++j) r_[j] = -dual_residual_[j];
+    kkt_.solve(r_, h_, direction_, 0, Kkt::no_refinement);
+    double squares = 0, change = 0;
+    for (std::size_t j = 0; j < n_; ++j) {
+      if (is_active(rows_ + j)) continue;
+      const double dx = direction_.dx[j], in_data = dx * unit_[rows_ + j];
+      x_[j] += dx;
+      change = std::max(change, std::fabs(dx));
+      squares += in_data * in_data;
+    }
+    for (std::size_t i = 0; i < rows_; ++i)
+      if (is_active(i)) lambda_[i] += direction_.dlambda[i];
+    last_step_ = change / x_size_;
+    last_change_ = std::sqrt(squares);
+  }
+  if (found) {
+    settle_sides();
+  } else {
+    return_to_best();
+    evaluate();
+    guess_age_ = -patience;
+  }
+  return found;
+}
+
+/// Whether all residuals are small where the jump has led, and strict complementarity holds by a margin. By terms of the
+/// multipliers it is not asked: where they are not unique the iteration shortens them.
+bool InteriorPoint::is_strict_solution(const InteriorPointOptions& options) {
+  constexpr double margin = 1e-9;
+  double merit = 0;
+  if (!small_enough(options, merit) || !(worst_component(options, false) <= 1)) return false;
+  for (std::size_t i = 0; i < all_; ++i) {
+    const double slack = margin * primal_terms_[i];
+    switch (guess_[i]) {
+      case QpActive::equality: break;
+      case QpActive::none:
+        if (lower_.has[i] > 0 && !(value_[i] - lower_.bound[i] > slack)) return false;
+        if (upper_.has[i] > 0 && !(upper_.bound[i] - value_[i] > slack)) return false;
+        break;
+      case QpActive::lower:
+        if (!(-lambda_[i] * multiplier_weight_[i] > margin)) return false;
+        break;
+      case QpActive::upper:
+        if (!(lambda_[i] * multiplier_weight_[i] > margin)) return false;
+        break;
+    }
+  }
+  return true;
+}
+
+/// Slacks and multipliers as an iteration with μ → 0 would end with, for this iterate and the one before: a further step
+/// would have no length.
+void InteriorPoint::settle_sides() {
+  constexpr double vanished = 1e-20;
+  for (QpSide* side : {&lower_, &upper_}) {
+    const bool is_lower = side == &lower_;
+    for (std::size_t i = side->begin; i < side->end; ++i) {
+      if (side->has[i] == 0) continue;
+      const double inside = is_lower ? value_[i] - side->bound[i] : side->bound[i] - value_[i];
+      const bool active = guess_[i] == (is_lower ? QpActive::lower : QpActive::upper);
+      side->s[i] = active ? vanished * primal_terms_[i] : inside;
+      side->z[i] = active ? std::fabs(lambda_[i]) : multiplier_weight_[i] > 0 ? vanished / multiplier_weight_[i] : vanished;
+    }
+    std::copy(side->s + side->begin, side->s + side->end, side->previous_s + side->begin);
+    std::copy(side->z + side->begin, side->z + side->end, side->previous_z + side->begin);
+  }
+  progress_.primal_step = progress_.dual_step = 1;
+  progress_.barrier = 0;
+  has_factor_ = true;
+}
+
+}  // namespace onestep::detail
