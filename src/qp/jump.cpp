@@ -41,6 +41,7 @@ bool InteriorPoint::update_guess() {
 /// multipliers that have the right signs by a margin. Otherwise the iteration goes on from where it was.
 bool InteriorPoint::jump(const InteriorPointOptions& options) {
   constexpr int least_corrections = 2, most_corrections = 3, patience = 2;
+  constexpr double contraction = 0.1, rounding = 1e-13;
   const auto is_active = [&](std::size_t i) { return guess_[i] != QpActive::none; };
   const auto bound = [&](std::size_t i) { return (guess_[i] == QpActive::lower ? lower_ : upper_).bound[i]; };
   for (std::size_t i = 0; i < all_; ++i) {
@@ -51,7 +52,7 @@ bool InteriorPoint::jump(const InteriorPointOptions& options) {
     diagonal_[j] = least_condensed * proximal(j) + weight_[rows_ + j];
     if (is_active(rows_ + j)) x_[j] = bound(rows_ + j);
   }
-  bool goes_on = kkt_.factor(diagonal_, weight_), found = false;
+  bool goes_on = kkt_.factor(diagonal_, weight_), found = false, settles = false;
   for (int correction = 0; goes_on; ++correction) {
     evaluate();
     for (std::size_t j = 0; j < n_; ++j) {
@@ -59,7 +60,7 @@ bool InteriorPoint::jump(const InteriorPointOptions& options) {
       lambda_[rows_ + j] -= dual_residual_[j];
       dual_residual_[j] = 0;
     }
-    found = correction >= least_corrections && is_strict_solution(options);
+    found = correction >= least_corrections && settles && is_strict_solution(options);
     goes_on = !found && correction < most_corrections;
     if (!goes_on) break;
     for (std::size_t i = 0; i < rows_; ++i) h_[i] = is_active(i) ? weight_[i] * (value_[i] - bound(i)) : 0;
@@ -75,7 +76,10 @@ bool InteriorPoint::jump(const InteriorPointOptions& options) {
     }
     for (std::size_t i = 0; i < rows_; ++i)
       if (is_active(i)) lambda_[i] += direction_.dlambda[i];
-    last_step_ = change / x_size_;
+    // Where nothing but the proximal terms holds x in some direction, corrections do not get shorter.
+    change /= x_size_;
+    settles = correction == 0 || change <= std::max(contraction * last_step_, rounding);
+    last_step_ = change;
     last_change_ = std::sqrt(squares);
   }
   if (found) {
@@ -88,12 +92,15 @@ bool InteriorPoint::jump(const InteriorPointOptions& options) {
   return found;
 }
 
-/// Whether all residuals are small where the jump has led, and strict complementarity holds by a margin. By terms of the
-/// multipliers it is not asked: where they are not unique the iteration shortens them.
+/// Whether all residuals are small where the jump has led, the last correction too, and strict complementarity holds by a
+/// margin. By terms of the multipliers it is not asked: where they are not unique the iteration shortens them.
 bool InteriorPoint::is_strict_solution(const InteriorPointOptions& options) {
   constexpr double margin = 1e-9;
   double merit = 0;
   if (!small_enough(options, merit) || !(worst_component(options, false) <= 1)) return false;
+  for (std::size_t j = 0; j < n_; ++j)
+    if (guess_[rows_ + j] == QpActive::none && !(std::fabs(direction_.dx[j]) <= options.step * primal_terms_[rows_ + j]))
+      return false;
   for (std::size_t i = 0; i < all_; ++i) {
     const double slack = margin * primal_terms_[i];
     switch (guess_[i]) {
