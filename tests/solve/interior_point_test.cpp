@@ -419,6 +419,24 @@ TEST(InteriorPoint, JumpsToTheOptimumOfAnActiveSetThatHasSettled) {
   EXPECT_GE(few, 80);
 }
 
+// Costs that a loose tolerance cannot tell from 0 still decide, where the last step has to be short.
+TEST(InteriorPoint, NoJumpEndsOnAFaceThatIsNotOptimal) {
+  for (const double cost : {1e-6, 1e-7, 1e-8}) {
+    Qp qp(4, 1, 0);
+    qp.q = {0, cost, 2 * cost, 1};
+    qp.A = {1, 1, 1, 1};
+    qp.b = {1};
+    qp.lo = {0, 0, 0, 0};
+    InteriorPointOptions options;
+    options.relative = 1e-5;
+    options.step = 1e-9;
+    InteriorPoint solver(4, 1, 0);
+    const QpSolution s = solve(qp, solver, options);
+    EXPECT_EQ(s.status, Status::converged);
+    EXPECT_NEAR(s.x[0], 1, 1e-8) << cost;
+  }
+}
+
 // Whatever the solver learnt about another program is forgotten.
 TEST(InteriorPoint, AJumpDoesNotDependOnTheProgramBefore) {
   Random random(32);
