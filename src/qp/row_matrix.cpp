@@ -129,11 +129,13 @@ void RowMatrix::add_transposed(const double* v, long double* out) const {
     each_entry(i, [&](std::size_t j, double entry) { out[j] += static_cast<long double>(entry) * v[i]; });
 }
 
-std::size_t RowMatrix::gram_scratch() const { return cpu::panels_size(gram_rows, columns_); }
+bool RowMatrix::has_small_gram() const { return form_ == Form::small && columns_ <= cpu::max_small_n; }
+
+std::size_t RowMatrix::gram_scratch() const { return has_small_gram() ? 0 : cpu::panels_size(gram_rows, columns_); }
 
 void RowMatrix::add_gram(std::size_t first, std::size_t last, const double* weight, double* h, double* scratch) const {
   const std::size_t n = columns_;
-  if (form_ == Form::small && n <= cpu::max_small_n) {
+  if (has_small_gram()) {
     cpu::tile_kernels().gram(transposed_.data() + first, rows_, last - first, n, weight + first, h);
     return;
   }

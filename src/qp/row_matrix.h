@@ -37,6 +37,7 @@ class RowMatrix {
   void copy_lower(double* h) const;
 
  private:
+  bool has_small_gram() const;
   template <class F> void each_entry(std::size_t row, F f) const;
 
   enum class Form : std::uint8_t { small, dense, sparse };
