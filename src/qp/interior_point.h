@@ -1,5 +1,6 @@
 // A primal-dual interior point method for convex quadratic programs: Mehrotra's predictor-corrector on the proximally
-// regularised problem (IP-PMM), in scaled variables. Tolerances and results are in the units of the data.
+// regularised problem (IP-PMM), in scaled variables, and a jump to the optimum of the active set once that has settled.
+// Tolerances and results are in the units of the data.
 #pragma once
 
 #include <algorithm>
