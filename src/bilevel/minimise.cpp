@@ -37,7 +37,9 @@ class Minimiser {
 
   Outcome run() {
     if (!resume()) begin();
-    while (!status_ && !ends()) iterate();
+    do {
+      while (!status_ && !ends()) iterate();
+    } while (is_refuted());
     // There is nothing to go on from before the first hypergradient, nor from one that is not a number.
     if (saved_ && !state_.gradient.empty() && status_ != Status::not_finite) saved_->save(state_);
     return outcome();
@@ -73,6 +75,24 @@ class Minimiser {
     if (state_.iteration >= options_.max_iterations) return end(Status::iteration_limit);
     if (stops()) return end(timed_out() ? Status::time_limit : Status::cancelled);
     return false;
+  }
+
+  // What was found critical is solved once more; where the hypergradient is another then, the iteration goes on from it.
+  bool is_refuted() {
+    constexpr int most = 5;
+    if (*status_ != Status::converged || state_.iteration == 0) return false;
+    state_.tolerance = objective_.tightest();
+    if (!solve(state_.u)) return end_with_inner(), false;
+    accept(state_.u);
+    if (*status_ != Status::converged || critical() <= options_.tolerance) return false;
+    if (++refuted_ > most || state_.iteration >= options_.max_iterations) {
+      end(Status::rounding_reached, "the hypergradient changes from one solve of the inner problems to the next");
+      return false;
+    }
+    status_.reset();
+    about_.clear();
+    outer_->reset();
+    return true;
   }
 
   bool is_exactly_zero() const {
@@ -385,6 +405,7 @@ class Minimiser {
   Status inner_status_ = Status::converged;
   std::string about_;
   bool resumed_ = false;
+  int refuted_ = 0;
   double begin_ = now(), earlier_ = 0;
 };
 

@@ -76,22 +76,26 @@ class AutoDifferentiator final : public Differentiator {
     need_jvp(map, "Auto");
     if (s.method->superlinear) return superlinear_jvp(s, v, out);
     Point& p = s.here();
-    const auto product = [&](ConstVector w, Vector to) {
-      p.jvp_x(w, to);
-      for (std::size_t i = 0; i < w.size(); ++i) to[i] = w[i] - to[i];
-    };
     std::vector<double> b(out.size());
     p.jvp_theta(v, b);
     ++s.report.products;
     s.report.flops += map.costs.jvp_theta;
+    find_units(s, b);
+    const auto product = [&](ConstVector w, Vector to) {  // of the state in its own units
+      for (std::size_t i = 0; i < w.size(); ++i) in_units_[i] = units_[i] * w[i];
+      p.jvp_x(in_units_, to);
+      for (std::size_t i = 0; i < w.size(); ++i) to[i] = w[i] - to[i] / units_[i];
+    };
     if (norm(b) == 0 && !is_unique(s, product)) return fill(out, 0);
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] /= units_[i];
     solve(
         s, false, product, map.costs.jvp_x, b, u_,
         [&] {
-          return std::pair{norm(u_), norm(r_)};
+          for (std::size_t i = 0; i < out.size(); ++i) out[i] = units_[i] * u_[i];
+          return std::pair{norm(out), norm(r_)};
         },
         [&] { return norm(b) == 0 ? 0 : std::max(norm(b), usual_b(s) * norm(flat_tangent(v))); });
-    std::ranges::copy(u_, out.begin());
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = units_[i] * u_[i];
   }
 
   // Many directions share one factorisation.
@@ -157,6 +161,17 @@ class AutoDifferentiator final : public Differentiator {
       inverse = std::max(inverse, size > 0 ? norm(u) / size : 0);
       const double rounding_error = 4 * std::numeric_limits<double>::epsilon() * rounding_scale();
       const double error = inverse_safety * inverse * (rest + rounding_error);
+      if (units_differ_ && error <= tolerance_ * derivative && left > rounding && !transposed) {
+        const double seen = growth_of_residual(s, system, left);
+        if (inverse_safety * seen * rest > tolerance_ * derivative) {
+          inverse = std::max(inverse, seen);
+          add(u, z_);
+          last = update_residual();
+          target = last * sought;
+          s.report.method = "implicit";
+          continue;
+        }
+      }
       // A residual that B takes to zero is no evidence of a solution.
       const bool is_met = error <= tolerance_ * derivative && left <= std::max(unsolved, tolerance_) * size;
       const bool stalls = !(first && starts_near) && !(left < 0.5 * last);
@@ -183,6 +198,35 @@ class AutoDifferentiator final : public Differentiator {
     std::optional<double>& probed = probed_[transposed ? 1 : 0];
     if (!probed) probed = std::max(1.0, probe_inverse(s, system, few));
     return *probed;
+  }
+
+  // Where entries of the state have different units, steps that shrink do not tell how much larger than the residual the
+  // error is: a part in a small unit may be enlarged by the ratio of the units. A few products of a solve for it show that.
+  double growth_of_residual(SolutionState& s, const LinearSystem& system, double left) {
+    constexpr int few = 4;
+    constexpr double roughly = 0.1;
+    gmres_.begin(r_);
+    s.report.terms += gmres_.run(system, roughly * left, few);
+    gmres_.solution(system, z_);
+    return norm(z_) / left;
+  }
+
+  // What an entry of the state is measured in, relative to the largest, as far as x and the tangent tell: an error of a
+  // small entry may be enlarged a thousand times in others that are a thousand times as large. 1 where all are of one size.
+  void find_units(const SolutionState& s, ConstVector b) {
+    constexpr double alike = 0.03;
+    const std::vector<double>& x = s.run.x;
+    const double of_x = largest(x), of_b = largest(b);
+    const auto spreads = [](ConstVector v, double most) {
+      return std::ranges::any_of(v, [&](double e) { return e != 0 && std::fabs(e) < alike * most; });
+    };
+    units_differ_ = spreads(x, of_x) || spreads(b, of_b);
+    units_.assign(x.size(), 1.0);
+    in_units_.resize(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double size = std::max(of_x > 0 ? std::fabs(x[i]) / of_x : 0, of_b > 0 ? std::fabs(b[i]) / of_b : 0);
+      if (size > 0 && size < alike) units_[i] = std::exp2(std::round(std::log2(size)));
+    }
   }
 
   // Where θ does not move the step, the system has no right-hand side to tell whether its solution, zero, is the only one:
@@ -250,6 +294,11 @@ class AutoDifferentiator final : public Differentiator {
     }
     s.report.residual = std::max(s.report.residual, of_others);
     if (rounding(s) > tolerance_) s.report.met_tolerance = false;
+    // A small residual of conjugate gradients says little where H is ill-conditioned.
+    Inverse* const inverse = s.last().inverse();
+    if (inverse != nullptr && !inverse->is_factored() &&
+        rounding_of_jvp(s, v, out, s.report.products) > tolerance_ * norm(out))
+      s.report.met_tolerance = false;
   }
   // Whether the residual of an iterative linear solve may be seen in the derivative, where that is small beside ‖H⁻¹‖.
   bool is_solved_roughly(SolutionState& s) const {
@@ -297,8 +346,9 @@ class AutoDifferentiator final : public Differentiator {
   std::unique_ptr<Differentiator> one_step_, implicit_;
   std::optional<double> rounding_;
   std::array<std::optional<double>, 2> probed_;  // of I - A and of its transpose
+  bool units_differ_ = false;
   Gmres gmres_;
-  std::vector<double> u_, r_, z_;
+  std::vector<double> u_, r_, z_, units_, in_units_;
   std::vector<std::vector<double>> rest_;
 };
 

@@ -151,10 +151,21 @@ class Rounding {
     for (std::size_t i = 0; i < n_; ++i) f[i] = q[i] * (1 + (i % 2 == 0 ? epsilon : -epsilon)) - image[i];
     precondition(false, f, roughly);
     product(s_.equation(), false, f, image);
-    const double length = detail::norm(f), curvature = dot(f, image);
-    double against = 0;
-    for (std::size_t i = 0; i < n_; ++i) against += std::fabs(f[i]) * epsilon * std::fabs(q[i]);
-    return length + (curvature > 0 ? length * against / curvature : 0);
+    const double length = detail::norm(f), along_f = enlarged(f, image, 0, q);
+    // The residual may have less than its rounding along the vector that H shortens most, where no solve of it would look.
+    const ConstVector weak = seen().weak_right;
+    const Vector left = copy_of(q);
+    product(s_.equation(), false, z, image);
+    add(left, image, -1);
+    product(s_.equation(), false, weak, image);
+    return length + std::max(along_f, enlarged(weak, image, dot(weak, left), q));
+  }
+  // What an error of q by its rounding, and by `more` along w, becomes in H⁻¹q along w.
+  static double enlarged(ConstVector w, ConstVector Hw, double more, ConstVector q) {
+    const double curvature = dot(w, Hw);
+    double against = std::fabs(more);
+    for (std::size_t i = 0; i < w.size(); ++i) against += std::fabs(w[i]) * epsilon * std::fabs(q[i]);
+    return curvature > 0 ? detail::norm(w) * against / curvature : 0;
   }
 
   // What does not depend on a direction, once for each solve.

@@ -131,8 +131,10 @@ class TracedIpLoop final : public Loop {
                   "the steps that are differentiated did not reach the solution; OneStep and Implicit need no steps");
   }
 
-  // Unscaled steps, whose tolerances are absolute for small data: their end is compared with the native solution.
+  // Unscaled steps, whose tolerances are absolute for small data: their end is compared with the native solution. Where that
+  // is 0, slacks say what is small.
   bool reached_the_same(const SolveOptions& options, const Run& run) const {
+    constexpr double of_slacks = 1e-12;
     const double allowed = std::max(1e-4, 10 * options.tolerance);
     double off = 0, size = 0;
     for (std::int64_t j = 0; j < method_.sizes.n; ++j) {
@@ -140,7 +142,7 @@ class TracedIpLoop final : public Loop {
       off = std::max(off, std::fabs(run.x[i] - native_run_.x[i]));
       size = std::max(size, std::fabs(native_run_.x[i]));
     }
-    return off <= allowed * size;
+    return off <= std::max(allowed * size, of_slacks * largest(point_->extra(slack)));
   }
 
   void follow(std::span<const Array> theta, const SolveOptions& options, Run& run, Monitor& monitor) {

@@ -107,8 +107,11 @@ class NewtonCgLoop final : public Loop {
       if (!is_convex) ++run.statistics.shifts;
       const double slope = dot(point_.gradient(), direction);
       const Monitor::NewtonStep newton{full_step, norm(trial_), slope / full_step / full_step};
-      // Steps that are cut short converge linearly whatever the Hessian is.
-      if (monitor.is_last(newton)) {
+      // Steps that are cut short converge linearly whatever the Hessian is. A short one may have missed variables in which
+      // the objective is flat beside others: what conjugate gradients would do next tells.
+      const bool ends = monitor.is_last(newton) && monitor.is_short(point_.goes_on_by(), newton.size);
+      go(1);
+      if (ends) {
         run.trajectory.record(run.previous, {});
         std::ranges::copy(trial_, run.x.begin());
         monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);

@@ -97,6 +97,20 @@ class NewtonCgPoint final : public Point, private Inverse, private InnerSolve {
     return false;
   }
 
+  /// How far a further iteration on what is left of g leads, or would where H is too flat to be told from singular.
+  double goes_on_by() {
+    if (!began_ || cg_.residual() == 0) return 0;
+    const double before = norm(d_), left = cg_.residual();
+    w_.assign(d_.begin(), d_.end());
+    const auto ended = cg_.run(system_, 0, 1, false, d_);
+    forget();
+    if (ended == ConjugateGradients::Ended::not_positive || ended == ConjugateGradients::Ended::broken)
+      return cg_.curvature() > 0 ? left * left * left / cg_.curvature() : before;
+    left_ = cg_.residual() / norm(g_);
+    for (std::size_t i = 0; i < w_.size(); ++i) w_[i] -= d_[i];
+    return norm(w_);
+  }
+
   bool apply(ConstVector x, ConstVector, Vector y) override {
     evaluate(x);
     return control({}, y);

@@ -285,6 +285,42 @@ TEST(Minimise, ALinearSystemThatFellShortIsCountedAndNeverConverges) {
   EXPECT_EQ(plain.bound_rests_on, "it was not asked for");
 }
 
+// Gradient descent in a valley: two solves at the same parameters differ, and with them the sign of a hypergradient at a
+// bound.
+TEST(Minimise, WhatIsCriticalStaysSoWhenItIsSolvedAgain) {
+  Random random(44);
+  for (int trial = 0; trial < 12; ++trial) {
+    const double angle = random.uniform(0, 3), c = std::cos(angle), d = std::sin(angle),
+                 flat = std::pow(10.0, -random.uniform(2, 4));
+    const Array H{{c * c + flat * d * d, c * d * (1 - flat)}, {c * d * (1 - flat), d * d + flat * c * c}};
+    const Array b = random.array({2}, -1.5, 1.5), target = random.array({2}, -2, 2);
+    const Solver fit = gradient_descent(
+        [&](Expr x, Expr t) {
+          return 0.5 * dot(x, matmul(H, x)) - dot(b, x) + 0.5 * sum(t * square(x)) + 0.05 * sum(square(square(x)));
+        },
+        {.step = GradientStep::backtracking()}, {.tolerance = 1e-10, .max_iterations = 20000});
+    const Inner inner(
+        fit, zeros({2}), [&](Expr x) { return sum(square(x - target)) + 0.3 * sum(exp(0.3 * x)); }, Implicit{});
+    const Outcome o = minimise({inner}, {Parameter::positive(ones({2})).within(1e-3, 1e3)}, Lbfgs{}, {.tolerance = 1e-5});
+    if (o.status != Status::converged) continue;
+    EXPECT_LE(o.critical, 1e-5) << trial;
+  }
+}
+TEST(Minimise, GoesOnFromAPointThatWasOnlyTakenForCritical) {
+  const Array H{{0.186527, -0.205256}, {-0.205256, 0.225881}}, b{1.1868, -0.647708}, target{-1.72052, -0.865453};
+  const Solver fit = gradient_descent(
+      [&](Expr x, Expr t) {
+        return 0.5 * dot(x, matmul(H, x)) - dot(b, x) + 0.5 * sum(t * square(x)) + 0.05 * sum(square(square(x)));
+      },
+      {.step = GradientStep::backtracking()}, {.tolerance = 1e-10, .max_iterations = 20000});
+  const Inner inner(
+      fit, zeros({2}), [&](Expr x) { return sum(square(x - target)) + 0.3 * sum(exp(0.3 * x)); }, Implicit{});
+  const Outcome o = minimise({inner}, {Parameter::positive(ones({2})).within(1e-3, 1e3)}, Lbfgs{}, {.tolerance = 2.7e-6});
+  EXPECT_EQ(o.status, Status::converged) << o;
+  EXPECT_LE(o.critical, 2.7e-6);
+  EXPECT_NEAR(o.theta[0](1), 0.3314, 1e-3);
+}
+
 TEST(Minimise, CanBeCancelledAndLimited) {
   Random random(6);
   const Ridge ridge(random, 30, 8, 2);

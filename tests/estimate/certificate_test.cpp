@@ -584,6 +584,39 @@ TEST(Certificate, IsOfADerivativeThatDoesNotDependOnWhatWasAskedBefore) {
     }
 }
 
+// 1 - sigmoid(a) has no digits left for large a.
+TEST(Certificate, HoldsWhereTheSigmoidIsFlat) {
+  for (const double t : {5.0, 20.0, 30.0, 36.0, 38.0, 60.0, 200.0, -38.0, -200.0}) {
+    const Solution s = solve(newton([](Expr x, Expr a) { return 0.5 * square(x) + softplus(x + a); }), 0.0, t);
+    ASSERT_EQ(s.status(), Status::converged) << t;
+    // x = -σ(x + t): dx/dt = -σ'/(1 + σ')
+    const double at = s.x().item() + t, slope = 1 / ((1 + std::exp(-at)) * (1 + std::exp(at))), truth = -slope / (1 + slope);
+    const double g = s.vjp(1.0)[0].item();
+    EXPECT_NEAR(g, truth, 1e-12 * std::fabs(truth)) << t;
+    EXPECT_LE(std::fabs(g - truth), s.certificate(1.0).bound + 1e-15 * std::fabs(truth)) << t;
+  }
+}
+
+// Entries of a state in units that differ by up to eight orders of magnitude, each pulling at the next.
+TEST(Auto, KeepsItsWordWhateverTheUnitsOfTheState) {
+  test::Random random(43);
+  for (int trial = 0; trial < 300; ++trial) {
+    const double unit = std::pow(10.0, random.uniform(-8, 0)), a = random.uniform(0.01, 0.3), b = random.uniform(0.1, 0.9),
+                 pull = random.uniform(-2, 2), of_t = random.uniform(0.5, 2);
+    const double tolerance = std::pow(10.0, random.uniform(-7, -1));
+    // z₀ ← z₀ + a(t - z₀), z₁ ← z₁ + b(of_t t + pull z₀ - z₁), x = (unit z₀, z₁)
+    const Solution s = solve(fixed_point([=](Expr x, Expr t) {
+                               const Expr z0 = x[0] / unit, z1 = x[1];
+                               return stack({unit * (z0 + a * (t - z0)), z1 + b * (of_t * t + pull * z0 - z1)});
+                             }),
+                             Array{unit, 1.0}, 1.0, Auto{tolerance});
+    ASSERT_EQ(s.status(), Status::converged) << trial;
+    const Array truth{unit, of_t + pull}, g = s.jvp(1.0)[0];
+    if (!s.report().met_tolerance) continue;
+    EXPECT_LE(test::relative_error(g, truth), tolerance) << trial << ' ' << unit << ' ' << tolerance;
+  }
+}
+
 TEST(Certificate, TakesConstantsThatAreGiven) {
   const Array a{{0.5, 0.1}, {0.1, 0.4}};
   const Solver s = fixed_point([&](Expr x, Expr theta) {

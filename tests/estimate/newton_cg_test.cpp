@@ -193,6 +193,44 @@ TEST(NewtonCgCertificate, HessiansNearToSingularAreBoundedOrRefused) {
 }
 
 // x = θ b/s, and c was chosen so that of cᵀ(b/s) little is left: what conjugate gradients leave of a residual is seen in it.
+// Least squares whose rows have weights of 1 to 1e-12. The derivative is the inverse of a matrix of small whole numbers.
+TEST(NewtonCgCertificate, OfWeightedLeastSquaresHoldsAndAutoKeepsItsWord) {
+  Random random(41);
+  for (int trial = 0; trial < 300; ++trial) {
+    constexpr std::int64_t n = 3;
+    std::vector<double> entries(n * n);
+    for (double& e : entries) e = static_cast<double>(random.integer(-3, 3));
+    const auto at = [&](std::int64_t i, std::int64_t j) { return entries[static_cast<std::size_t>(i % n * n + j % n)]; };
+    const auto cofactor = [&](std::int64_t i, std::int64_t j) {
+      return at(i + 1, j + 1) * at(i + 2, j + 2) - at(i + 1, j + 2) * at(i + 2, j + 1);
+    };
+    const double det = at(0, 0) * cofactor(0, 0) + at(0, 1) * cofactor(0, 1) + at(0, 2) * cofactor(0, 2);
+    if (det == 0) continue;
+    const Array A(Shape{n, n}, entries), v = random.array({n}, -1, 1);
+    std::vector<double> truth(n);
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t i = 0; i < n; ++i) truth[static_cast<std::size_t>(j)] += cofactor(i, j) / det * v(i);
+    const double ratio = std::pow(10.0, random.uniform(-6, 0));
+    const Array w{1.0, ratio, ratio * ratio};
+    const Solver solver = newton_cg([&](Expr x, Expr t) { return sum(w * square(matmul(A, x) - t)); });
+    const double tolerance = std::pow(10.0, random.uniform(-8, -2));
+    for (const Estimator& e : {Estimator(OneStep{}), Estimator(Implicit{}), Estimator(Auto{tolerance})}) {
+      const Solution s = solve(solver, zeros({n}), random.array({n}, -2, 2), e);
+      if (!is_solution(s.status())) continue;
+      Array g;
+      try {
+        g = s.jvp(v)[0];
+      } catch (const NoDerivativeError&) { continue; }
+      const bool met = s.report().met_tolerance;
+      double squares = 0;
+      for (const double e : truth) squares += e * e;
+      const double size = std::sqrt(squares), error = size * test::relative_error(g, Array(truth));
+      EXPECT_LE(error, s.certificate_jvp(v).bound + 1e-15 * size) << trial << ' ' << ratio;
+      if (e.kind().index() == 4 && met) EXPECT_LE(error, tolerance * size) << trial << ' ' << ratio;
+    }
+  }
+}
+
 TEST(NewtonCgDerivative, ByAutoMeetsItsToleranceWhereTermsCancel) {
   constexpr std::int64_t n = 80;
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {

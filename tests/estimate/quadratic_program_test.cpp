@@ -235,6 +235,17 @@ const auto simplex = [](Expr c) {
 };
 const Parts no_start{zeros({4}), zeros({1}), zeros({0}), zeros({4})};
 
+TEST(QuadraticProgram, WithEveryEstimatorASolutionAtZeroIsFound) {
+  for (const Estimator& e : {Estimator(OneStep{}), Estimator(KStep{2}), Estimator(Unrolled{}), Estimator(Implicit{})})
+    for (const double high : {1.0, 3.0, 3.26, 1e4}) {
+      const Solver box =
+          quadratic_program([high](Expr q) { return TracedProgram{.Q = eye(2), .q = q, .lo = -2.0 * high, .hi = high}; });
+      const Solution s = solve(box, zeros({2}), e);
+      EXPECT_EQ(s.status(), Status::converged) << e.kind().index() << ' ' << high;
+      EXPECT_NEAR(s.x()(0), 0, 1e-9 * high);
+    }
+}
+
 TEST(QuadraticProgram, NotANumberIsFoundInTheDataItCameTo) {
   const Solution s = solve(quadratic_program(simplex), Array{1.0, std::nan(""), 0.0, 0.0});
   EXPECT_EQ(s.status(), Status::not_finite);

@@ -103,7 +103,22 @@ TEST(NewtonCg, SolvesQuadraticsExactly) {
   EXPECT_EQ(s.status(), Status::converged);
   for (std::int64_t i = 0; i < 6; ++i) EXPECT_NEAR(s.x()(i), b(i) / D(i), 1e-14);
   EXPECT_LE(s.statistics().iterations, 2);
-  EXPECT_LE(s.statistics().products, 8);
+  EXPECT_LE(s.statistics().products, 9);  // one of them to see whether anything is left
+}
+
+// A short step in the large unit hides that the other variable has not moved at all.
+TEST(NewtonCg, VariablesInVeryDifferentUnitsAreFoundOrRefused) {
+  for (int exponent = 0; exponent <= 11; ++exponent) {
+    const double unit = std::pow(10.0, exponent);
+    for (const double start : {1.5, -2.0, 4.0}) {
+      const Solution s = solve(
+          newton_cg([unit](Expr x, Expr t) { return sqrt(1.0 + square(x[0] - t)) + sqrt(1.0 + square(x[1] * unit - t)); }),
+          Array{3.0, start / unit}, 1.0);
+      if (!is_solution(s.status())) continue;
+      EXPECT_NEAR(s.x()(0), 1, 1e-6) << unit << ' ' << start;
+      EXPECT_NEAR(s.x()(1) * unit, 1, 1e-6) << unit << ' ' << start;
+    }
+  }
 }
 
 TEST(NewtonCg, CountsWhatItDid) {
