@@ -23,6 +23,7 @@ struct ColumnEncoding {
   std::vector<std::string> levels = {};  ///< of a category, the reference first; empty for numbers
   double fill = 0;         ///< what stands for a missing value: the mean, or the place of the most frequent level
   bool indicator = false;  ///< whether a feature says that the value is missing
+  bool unnamed = false;    ///< whether the name is a position: such a column is not looked for in a header
 };
 
 /// The names of the features that columns became: `age`, `colour=red`, `age is missing`.

@@ -309,7 +309,7 @@ class CsvParser {
     RawColumn& raw = raw_[j];
     std::vector<double>& values = values_[j];
     const std::size_t column = columns_->features()[j];
-    ColumnEncoding encoding{.name = columns_->name_of(column)};
+    ColumnEncoding encoding{.name = columns_->name_of(column), .unnamed = columns_->names().empty()};
     if (!raw.category && raw.text_rows.empty()) {
       if (std::optional<std::string> note = note_on_identifier(encoding.name, values)) notes_.push_back(std::move(*note));
       return encoding;

@@ -31,9 +31,11 @@ std::vector<std::string> Columns::known_names() const {
   return names;
 }
 
+bool Columns::have_positions() const { return !options_.encoding.empty() && options_.encoding[0].unnamed; }
+
 bool Columns::has_known_names() const {
   const std::vector<std::string> known = known_names();
-  if (known.empty()) return false;
+  if (known.empty() || have_positions()) return false;
   const std::map<std::string_view, std::size_t> places = places_of_names();
   return std::ranges::all_of(known, [&](const std::string& name) { return places.contains(name); });
 }
@@ -45,18 +47,9 @@ std::optional<std::size_t> Columns::place_of(std::string_view wanted) const {
   return static_cast<std::size_t>(*position > 0 ? *position - 1 : count + *position);
 }
 
-std::optional<std::vector<bool>> Columns::dropped_by_position() const {
-  std::vector<bool> dropped(kinds_.size());
-  for (const std::string& column : options_.drop) {
-    const std::optional<std::size_t> place = place_of(column);
-    if (!place) return std::nullopt;
-    dropped[*place] = true;
-  }
-  return dropped;
-}
-
-std::optional<std::size_t> Columns::target_by_position() const {
-  return options_.target.empty() ? kinds_.size() - 1 : place_of(options_.target);
+bool Columns::asks_for_a_name() const {
+  const auto is_name = [](const std::string& column) { return !column.empty() && !position_in(column); };
+  return is_name(options_.target) || std::ranges::any_of(options_.drop, is_name);
 }
 
 void Columns::settle(bool header, std::size_t count) {
@@ -75,11 +68,12 @@ std::map<std::string_view, std::size_t> Columns::places_of_names() const {
 
 void Columns::find_columns() {
   const std::vector<std::string> known = known_names();
-  // The other samples may have had no header: what is known of their columns is where they stood.
-  const bool by_position =
-      names_.empty() || (!options_.encoding.empty() && !has_known_names() &&
-                         std::ranges::all_of(known, [](const auto& n) { return position_in(n).has_value(); }));
-  if (!known.empty() && !by_position) return find_known_columns();
+  if (have_positions() && !names_.empty())
+    fail(source_,
+         fmt::format("has a header, {}, but the samples that were learned from had none, so that their columns are known by "
+                     "their positions only; take the first line out of this file, or give those samples a header, too",
+                     list_of(names_)));
+  if (!known.empty() && !names_.empty()) return find_known_columns();
   if (!known.empty() && options_.target_optional) return find_known_positions();
   for (const std::string& name : options_.drop) kinds_[find(name, "to drop")] = Kind::dropped;
   // The index of a table as pandas writes it. Alone beside the target it would be all there is.
@@ -187,9 +181,15 @@ std::size_t Columns::find(const std::string& wanted, std::string_view what_for) 
   const std::optional<std::size_t> at = place_of(wanted);
   if (at && kept.size() == 1 && kept[0] != *at) {
     const auto from_end = [&](std::size_t place) { return kinds_.size() - place; };
-    fail(source_, fmt::format("{} is the name of column {} and the position of another; give the position of the one {} "
-                              "from the end: -{} for the one of this name, -{} for the one at this position",
-                              wanted, kept[0] + 1, what_for, from_end(kept[0]), from_end(*at)));
+    const bool guessed = options_.header == CsvOptions::automatic &&
+                         std::ranges::all_of(names_, [](const auto& n) { return n.empty() || position_in(n); });
+    fail(
+        source_,
+        fmt::format("{} is the name of column {} and the position of another; give the position of the one {} from the end: "
+                    "-{} for the one of this name, -{} for the one at this position{}",
+                    wanted, kept[0] + 1, what_for, from_end(kept[0]), from_end(*at),
+                    guessed ? "; or say that there is no header, if the first line is a sample" : ""),
+        guessed ? Remedy::no_header : Remedy::none);
   }
   if (!named.empty()) return kept.empty() ? named[0] : kept[0];
   if (const std::optional<std::size_t> place = place_of(wanted)) return *place;

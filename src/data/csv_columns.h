@@ -25,10 +25,8 @@ class Columns {
   bool has_known_names() const;
   /// The column at a position that is given as a number, from 1, or from -1 backwards.
   std::optional<std::size_t> place_of(std::string_view wanted) const;
-  /// The columns the options name by position and drop; none where one is a name.
-  std::optional<std::vector<bool>> dropped_by_position() const;
-  /// The place of the target where the options give its position or nothing.
-  std::optional<std::size_t> target_by_position() const;
+  /// Whether an option calls the target, or a column to drop, by a name that is no position.
+  bool asks_for_a_name() const;
 
   /// Decides what each column is; the first line has been found to be a header, or not, with so many columns.
   void settle(bool header, std::size_t count);
@@ -50,6 +48,7 @@ class Columns {
 
  private:
   std::vector<std::string> known_names() const;
+  bool have_positions() const;
   std::map<std::string_view, std::size_t> places_of_names() const;
   void find_columns();
   void find_known_columns();
