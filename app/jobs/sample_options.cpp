@@ -69,6 +69,9 @@ std::string_view options_for(FileError::Remedy remedy, bool predicts) {
     case missing_value:
       return predicts ? " (onestep fit --missing impute makes a model that takes such samples)"
                       : " (--missing drop), or replace such values (--missing impute)";
+    case missing_text:
+      return predicts ? ""
+                      : "; if it stands for a missing value, leave the field empty (--missing drop, or --missing impute)";
     case none: break;
   }
   return "";

@@ -264,6 +264,11 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
     job.name = short_name(options.file);
     train = read(options.file);
     take_notes(job, train, job.name);
+    for (const std::string& name : train.codes)
+      job.notes.push_back(
+          fmt::format("{}: \"{}\" has numbers with leading zeros, or with more digits than numbers keep, and is taken for a "
+                      "number; if it is a code, make it a category (--category {}) or drop it (--drop {})",
+                      job.name, name, shell_word(name), shell_word(name)));
     if (has_valid) check_features(train, valid = read(options.valid), options.valid, job);
     if (has_test) check_features(train, test = read(options.test), options.test, job);
     const std::int64_t n = train.A.shape()[1];

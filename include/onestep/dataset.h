@@ -49,6 +49,10 @@ struct Dataset {
   std::vector<std::string> left_out = {};     ///< names of a CSV file's columns that are neither features nor the target
   /// Of the classes 0, 1, … that y then has, ascending, where the file names them; empty otherwise.
   std::vector<std::string> label_names = {};
+  /// Features of numbers that may be codes: with leading zeros, as 007, or with more digits than a double keeps.
+  std::vector<std::string> codes = {};
+  /// Texts in the target that are none of the classes asked for, where the target is optional; y is NaN there.
+  std::vector<std::string> unknown_labels = {};
   /// Read from a format that leaves zeros out: other samples of the same kind may come with more features, or fewer.
   bool open_ended = false;
   std::int64_t first_index = 1;  ///< which index the first feature has in LIBSVM's format: 0 or 1

@@ -76,6 +76,7 @@ bool Records::scan_field(double& value) {
   const char* const first = at_;
   const char* const end = scan_number(at_, end_, value);
   if (end == nullptr) return false;
+  scanned_ = {first, end};
   at_ = end;
   skip_padding();
   if (at_field_end()) return true;

@@ -75,6 +75,15 @@ bool is_dressed_number(std::string_view field) {
   return marks_only && begins && inner.find_first_of("+-") == inner.npos && is_digit(field.back());
 }
 
+bool is_code(std::string_view number) {
+  constexpr std::size_t always_kept = 15;  // digits
+  const std::string_view sign = number.substr(0, number.starts_with('-') || number.starts_with('+') ? 1 : 0);
+  number.remove_prefix(sign.size());
+  const bool leading_zero = number.size() > 1 && number.front() == '0';
+  if ((!leading_zero && number.size() <= always_kept) || !std::ranges::all_of(number, is_digit)) return false;
+  return leading_zero || fmt::format("{:.0f}", parse_number(number).value_or(0)) != number;
+}
+
 std::string list_of(const std::vector<std::string>& names) {
   constexpr std::size_t most = 10;
   std::string list;

@@ -13,6 +13,8 @@ bool is_missing(std::string_view field);
 bool is_date(std::string_view field);
 /// A number with separators of thousands, a decimal comma, a currency or a per cent sign: 1,234 or 12 %.
 bool is_dressed_number(std::string_view field);
+/// A whole number that says more than its value: with leading zeros, as 007, or with more digits than a double keeps.
+bool is_code(std::string_view number);
 
 /// The first names in quotation marks, and how many more there are.
 std::string list_of(const std::vector<std::string>& names);

@@ -24,18 +24,6 @@ std::vector<std::string> feature_names(const std::vector<ColumnEncoding>& encodi
 
 namespace data {
 
-std::string level_name(double number) { return fmt::format("{}", number); }
-
-void name_numbers(const RawColumn& column, std::vector<double>& values,
-                  const std::function<double(const std::string&)>& count) {
-  auto text_row = column.text_rows.begin();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (text_row != column.text_rows.end() && *text_row == i)
-      ++text_row;
-    else if (!std::isnan(values[i]))
-      values[i] = count(level_name(values[i]));
-}
-
 std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<double>& of) {
   std::vector<std::pair<std::string, std::size_t>> levels(column.found.begin(), column.found.end());
   const auto is_number = [](const auto& level) { return parse_number(level.first).has_value(); };
