@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "onestep/array.h"
@@ -89,6 +90,12 @@ Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> feature
 ///
 ///     std::string text = read_text("notes.csv.gz");
 std::string read_text(const std::string& path, std::size_t memory_limit = default_memory_limit);
+
+/// A text from a file, fit for a terminal: as it is, but for control characters and bytes that are not UTF-8, which become
+/// \x00.
+///
+///     std::cout << printable("K\u00f6ln\n");  // Köln\x0a
+std::string printable(std::string_view text);
 
 /// How read_csv reads.
 ///
@@ -191,8 +198,8 @@ struct DatasetOptions {
 };
 
 /// Reads any of these formats. IDX is told by its first bytes. CSV is what is named .csv or .tsv (before .gz or .bz2), or,
-/// under a name that does not say, what has a comma or a semicolon and no colon in its first line. All else is LIBSVM's
-/// format.
+/// under a name that does not say, what has a comma or a semicolon and no colon in its first line, and whatever `separator`
+/// is given for. All else is LIBSVM's format.
 ///
 ///     Dataset d = read_dataset("heart_scale");
 Dataset read_dataset(const std::string& path, const DatasetOptions& options = {});

@@ -30,8 +30,9 @@ class CsvParser {
       : source_(source), options_(options), records_(source, text) {}
 
   Dataset parse() {
+    const char said = records_.take_separator_line();
     if (!records_.find()) fail(source_, "there is no line in it");
-    find_dialect();
+    find_dialect(options_.separator != '\0' ? options_.separator : said);
     find_columns();
     first_sample_ = records_.here();
     while (records_.find()) read_sample();
@@ -46,8 +47,8 @@ class CsvParser {
  private:
   // ---- the first line ----
 
-  void find_dialect() {
-    records_.set_separator(options_.separator != '\0'              ? options_.separator
+  void find_dialect(char separator) {
+    records_.set_separator(separator != '\0'                       ? separator
                            : options_.decimal == CsvOptions::comma ? separator_beside_commas()
                                                                    : records_.likely_separator());
     records_.set_decimal_comma(options_.decimal == CsvOptions::comma);
@@ -55,11 +56,12 @@ class CsvParser {
       records_.set_decimal_comma(true);
       notes_.emplace_back("numbers have a comma before their decimals");
     }
-    if (options_.separator == '\0' && records_.separator() == ';') notes_.emplace_back("semicolons separate the fields");
+    if (separator == '\0' && records_.separator() == ';') notes_.emplace_back("semicolons separate the fields");
   }
   char separator_beside_commas() const { return records_.likely_separator() == '\t' ? '\t' : ';'; }
 
   void find_columns() {
+    records_.find();  // its first field, now that the separator is known
     const char* const beginning = records_.here();
     const std::vector<std::string> fields = records_.read();
     columns_.emplace(source_, options_, fields);
@@ -69,7 +71,10 @@ class CsvParser {
     if (first == FirstLine::counts) count = records_.peek(1)[0].size();
     if (options_.header == CsvOptions::automatic)
       for (std::string& note : notes_on_header(first, fields, records_)) notes_.push_back(std::move(note));
-    columns_->settle(first == FirstLine::names, count);
+    std::vector<std::size_t> empty;
+    if (!columns_->are_known()) empty = empty_columns(fields, count);
+    if (!empty.empty()) notes_.push_back(note_on_empty(empty, count));
+    columns_->settle(first == FirstLine::names, count, empty);
     if (!options_.encoding.empty() && options_.encoding.size() != columns_->features().size())
       fail(source_, fmt::format("has {} columns of features, the samples that were learned from had {}",
                                 columns_->features().size(), options_.encoding.size()));
@@ -80,6 +85,25 @@ class CsvParser {
     cells_.emplace(records_, *columns_, options_);
     target_.emplace(*cells_, *columns_, options_);
     for (const std::string& asked : options_.category) ask_for_category(asked);
+  }
+
+  // Columns without names and values, which separators at the ends of lines make.
+  std::vector<std::size_t> empty_columns(const std::vector<std::string>& first_line, std::size_t count) {
+    std::vector<std::size_t> empty;
+    for (std::size_t i = 0; i < std::min(count, first_line.size()); ++i)
+      if (first_line[i].empty()) empty.push_back(i);
+    const char* const before = records_.here();
+    while (!empty.empty() && records_.find()) {
+      std::size_t column = 0;
+      do {
+        if (!records_.read_field(column).empty()) std::erase(empty, column);
+        ++column;
+      } while (records_.next_field());
+    }
+    records_.go_to(before);
+    if (empty.size() == count || !records_.find()) empty.clear();
+    records_.go_to(before);
+    return empty;
   }
 
   void ask_for_category(const std::string& asked) {
@@ -160,10 +184,7 @@ class CsvParser {
                      "it looks like a date or a time, which a linear model cannot use as it is: give the days since some "
                      "day, or year, month and weekday in columns of their own, or drop the column",
                      Remedy::drop);
-    if (is_dressed_number(cell.text))
-      cells_->refuse(cell,
-                     "it looks like one: take out signs and separators of thousands, or say that decimals have a comma",
-                     Remedy::decimal);
+    if (is_dressed_number(cell.text)) cells_->refuse_dressed(cell);
     if (options_.categories) return;
     const bool may_be_target = cell.column == 0 && options_.target.empty() && options_.names.empty();
     cells_->refuse(cell,
@@ -198,8 +219,10 @@ class CsvParser {
     leave_out_samples(set);
     const auto rows = static_cast<std::int64_t>(samples_ - left_out_);
     if (rows == 0) fail(source_, "every sample lacks a value; drop the columns that have none", Remedy::drop);
-    if (options_.encoding.empty())
+    if (options_.encoding.empty()) {
+      if (std::optional<std::string> note = note_on_copies(values_, y_)) notes_.push_back(std::move(*note));
       for (std::size_t j = 0; j < raw_.size(); ++j) fill_column(j, set.encoding[j]);
+    }
     for (std::string& note : notes_on_filled(values_, set.encoding)) notes_.push_back(std::move(note));
     std::vector<double> entries = encoded(values_, set.encoding);
     for (std::size_t j = 0; j < raw_.size(); ++j)
@@ -232,8 +255,7 @@ class CsvParser {
     }
     const std::size_t known = values.size() - raw.missing;
     if (!raw.category) {
-      if (known > 2 * raw.text_rows.size())
-        cells_->refuse_at(raw.first_text, column, "most of this column are numbers", Remedy::missing_text);
+      if (known > 2 * raw.text_rows.size()) cells_->refuse_among_numbers(raw.first_text, column);
       if (known > raw.text_rows.size()) count_again(raw, values, column);
       if (2 * raw.found.size() > known)
         cells_->refuse_at(raw.first_text, column,

@@ -46,10 +46,31 @@ void Cells::refuse(const Cell& cell, std::string_view advice, Remedy remedy) con
   fail_at(cell, fmt::format("{} is {}, not a number; {}", title(cell.column), quoted(cell.text), advice), remedy);
 }
 
+void Cells::refuse_dressed(const Cell& cell) const {
+  const Advice advice = advice_on_dressed_number(cell.text, records_.separator() == ',');
+  refuse(cell, "it looks like one: " + advice.text, advice.decimal_comma ? Remedy::decimal : Remedy::none);
+}
+
 void Cells::refuse_at(const char* where, std::size_t column, std::string_view advice, Remedy remedy) const {
   records_.go_to(where);
   const std::string text = records_.read_field(column);
-  refuse({.where = where, .column = column, .text = text}, advice, remedy);
+  const Cell cell{.where = where, .column = column, .text = text};
+  if (is_dressed_number(text)) refuse_dressed(cell);
+  refuse(cell, advice, remedy);
+}
+
+void Cells::refuse_among_numbers(const char* where, std::size_t column) const {
+  if (may_be_header(where))
+    refuse_at(
+        where, column,
+        "most of this column are numbers; where the first line has the names of the columns, say that there is a header",
+        Remedy::header);
+  refuse_at(where, column, "most of this column are numbers", Remedy::missing_text);
+}
+
+// Whether it stands in a first line that was taken for a sample, which was a guess.
+bool Cells::may_be_header(const char* where) const {
+  return columns_.names().empty() && options_.header == CsvOptions::automatic && records_.line_of(where) == 1;
 }
 
 void Cells::fail_at(const Cell& cell, std::string_view what, Remedy remedy) const {
@@ -62,6 +83,13 @@ std::optional<double> Cells::number_in(const Cell& cell) const {
   if (number && std::isfinite(*number)) return number;
   const bool is_target = columns_.target() == cell.column;
   const bool provided_for = options_.missing != CsvOptions::refuse || (is_target && options_.target_optional);
+  if (is_missing(cell.text) && !provided_for && may_be_header(cell.where))
+    fail_at(
+        cell,
+        fmt::format("{} is missing; where the first line has the names of the columns, say that there is a header; where "
+                    "it has a sample, that there is none",
+                    title(cell.column)),
+        Remedy::header);
   if (is_missing(cell.text) && !provided_for)
     fail_at(cell,
             fmt::format("{} is missing; {}, or leave the sample out", title(cell.column),

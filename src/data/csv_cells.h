@@ -36,14 +36,19 @@ class Cells {
   std::string title(std::size_t column) const;
   /// Throws FileError: the text is not a number.
   [[noreturn]] void refuse(const Cell& cell, std::string_view advice, Remedy remedy = Remedy::none) const;
+  /// The same of a number with signs or separators of thousands.
+  [[noreturn]] void refuse_dressed(const Cell& cell) const;
   /// The same of a text that was read before.
   [[noreturn]] void refuse_at(const char* where, std::size_t column, std::string_view advice,
                               Remedy remedy = Remedy::none) const;
+  /// The same of a text in a column of numbers.
+  [[noreturn]] void refuse_among_numbers(const char* where, std::size_t column) const;
   /// Throws FileError for whatever is wrong with the field.
   [[noreturn]] void fail_at(const Cell& cell, std::string_view what, Remedy remedy = Remedy::none) const;
 
  private:
   std::optional<double> number_in(const Cell& cell) const;
+  bool may_be_header(const char* where) const;
 
   Records& records_;
   const Columns& columns_;

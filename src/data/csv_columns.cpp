@@ -52,8 +52,11 @@ bool Columns::asks_for_a_name() const {
   return is_name(options_.target) || std::ranges::any_of(options_.drop, is_name);
 }
 
-void Columns::settle(bool header, std::size_t count) {
+void Columns::settle(bool header, std::size_t count, const std::vector<std::size_t>& empty) {
   kinds_.assign(count, Kind::feature);
+  for (const std::size_t column : empty) kinds_[column] = Kind::dropped;
+  last_ = count - 1;
+  while (last_ > 0 && kinds_[last_] == Kind::dropped) --last_;
   if (!header) names_.clear();
   find_columns();
 }
@@ -79,11 +82,13 @@ void Columns::find_columns() {
   // The index of a table as pandas writes it. Alone beside the target it would be all there is.
   if (names_.size() > 2 && names_[0].empty() && kinds_[0] != Kind::dropped &&
       (options_.target.empty() || find(options_.target, "for the target") != 0)) {
-    leaves_out_index_ = std::ranges::count(names_, std::string()) == 1;
+    std::size_t unnamed = 0;
+    for (std::size_t i = 0; i < names_.size(); ++i) unnamed += names_[i].empty() && kinds_[i] != Kind::dropped ? 1 : 0;
+    leaves_out_index_ = unnamed == 1;
     if (leaves_out_index_) kinds_[0] = Kind::dropped;
   }
   check_names();
-  target_ = options_.target.empty() ? kinds_.size() - 1 : find(options_.target, "for the target");
+  target_ = options_.target.empty() ? last_ : find(options_.target, "for the target");
   if (kinds_[*target_] == Kind::dropped)
     fail(source_, fmt::format("the column {} is the target and cannot be dropped; name another target", called(*target_)),
          Remedy::target);
@@ -115,6 +120,15 @@ void Columns::find_known_positions() {
                      "it was",
                      kinds_.size(), known.size()));
   kinds_[*target_] = Kind::target;
+}
+
+std::string note_on_empty(const std::vector<std::size_t>& columns, std::size_t count) {
+  std::vector<std::size_t> places;
+  for (const std::size_t column : columns) places.push_back(column + 1);
+  if (places.size() > 1)
+    return fmt::format("the columns {} have neither names nor values, and are left out", fmt::join(places, ", "));
+  return fmt::format("{} has neither a name nor a value, and is left out",
+                     places[0] == count ? "the last column" : fmt::format("column {}", places[0]));
 }
 
 // Those that other samples have, by their names.

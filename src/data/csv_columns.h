@@ -28,8 +28,11 @@ class Columns {
   /// Whether an option calls the target, or a column to drop, by a name that is no position.
   bool asks_for_a_name() const;
 
-  /// Decides what each column is; the first line has been found to be a header, or not, with so many columns.
-  void settle(bool header, std::size_t count);
+  /// Decides what each column is; the first line has been found to be a header, or not, with so many columns. Those in
+  /// `empty` have neither names nor values, and are left out.
+  void settle(bool header, std::size_t count, const std::vector<std::size_t>& empty);
+  /// Whether other samples say what the columns are.
+  bool are_known() const { return !known_names().empty(); }
 
   std::size_t count() const { return kinds_.size(); }
   Kind kind(std::size_t column) const { return column < kinds_.size() ? kinds_[column] : Kind::dropped; }
@@ -61,9 +64,13 @@ class Columns {
   std::vector<std::string> names_;
   std::vector<Kind> kinds_;
   std::optional<std::size_t> target_;
+  std::size_t last_ = 0;  // that is not empty
   std::vector<std::size_t> features_;
   bool leaves_out_index_ = false;
 };
+
+/// What is said about columns without names and values, of so many columns.
+std::string note_on_empty(const std::vector<std::size_t>& columns, std::size_t count);
 
 inline constexpr const char* note_on_index =
     "the first column has no name, is taken for an index and left out; give it a name to keep it";

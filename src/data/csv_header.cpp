@@ -83,7 +83,13 @@ FirstLine of_numbers(const Fields& fields, const Records& records, const std::ve
   }
   if (rest.empty() || features.empty()) return FirstLine::sample;
   const bool sequence = is_sequence(features, 3), enough = rest.size() >= enough_lines;
-  if (enough && sequence && 2 * strange >= features.size()) return FirstLine::names;
+  // Names that programs make of numbers have no decimals: 0.0 may be a value that happens to be whole.
+  const bool decimals =
+      std::ranges::any_of(fields, [](const auto& field) { return field.find_first_of(".,") != field.npos; });
+  if (enough && sequence && 2 * strange >= features.size()) {
+    if (!decimals) return FirstLine::names;
+    ask(records, fields, "they count up");
+  }
   const bool again = std::ranges::find(rest, fields) != rest.end();
   const bool counts = count_columns(all), from_0 = counts && all[0] == 0;
   const bool may_be_names = enough ? (sequence && features.size() >= long_sequence) || (counts && all.size() > 2) || from_0

@@ -27,12 +27,21 @@ void Records::end_record() {
   if (at_ != end_) ++at_;
 }
 
+char Records::take_separator_line() {
+  const std::string_view rest(at_, static_cast<std::size_t>(end_ - at_));
+  constexpr std::size_t size = 5;  // of sep=;
+  if (!rest.starts_with("sep=") || rest.size() <= size || (rest[size] != '\n' && rest[size] != '\r')) return '\0';
+  at_ += size;
+  end_record();
+  return rest[size - 1];
+}
+
 bool Records::find() {
   for (; at_ != end_; end_record()) {
     const char* const line = at_;
     while (*at_ == ' ') ++at_;
     if (!at_record_end()) {
-      at_ = line;
+      if (separator_ != ' ') at_ = line;
       return true;
     }
   }
@@ -40,6 +49,11 @@ bool Records::find() {
 }
 
 bool Records::next_field() {
+  const char* const field_end = at_;
+  if (separator_ == ' ') {  // one or several, as columns of numbers are lined up
+    while (*at_ == ' ') ++at_;
+    if (!at_record_end() && at_ != field_end) --at_;
+  }
   const bool ended = at_record_end();
   if (ended)
     end_record();

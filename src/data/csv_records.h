@@ -26,6 +26,9 @@ class Records {
   const char* here() const { return at_; }
   void go_to(const char* place) { at_ = place; }
 
+  /// Goes over a first line `sep=;`, by which Excel is told what separates the fields, and returns the character; 0 where
+  /// there is no such line.
+  char take_separator_line();
   /// Goes to the next line that is not empty; false at the end.
   bool find();
   /// Goes over a separator to the next field; false at the end of a record, which is then over.

@@ -68,7 +68,7 @@ std::vector<std::string> Target::name_classes(const char* first_sample) {
   if (names_.text_rows.empty()) {
     if (!are_codes(first_sample)) return {};
   } else if (values_.size() > 2 * names_.text_rows.size()) {
-    cells_.refuse_at(names_.first_text, target, "most of this column are numbers", Remedy::missing_text);
+    cells_.refuse_among_numbers(names_.first_text, target);
   }
   std::size_t row = 0;
   cells_.read_again(first_sample, target, [&](std::string_view text) {

@@ -31,9 +31,12 @@ std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<doub
 /// How many samples were left out, and that the target is what they lack, where it is.
 std::string note_on_left_out(std::size_t left_out, std::size_t without_target, std::size_t samples);
 
-/// A note where the values look like those of an identifier: whole numbers that go up by one from sample to sample, or that
-/// all differ.
+/// A note where the values look like dates such as 20240131, or like those of an identifier: whole numbers that go up by one
+/// from sample to sample, or that all differ.
 std::optional<std::string> note_on_identifier(const std::string& name, const std::vector<double>& values);
+
+/// A note where many samples are copies of others, and could hardly be by chance.
+std::optional<std::string> note_on_copies(const std::vector<std::vector<double>>& columns, const std::vector<double>& y);
 
 /// What stands for a missing value: the mean of the others, or the most frequent level.
 double fill_of(const std::vector<double>& values, bool category);

@@ -177,6 +177,9 @@ TEST(ReadCsvHeader, OfNumbersThatCountTheColumnsIsAskedAboutAboveSmallWholeNumbe
   EXPECT_THAT(error_in_table(",0,1,2,3\n0,0,1,1,1\n1,0,0,1,1\n2,1,1,0,1\n"), HasSubstr(question)) << "with an index";
   EXPECT_THAT(error_in_table("0,1,2\n0.5,1.5,2.5\n"), HasSubstr(question)) << "a single sample";
   EXPECT_EQ(parse_table("0,1\n1,1\n0,0\n0,1\n1,0\n").y.size(), 5) << "found again below";
+  EXPECT_THAT(error_in_table("0.0,1.0,2.0,3.0\n0.5,0.2,0.1,1.5\n0.7,0.5,0.2,0.3\n0.5,0.1,0.2,1.2\n"),
+              HasSubstr("say whether there is a header"))
+      << "values, perhaps";
 }
 
 TEST(ReadCsvHeader, IsNoHeaderWhereItsTextsAreFoundBelow) {
