@@ -216,7 +216,7 @@ class Prediction {
     std::string text = fmt::format("{}: {} by the {} model of {}, which learned from {}\n", short_name(options_.file),
                                    counted(static_cast<std::int64_t>(in_file_), "sample"), name_of(job().loss), job().name,
                                    counted(static_cast<std::int64_t>(model_.samples), "sample"));
-    for (const std::string& note : notes_) text += fmt::format("Note: {}.\n", note);
+    for (const std::string& note : notes_) text += fmt::format("Note: {}.\n", printable(note));
     page::Table table{.id = "predictions", .title = "Predictions", .caption = "", .columns = {"sample"}};
     const std::size_t count = std::min(most, samples_.rows.size());
     if (count < samples_.rows.size()) table.title = fmt::format("Predictions, the first {}; --csv FILE writes all", count);

@@ -109,5 +109,37 @@ TEST_F(ReadingJobs, CodesAreNotTakenForNumbersSilently) {
   EXPECT_THAT(json({"fit", file, "--category", "zip=50667"})["names"][0], "zip=01234");
 }
 
+TEST_F(ReadingJobs, NamesAreShownAsTheyAreButForControlCharacters) {
+  const std::string file = write("a.csv", table({"\"no\nway\"", "Köln", "ja\x1b[31m"}, "größe,y"));
+  const std::string text = text_of({"fit", file});
+  EXPECT_THAT(text, AllOf(HasSubstr("found no\\x0away"), HasSubstr("found Köln"), HasSubstr("found ja\\x1b[31m")));
+  EXPECT_THAT(text, AllOf(HasSubstr("größe"), Not(HasSubstr("no\nway")), Not(HasSubstr("\\xc3")), Not(HasSubstr("\x1b"))));
+  const std::string category = write("b.csv", "ort,x,y\nKöln,1,1.5\nBonn,2,2.5\nKöln,3,3.5\nBonn,4,5.5\n");
+  EXPECT_THAT(json({"fit", category})["notes"].dump(), HasSubstr("Köln"));
+}
+
+TEST_F(ReadingJobs, AdviceNamesOptions) {
+  EXPECT_THAT(text_of({"fit", write("a.csv", ",0,1,2,3\n0,0,1,1,1\n1,0,0,1,1\n2,1,1,0,1\n3,1,0,1,0\n")}, 2),
+              HasSubstr("--header yes"));
+  EXPECT_THAT(text_of({"fit", write("b.csv", "a,y\n1,2\n2,3\nunknown,4\n4,5\n5,6\n")}, 2),
+              AllOf(HasSubstr("most of this column are numbers"), HasSubstr("--missing")));
+  const std::string spaces = write("c.txt", "1.5 2.5 0\n3.5 4.5 1\n1.2 3.4 0\n3.3 4.4 1\n");
+  EXPECT_THAT(text_of({"fit", spaces}, 2), HasSubstr("--separator"));
+  text_of({"fit", spaces, "--separator", "space"});
+}
+
+TEST_F(ReadingJobs, AnIdenticalColumnIsSaidToBeEqual) {
+  std::string text = "a,copy,feet,y\n";
+  for (int i = 0; i < 30; ++i) text += fmt::format("{0},{0},{1},{2}\n", i * i % 11, 3.5 * (i * i % 11), i % 7 + 0.5 * i);
+  const std::string report = text_of({"fit", write("a.csv", text), "--l2", "0"});
+  EXPECT_THAT(report, HasSubstr("copy is left out: it equals a."));
+  EXPECT_THAT(report, HasSubstr("feet is left out: it is a in another unit."));
+}
+
+TEST_F(ReadingJobs, LabelsOfSingleSamplesAreNamedEach) {
+  const std::string file = write("a.csv", table({"u", "v"}) + "1,p\n2,q\n");
+  EXPECT_THAT(json({"tune", file})["notes"], Contains(HasSubstr("one sample only has each of the labels p, q")));
+}
+
 }  // namespace
 }  // namespace onestep::test
