@@ -117,12 +117,12 @@ struct CsvOptions {
   std::vector<std::string> label_names = {};
   /// Whether the first line has names. Automatic: it has when one of its fields is neither a number nor missing, or none is
   /// a number. It has not where its texts are found again below, or where it has numbers that are no count of the columns
-  /// and the next line has texts in the same columns. A line of numbers only has names when they count up and do not look
-  /// like the lines below; where that is not clear it is refused. A line such as 150,4,setosa,versicolor,virginica above 150
-  /// lines of 5 fields, as scikit-learn writes it, is skipped.
+  /// and the next line has texts in the same columns. A line of numbers only has names when they are whole, count up and do
+  /// not look like the lines below; where that is not clear it is refused, whatever target and drop are. A line such as
+  /// 150,4,setosa,versicolor,virginica above 150 lines of 5 fields, as scikit-learn writes it, is skipped.
   Header header = automatic;
-  /// None given: the first of tab, semicolon and comma that each of the first lines has as often, else the one that the
-  /// first line has most of.
+  /// None given: that of a first line `sep=;`, else the first of tab, semicolon and comma that each of the first lines has
+  /// as often, else the one that the first line has most of. A space stands for one or several.
   char separator = '\0';
   /// What stands before the decimals. Guessed: a comma where fields are separated by something else and are numbers so.
   Decimal decimal = guessed;
@@ -138,7 +138,9 @@ struct CsvOptions {
   /// How columns of other samples became features: those of these samples become the same. A level that is not among theirs
   /// is refused. Empty: not given. It takes the place of `names`.
   std::vector<ColumnEncoding> encoding = {};
-  bool target_optional = false;  ///< for prediction: y is empty where there is no such column, NaN where a value is missing
+  /// For prediction: y is empty where there is no such column, NaN where a value is missing or, in a target of texts, none
+  /// of label_names: those are the unknown_labels.
+  bool target_optional = false;
   std::size_t memory_limit = default_memory_limit;
 };
 
@@ -146,12 +148,13 @@ struct CsvOptions {
 /// be quoted, with "" for a quotation mark and with separators and ends of lines within. Empty lines are skipped.
 ///
 /// A target that has text in it names classes: y counts them from 0 in the ascending order of their names, label_names. A
-/// text among numbers is taken for a mistake and refused, as are more than 100 names.
+/// text among numbers is taken for a mistake and refused, as are more than 100 names. Up to 100 numbers that say more than
+/// their value, such as 007, are names, too. Names and levels are compared as they are written: 1 is not 1.0.
 ///
 /// Names stand for one column each: a header that has one twice is refused, unless the columns are dropped.
 ///
-/// A field that is empty or says NA, N/A, NaN, null or ? is missing: it is refused with line and column, as are rows of
-/// another length and features that are not numbers. `missing` and `categories` say otherwise.
+/// A field that is empty or says NA, N/A, #N/A, NaN, null, missing, None, ? or - is missing: it is refused with line and
+/// column, as are rows of another length and features that are not numbers. `missing` and `categories` say otherwise.
 ///
 ///     Dataset last = read_csv("housing.csv");
 ///     Dataset first = read_csv("housing.csv.gz", {.target = "1", .header = CsvOptions::no});
