@@ -31,6 +31,7 @@ char Records::take_separator_line() {
   const std::string_view rest(at_, static_cast<std::size_t>(end_ - at_));
   constexpr std::size_t size = 5;  // of sep=;
   if (!rest.starts_with("sep=") || rest.size() <= size || (rest[size] != '\n' && rest[size] != '\r')) return '\0';
+  if (std::string_view("\"\r\n").find(rest[size - 1]) != std::string_view::npos) return '\0';
   at_ += size;
   end_record();
   return rest[size - 1];

@@ -84,6 +84,7 @@ TEST(CsvAdvice, TheLineOfExcelThatNamesTheSeparatorIsHonoured) {
     EXPECT_EQ(d.A(0, 0), 1.5);
   }
   EXPECT_EQ(parse_people("sep=a,y\n1,2\n").names[0], "sep=a");
+  EXPECT_NE(error_in_people("sep=\n\n1,2\n"), "no error") << "nothing is named";
 }
 
 TEST(CsvAdvice, ColumnsMayBeLinedUpBySpaces) {
