@@ -92,6 +92,7 @@ class Prediction {
         options_, short_name(options_.file),
         needs_of_predict(job().scaling.has_value(), options_.json || !options_.out.empty(), wants_table()), sizes);
     labels_ = std::move(set.y);
+    unknown_labels_ = std::move(set.unknown_labels);
     set.y = Array(Shape{0}, {});
     samples_ = samples_of(set, job());
   }
@@ -126,17 +127,19 @@ class Prediction {
     std::vector<std::size_t> labelled;
     std::vector<double> y;
     const std::span<const double> labels = labels_.values();
+    if (!unknown_labels_.empty()) return refuse_to_score(some_names(unknown_labels_));
     for (std::size_t i = 0; i < labels.size(); ++i) {
       if (std::isnan(labels[i])) continue;
-      if (is_class() && !std::ranges::binary_search(job().labels, labels[i])) {
-        notes_.push_back(fmt::format("there are no scores: sample {} has the label {}, which is not among the classes",
-                                     samples_.rows[i], labels[i]));
-        return;
-      }
+      if (is_class() && !std::ranges::binary_search(job().labels, labels[i]))
+        return refuse_to_score(fmt::format("{} of sample {}", exact(labels[i]), samples_.rows[i]));
       labelled.push_back(i);
       const auto place = std::ranges::lower_bound(job().labels, labels[i]) - job().labels.begin();
       y.push_back(is_class() ? job().y_of(static_cast<std::size_t>(place)) : labels[i]);
     }
+    if (labels.size() > y.size())
+      notes_.push_back(fmt::format("{} of {} samples {} the target, and {} not scored", labels.size() - y.size(),
+                                   labels.size(), labels.size() - y.size() == 1 ? "lacks" : "lack",
+                                   labels.size() - y.size() == 1 ? "is" : "are"));
     if (y.empty()) return;
     const std::size_t K = prediction_.values().size() / static_cast<std::size_t>(samples_.count());
     std::vector<double> z;
@@ -146,6 +149,19 @@ class Prediction {
     const Array scored(job().loss == Loss::softmax ? Shape{count, static_cast<std::int64_t>(K)} : Shape{count},
                        std::move(z));
     scores_ = NamedScores{fmt::format("{}", short_name(options_.file)), scores_of(job(), scored, Array(Shape{count}, y))};
+  }
+
+  // Which class of the file would be which of the model is not known.
+  void refuse_to_score(const std::string& such_as) {
+    std::vector<std::string> known;
+    for (std::size_t k = 0; k < classes(); ++k) known.push_back(job().label_text(job().y_of(k)));
+    const std::string target = job().target_name.empty() ? "" : fmt::format(" in {}", job().target_name);
+    notes_.push_back(
+        is_class()
+            ? fmt::format("predictions were not scored: the labels of {}{} are not those of the model, {}, but such as {}",
+                          short_name(options_.file), target, some_names(known), such_as)
+            : fmt::format("predictions were not scored: the model predicts a quantity, and {} has texts{} such as {}",
+                          short_name(options_.file), target, such_as));
   }
 
   // ---- what is said ----
@@ -200,7 +216,7 @@ class Prediction {
     std::string text = fmt::format("{}: {} by the {} model of {}, which learned from {}\n", short_name(options_.file),
                                    counted(static_cast<std::int64_t>(in_file_), "sample"), name_of(job().loss), job().name,
                                    counted(static_cast<std::int64_t>(model_.samples), "sample"));
-    for (const std::string& note : notes_) text += fmt::format("Note: {}.\n", note);
+    for (const std::string& note : notes_) text += fmt::format("Note: {}.\n", printable(note));
     page::Table table{.id = "predictions", .title = "Predictions", .caption = "", .columns = {"sample"}};
     const std::size_t count = std::min(most, samples_.rows.size());
     if (count < samples_.rows.size()) table.title = fmt::format("Predictions, the first {}; --csv FILE writes all", count);
@@ -228,6 +244,7 @@ class Prediction {
   std::size_t in_file_ = 0;
   double memory_needed_ = 0;
   Array labels_, prediction_, probabilities_;
+  std::vector<std::string> unknown_labels_;
   std::vector<std::size_t> likeliest_;
   std::optional<NamedScores> scores_;
   std::vector<std::string> notes_;

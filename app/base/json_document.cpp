@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "onestep/dataset.h"
 #include "onestep/error.h"
 
 namespace onestep::app {
@@ -49,6 +50,7 @@ Failure failure_of(std::exception_ptr problem) {
   }
   std::string& text = failure.message;
   std::ranges::replace(text, '\n', ' ');
+  text = printable(text);
   return failure;
 }
 

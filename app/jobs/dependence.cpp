@@ -133,11 +133,24 @@ Array gram_of(const std::vector<Column>& columns, std::size_t N) {
   return evaluate(traced([](Expr z) { return matmul(z, transpose(z)); }, rows.shape()), {rows})[0];
 }
 
-std::string combination_of(const JobData& job, const std::vector<std::size_t>& parts) {
+// Whether two features have the same values in the file.
+bool are_equal(const JobData& job, std::size_t j, std::size_t k) {
+  const auto equal_in = [j, k](std::span<const double> v) { return v[j] == v[k]; };
+  if (job.scaling && !(equal_in(job.scaling->mean.values()) && equal_in(job.scaling->scale.values()))) return false;
+  const std::span<const double> a = job.train.A.values();
+  const auto n = static_cast<std::size_t>(job.n());
+  for (std::size_t first = 0; first < a.size(); first += n + 1)
+    if (!equal_in(a.subspan(first, n))) return false;
+  return true;
+}
+
+std::string combination_of(const JobData& job, std::size_t feature, const std::vector<std::size_t>& parts) {
   constexpr std::size_t most = 5;
   std::vector<std::string> names;
   for (const std::size_t j : parts) names.push_back(job.features[j]);
-  if (names.size() == 1) return fmt::format("is {} in another unit", names[0]);
+  if (names.size() == 1)
+    return are_equal(job, feature, parts[0]) ? fmt::format("equals {}", names[0])
+                                             : fmt::format("is {} in another unit", names[0]);
   const std::size_t more = names.size() > most ? names.size() - most : 0;
   names.resize(names.size() - more);
   return fmt::format("is a linear combination of {}{}", fmt::join(names, ", "),
@@ -192,7 +205,7 @@ std::vector<LeftOut> dependent_features(const JobData& job) {
     const auto parts = kept.keep(j, products);
     if (!parts) continue;
     combinations = true;
-    found.push_back({j, combination_of(job, *parts)});
+    found.push_back({j, combination_of(job, j, *parts)});
   }
   if (combinations && kept.places().size() + 1 >= N)
     throw Misuse(fmt::format(

@@ -102,7 +102,7 @@ std::vector<std::string> Hyper::names() const {
   if (kind_ == Kind::l2_per_feature) return job_.features;
   std::vector<std::string> all;
   if (kind_ == Kind::group_weight)
-    for (const double group : groups_.names) all.push_back(shown(group));
+    for (const double group : groups_.names) all.push_back(fmt::format("{}", group));
   else
     for (std::size_t k = 0; k < job_.labels.size(); ++k) all.push_back(job_.label_text(job_.y_of(k)));
   return all;

@@ -135,7 +135,7 @@ class ModelReader {
     job.target_name = json.at("target");
     job.target_column = json.at("target_column");
     for (const Json& column : json.at("columns")) {
-      ColumnEncoding encoding{.name = column.at("name")};
+      ColumnEncoding encoding{.name = column.at("name"), .unnamed = !job.has_names};
       encoding.indicator = column.at("missing_indicator");
       if (column.contains("levels")) {
         encoding.levels = column["levels"].get<std::vector<std::string>>();

@@ -17,12 +17,13 @@ namespace onestep::app::jobs {
 namespace {
 
 std::string text_of(const Report& report) {
-  std::string text = fmt::format("{}\n", report.asked);
-  for (const std::string& note : report.ending.notes) text += fmt::format("Note: {}.\n", note);
-  text += report.sentence + "\n";
+  // Names in files may have ends of lines in them.
+  std::string text = fmt::format("{}\n", printable(report.asked));
+  for (const std::string& note : report.ending.notes) text += fmt::format("Note: {}.\n", printable(note));
+  text += printable(report.sentence) + "\n";
   for (const page::Table& table : report.tables) text += fmt::format("\n{}", page::text_of(table));
   if (!report.accuracy.empty()) text += "\n";
-  for (const std::string& line : report.accuracy) text += line + "\n";
+  for (const std::string& line : report.accuracy) text += printable(line) + "\n";
   return text;
 }
 

@@ -63,12 +63,15 @@ std::string_view options_for(FileError::Remedy remedy, bool predicts) {
     case drop_or_target: return predicts ? "" : " (--drop COLUMN, --target COLUMN)";
     case header: return " (--header yes or --header no)";
     case no_header: return " (--header no)";
-    case separator: return " (--separator CHARACTER)";
+    case separator: return " (--separator space, tab or a CHARACTER)";
     case decimal: return " (--decimal comma)";
     case missing_target: return predicts ? "" : " (--missing drop)";
     case missing_value:
       return predicts ? " (onestep fit --missing impute makes a model that takes such samples)"
                       : " (--missing drop), or replace such values (--missing impute)";
+    case missing_text:
+      return predicts ? ""
+                      : "; if it stands for a missing value, leave the field empty (--missing drop, or --missing impute)";
     case none: break;
   }
   return "";
@@ -91,7 +94,7 @@ std::vector<Option> csv_options(JobOptions& options) {
            .to = &options.separator,
            .type = "CHARACTER",
            .help = "of the fields of a CSV file: a character, tab or space (default:\nthe tab, semicolon or comma that all "
-                   "lines have as often)"},
+                   "lines have as often); a file\nfor which it is given is CSV"},
           {.name = "--decimal",
            .to = &options.decimal,
            .type = "MARK",
@@ -133,7 +136,8 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
       {.name = "--category",
        .to = &options.category,
        .type = "COLUMN",
-       .help = "of a CSV file: a category even if it has numbers; COLUMN=LEVEL\nnames its reference; columns of texts are "
+       .help = "of a CSV file: a category even if it has numbers, compared as\ntexts; COLUMN=LEVEL names its reference; "
+               "columns of texts are\n"
                "categories without it"},
       {.name = "--missing",
        .to = &options.missing,

@@ -41,8 +41,11 @@ void settle_validation(TuneOptions& options, JobData& job) {
   }
   if (options.folds <= 0 && !job.valid) split_off(job, options.split, options.seed);
   if (options.folds > 0 && !alone.empty())
-    job.notes.push_back(fmt::format("one sample only has the label {}: it is trained on in every fold, and judges nothing",
-                                    some_names(alone)));
+    job.notes.push_back(
+        alone.size() == 1
+            ? fmt::format("one sample only has the label {}: it is trained on in every fold, and judges nothing", alone[0])
+            : fmt::format("one sample only has each of the labels {}: they are trained on in every fold, and judge nothing",
+                          some_names(alone)));
 }
 
 }  // namespace onestep::app::jobs

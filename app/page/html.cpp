@@ -143,7 +143,11 @@ std::string escaped(std::string_view text) {
       case '>': result += "&gt;"; break;
       case '"': result += "&quot;"; break;
       case '\'': result += "&#39;"; break;
-      default: result += c;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t')  // not allowed in a page
+          result += fmt::format("\\x{:02x}", c);
+        else
+          result += c;
     }
   return result;
 }

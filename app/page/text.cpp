@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "onestep/dataset.h"
 #include "page/html.h"
 
 namespace onestep::app::page {
@@ -27,22 +28,30 @@ std::string padded(const std::string& text, std::size_t width, bool to_the_right
 }
 
 std::string text_of(const Table& table) {
+  const auto shown_row = [](const std::vector<std::string>& row) {  // names in files may have ends of lines in them
+    std::vector<std::string> shown;
+    for (const std::string& cell : row) shown.push_back(printable(cell));
+    return shown;
+  };
+  const std::vector<std::string> columns = shown_row(table.columns);
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& row : table.rows) rows.push_back(shown_row(row));
   std::vector<std::size_t> widths;
-  for (const std::string& column : table.columns) widths.push_back(columns_of(column));
+  for (const std::string& column : columns) widths.push_back(columns_of(column));
   std::vector<bool> numbers(widths.size(), true);
-  for (const auto& row : table.rows)
+  for (const auto& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) {
       widths[i] = std::max(widths[i], columns_of(row[i]));
       numbers[i] = numbers[i] && (row[i].empty() || is_number(row[i]));
     }
-  std::string text = fmt::format("{}\n", table.title);
+  std::string text = fmt::format("{}\n", printable(table.title));
   const auto append = [&](const std::vector<std::string>& row) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("  {}", padded(row[i], widths[i], numbers[i]));
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   };
-  append(table.columns);
-  for (const auto& row : table.rows) append(row);
+  append(columns);
+  for (const auto& row : rows) append(row);
   return text;
 }
 

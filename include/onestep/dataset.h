@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "onestep/array.h"
@@ -23,6 +24,7 @@ struct ColumnEncoding {
   std::vector<std::string> levels = {};  ///< of a category, the reference first; empty for numbers
   double fill = 0;         ///< what stands for a missing value: the mean, or the place of the most frequent level
   bool indicator = false;  ///< whether a feature says that the value is missing
+  bool unnamed = false;    ///< whether the name is a position: such a column is not looked for in a header
 };
 
 /// The names of the features that columns became: `age`, `colour=red`, `age is missing`.
@@ -48,6 +50,10 @@ struct Dataset {
   std::vector<std::string> left_out = {};     ///< names of a CSV file's columns that are neither features nor the target
   /// Of the classes 0, 1, … that y then has, ascending, where the file names them; empty otherwise.
   std::vector<std::string> label_names = {};
+  /// Features of numbers that may be codes: with leading zeros, as 007, or with more digits than a double keeps.
+  std::vector<std::string> codes = {};
+  /// Texts in the target that are none of the classes asked for, where the target is optional; y is NaN there.
+  std::vector<std::string> unknown_labels = {};
   /// Read from a format that leaves zeros out: other samples of the same kind may come with more features, or fewer.
   bool open_ended = false;
   std::int64_t first_index = 1;  ///< which index the first feature has in LIBSVM's format: 0 or 1
@@ -85,6 +91,12 @@ Dataset read_libsvm(const std::string& path, std::optional<std::int64_t> feature
 ///     std::string text = read_text("notes.csv.gz");
 std::string read_text(const std::string& path, std::size_t memory_limit = default_memory_limit);
 
+/// A text from a file, fit for a terminal: as it is, but for control characters and bytes that are not UTF-8, which become
+/// \x00.
+///
+///     std::cout << printable("K\u00f6ln\n");  // Köln\x0a
+std::string printable(std::string_view text);
+
 /// How read_csv reads.
 ///
 ///     Dataset d = read_csv("winequality-red.csv", {.target = "quality", .separator = ';'});
@@ -105,12 +117,12 @@ struct CsvOptions {
   std::vector<std::string> label_names = {};
   /// Whether the first line has names. Automatic: it has when one of its fields is neither a number nor missing, or none is
   /// a number. It has not where its texts are found again below, or where it has numbers that are no count of the columns
-  /// and the next line has texts in the same columns. A line of numbers only has names when they count up and do not look
-  /// like the lines below; where that is not clear it is refused. A line such as 150,4,setosa,versicolor,virginica above 150
-  /// lines of 5 fields, as scikit-learn writes it, is skipped.
+  /// and the next line has texts in the same columns. A line of numbers only has names when they are whole, count up and do
+  /// not look like the lines below; where that is not clear it is refused, whatever target and drop are. A line such as
+  /// 150,4,setosa,versicolor,virginica above 150 lines of 5 fields, as scikit-learn writes it, is skipped.
   Header header = automatic;
-  /// None given: the first of tab, semicolon and comma that each of the first lines has as often, else the one that the
-  /// first line has most of.
+  /// None given: that of a first line `sep=;`, else the first of tab, semicolon and comma that each of the first lines has
+  /// as often, else the one that the first line has most of. A space stands for one or several.
   char separator = '\0';
   /// What stands before the decimals. Guessed: a comma where fields are separated by something else and are numbers so.
   Decimal decimal = guessed;
@@ -126,7 +138,9 @@ struct CsvOptions {
   /// How columns of other samples became features: those of these samples become the same. A level that is not among theirs
   /// is refused. Empty: not given. It takes the place of `names`.
   std::vector<ColumnEncoding> encoding = {};
-  bool target_optional = false;  ///< for prediction: y is empty where there is no such column, NaN where a value is missing
+  /// For prediction: y is empty where there is no such column, NaN where a value is missing or, in a target of texts, none
+  /// of label_names: those are the unknown_labels.
+  bool target_optional = false;
   std::size_t memory_limit = default_memory_limit;
 };
 
@@ -134,12 +148,13 @@ struct CsvOptions {
 /// be quoted, with "" for a quotation mark and with separators and ends of lines within. Empty lines are skipped.
 ///
 /// A target that has text in it names classes: y counts them from 0 in the ascending order of their names, label_names. A
-/// text among numbers is taken for a mistake and refused, as are more than 100 names.
+/// text among numbers is taken for a mistake and refused, as are more than 100 names. Up to 100 numbers that say more than
+/// their value, such as 007, are names, too. Names and levels are compared as they are written: 1 is not 1.0.
 ///
 /// Names stand for one column each: a header that has one twice is refused, unless the columns are dropped.
 ///
-/// A field that is empty or says NA, N/A, NaN, null or ? is missing: it is refused with line and column, as are rows of
-/// another length and features that are not numbers. `missing` and `categories` say otherwise.
+/// A field that is empty or says NA, N/A, #N/A, NaN, null, missing, None, ? or - is missing: it is refused with line and
+/// column, as are rows of another length and features that are not numbers. `missing` and `categories` say otherwise.
 ///
 ///     Dataset last = read_csv("housing.csv");
 ///     Dataset first = read_csv("housing.csv.gz", {.target = "1", .header = CsvOptions::no});
@@ -186,8 +201,8 @@ struct DatasetOptions {
 };
 
 /// Reads any of these formats. IDX is told by its first bytes. CSV is what is named .csv or .tsv (before .gz or .bz2), or,
-/// under a name that does not say, what has a comma or a semicolon and no colon in its first line. All else is LIBSVM's
-/// format.
+/// under a name that does not say, what has a comma or a semicolon and no colon in its first line, and whatever `separator`
+/// is given for. All else is LIBSVM's format.
 ///
 ///     Dataset d = read_dataset("heart_scale");
 Dataset read_dataset(const std::string& path, const DatasetOptions& options = {});

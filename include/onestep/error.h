@@ -74,6 +74,7 @@ class FileError : public Error {
     decimal,         ///< that decimals have a comma
     missing_target,  ///< samples without one are left out
     missing_value,   ///< samples without one are left out, or values are imputed
+    missing_text,    ///< the same, where a text that is no number means a missing value and is emptied first
   };
 
   FileError(const std::string& message, std::string its_file, std::size_t its_line = 0, std::size_t its_field = 0,

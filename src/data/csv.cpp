@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "data/csv_cells.h"
 #include "data/csv_columns.h"
 #include "data/csv_header.h"
 #include "data/csv_records.h"
+#include "data/csv_target.h"
 #include "data/csv_words.h"
 #include "data/encoding.h"
 #include "data/parse.h"
@@ -22,7 +23,6 @@ namespace data {
 namespace {
 
 constexpr std::string_view csv_reader = "read_csv";
-constexpr std::size_t most_classes = 100;  // that texts may name, and levels of a category
 
 class CsvParser {
  public:
@@ -30,9 +30,11 @@ class CsvParser {
       : source_(source), options_(options), records_(source, text) {}
 
   Dataset parse() {
+    const char said = records_.take_separator_line();
     if (!records_.find()) fail(source_, "there is no line in it");
-    find_dialect();
+    find_dialect(options_.separator != '\0' ? options_.separator : said);
     find_columns();
+    first_sample_ = records_.here();
     while (records_.find()) read_sample();
     if (samples_ == 0)
       columns_->names().empty()
@@ -45,8 +47,8 @@ class CsvParser {
  private:
   // ---- the first line ----
 
-  void find_dialect() {
-    records_.set_separator(options_.separator != '\0'              ? options_.separator
+  void find_dialect(char separator) {
+    records_.set_separator(separator != '\0'                       ? separator
                            : options_.decimal == CsvOptions::comma ? separator_beside_commas()
                                                                    : records_.likely_separator());
     records_.set_decimal_comma(options_.decimal == CsvOptions::comma);
@@ -54,11 +56,12 @@ class CsvParser {
       records_.set_decimal_comma(true);
       notes_.emplace_back("numbers have a comma before their decimals");
     }
-    if (options_.separator == '\0' && records_.separator() == ';') notes_.emplace_back("semicolons separate the fields");
+    if (separator == '\0' && records_.separator() == ';') notes_.emplace_back("semicolons separate the fields");
   }
   char separator_beside_commas() const { return records_.likely_separator() == '\t' ? '\t' : ';'; }
 
   void find_columns() {
+    records_.find();  // its first field, now that the separator is known
     const char* const beginning = records_.here();
     const std::vector<std::string> fields = records_.read();
     columns_.emplace(source_, options_, fields);
@@ -68,7 +71,10 @@ class CsvParser {
     if (first == FirstLine::counts) count = records_.peek(1)[0].size();
     if (options_.header == CsvOptions::automatic)
       for (std::string& note : notes_on_header(first, fields, records_)) notes_.push_back(std::move(note));
-    columns_->settle(first == FirstLine::names, count);
+    std::vector<std::size_t> empty;
+    if (!columns_->are_known()) empty = empty_columns(fields, count);
+    if (!empty.empty()) notes_.push_back(note_on_empty(empty, count));
+    columns_->settle(first == FirstLine::names, count, empty);
     if (!options_.encoding.empty() && options_.encoding.size() != columns_->features().size())
       fail(source_, fmt::format("has {} columns of features, the samples that were learned from had {}",
                                 columns_->features().size(), options_.encoding.size()));
@@ -76,7 +82,28 @@ class CsvParser {
     values_.resize(raw_.size());
     place_.assign(count, 0);
     for (std::size_t j = 0; j < raw_.size(); ++j) place_[columns_->features()[j]] = j;
+    cells_.emplace(records_, *columns_, options_);
+    target_.emplace(*cells_, *columns_, options_);
     for (const std::string& asked : options_.category) ask_for_category(asked);
+  }
+
+  // Columns without names and values, which separators at the ends of lines make.
+  std::vector<std::size_t> empty_columns(const std::vector<std::string>& first_line, std::size_t count) {
+    std::vector<std::size_t> empty;
+    for (std::size_t i = 0; i < std::min(count, first_line.size()); ++i)
+      if (first_line[i].empty()) empty.push_back(i);
+    const char* const before = records_.here();
+    while (!empty.empty() && records_.find()) {
+      std::size_t column = 0;
+      do {
+        if (!records_.read_field(column).empty()) std::erase(empty, column);
+        ++column;
+      } while (records_.next_field());
+    }
+    records_.go_to(before);
+    if (empty.size() == count || !records_.find()) empty.clear();
+    records_.go_to(before);
+    return empty;
   }
 
   void ask_for_category(const std::string& asked) {
@@ -93,11 +120,6 @@ class CsvParser {
 
   // ---- samples ----
 
-  std::string title(std::size_t column) const {
-    return column < columns_->names().size() ? fmt::format("the value of {}", quoted(columns_->names()[column]))
-                                             : "the value";
-  }
-
   void read_sample() {
     const char* const first = records_.here();
     std::size_t column = 0;
@@ -107,7 +129,7 @@ class CsvParser {
       else if (columns_->kind(column) == Columns::Kind::feature)
         values_[place_[column]].push_back(read_value(column));
       else
-        y_.push_back(read_label());
+        target_->read();
       ++column;
     } while (records_.next_field());
     if (column != columns_->count())
@@ -122,168 +144,85 @@ class CsvParser {
   // A number, or the place of a level; NaN for what is missing.
   double read_value(std::size_t column) {
     RawColumn& raw = raw_[place_[column]];
-    const bool known = !options_.encoding.empty();
-    const std::vector<std::string>* const levels = known ? &options_.encoding[place_[column]].levels : nullptr;
-    double value = 0;
-    const char* const first = records_.here();
-    if (!records_.scan_field(value)) {
-      const std::string text(trimmed(records_.read_field(column)));
-      const std::optional<double> number = number_in(text, first, column);
-      if (!number && is_missing(text)) {
-        ++raw.missing;
-        return NAN;
-      }
-      if (!number) return read_text(text, first, column, levels);
-      value = *number;
+    const Cell cell = cells_->read(column);
+    if (cell.missing) {
+      ++raw.missing;
+      return NAN;
     }
-    if (levels != nullptr && !levels->empty()) return known_level(level_name(value), first, column, *levels);
-    return raw.category ? count_level(raw, level_name(value), first, column) : value;
+    if (!options_.encoding.empty()) return known_value(cell, options_.encoding[place_[column]].levels);
+    if (cell.number && !raw.category) {
+      raw.codes += is_code(cell.text) ? 1 : 0;
+      return *cell.number;
+    }
+    if (!cell.number) check_text(cell, raw.category);
+    if (!cell.number && raw.text_rows.empty()) raw.first_text = cell.where;
+    if (!cell.number) raw.text_rows.push_back(samples_);
+    return count_level(raw, cell);
   }
 
-  double read_text(const std::string& text, const char* where, std::size_t column, const std::vector<std::string>* levels) {
-    if (levels != nullptr && !levels->empty()) return known_level(text, where, column, *levels);
-    RawColumn& raw = raw_[place_[column]];
-    const bool may_be_target = column == 0 && options_.target.empty() && options_.names.empty();
-    if (levels != nullptr) refuse(where, column, text, "it was a number in the samples that were learned from");
-    if (columns_->count() == 1)
-      refuse(where, column, text, "the first line has no comma, semicolon or tab: say what separates the fields",
-             Remedy::separator);
-    if (is_date(text))
-      refuse(where, column, text,
-             "it looks like a date or a time, which a linear model cannot use as it is: give the days since some day, or "
-             "year, month and weekday in columns of their own, or drop the column",
-             Remedy::drop);
-    if (is_dressed_number(text))
-      refuse(where, column, text,
-             "it looks like one: take out signs and separators of thousands, or say that decimals have a comma",
-             Remedy::decimal);
-    if (!options_.categories && !raw.category)
-      refuse(where, column, text,
-             may_be_target ? "give categories numbers, drop the column, or make it the target"
-                           : "give categories numbers, or drop the column",
-             may_be_target ? Remedy::drop_or_target : Remedy::drop);
-    if (raw.text_rows.empty()) raw.first_text = where;
-    raw.text_rows.push_back(samples_);
-    return count_level(raw, text, where, column);
-  }
-
-  double count_level(RawColumn& raw, const std::string& level, const char* where, std::size_t column) {
-    if (raw.found.size() == most_classes && !raw.found.contains(level))
-      refuse(where, column, level,
-             fmt::format("the column has more than {} different texts, too many to be a category; drop the column",
-                         most_classes),
-             Remedy::drop);
-    return static_cast<double>(raw.found.try_emplace(level, raw.found.size()).first->second);
-  }
-
-  double known_level(const std::string& level, const char* where, std::size_t column,
-                     const std::vector<std::string>& levels) const {
-    const auto found = std::ranges::find(levels, level);
+  // Of a column that other samples have, too.
+  double known_value(const Cell& cell, const std::vector<std::string>& levels) {
+    if (levels.empty() && cell.number) return *cell.number;
+    if (levels.empty()) cells_->refuse(cell, "it was a number in the samples that were learned from");
+    const auto found = std::ranges::find(levels, cell.text);
     if (found == levels.end())
-      records_.fail_at(
-          where, column,
-          fmt::format("{} is {}, a level that was not there to learn from, which were {}; leave the sample out, "
-                      "or fit again with samples that have it",
-                      title(column), quoted(level), list_of(levels)));
+      cells_->fail_at(cell,
+                      fmt::format("{} is {}, a level that was not there to learn from, which were {}; leave the sample "
+                                  "out, or fit again with samples that have it",
+                                  cells_->title(cell.column), quoted(cell.text), list_of(levels)));
     return static_cast<double>(found - levels.begin());
   }
 
-  // Nothing for text; what is infinite is refused, and what is missing where that is not provided for.
-  std::optional<double> number_in(std::string_view text, const char* where, std::size_t column) const {
-    const std::optional<double> number = records_.number_in(text);
-    if (number && std::isfinite(*number)) return number;
-    const bool is_target = columns_->target() == column;
-    const bool provided_for = options_.missing != CsvOptions::refuse || (is_target && options_.target_optional);
-    if (is_missing(text) && !provided_for)
-      records_.fail_at(where, column,
-                       fmt::format("{} is missing; {}, or leave the sample out", title(column),
-                                   is_target ? "fill in the target" : "fill it in"),
-                       is_target ? Remedy::missing_target : Remedy::missing_value);
-    if (number)
-      records_.fail_at(
-          where, column,
-          fmt::format("{} is {}, not finite; correct it, or leave the sample out", title(column), quoted(text)));
-    return std::nullopt;
-  }
-
-  [[noreturn]] void refuse(const char* where, std::size_t column, std::string_view text, std::string_view advice,
-                           Remedy remedy = Remedy::none) const {
-    records_.fail_at(where, column, fmt::format("{} is {}, not a number; {}", title(column), quoted(text), advice), remedy);
-  }
-  [[noreturn]] void refuse_first_text(const char* first_text, std::size_t column, std::string_view advice,
-                                      Remedy remedy = Remedy::none) {
-    records_.go_to(first_text);
-    refuse(first_text, column, records_.read_field(column), advice, remedy);
-  }
-
-  // ---- the target ----
-
-  // Its number, or that of the class it names. Which names there are, and whether they are any, is known at the end only:
-  // until then they count in the order they are found.
-  double read_label() {
-    const std::size_t target = *columns_->target();
-    const char* const first = records_.here();
-    double value = 0;
-    std::string text;
-    std::optional<double> number;
-    if (records_.scan_field(value)) {
-      number = value;
-    } else {
-      text = trimmed(records_.read_field(target));
-      number = number_in(text, first, target);
-      if (!number && is_missing(text)) return NAN;
-    }
-    if (!options_.label_names.empty()) return known_class(first, number ? level_name(*number) : text);
-    if (number) return *number;
+  // What cannot be the level of a category.
+  void check_text(const Cell& cell, bool asked_for) {
     if (columns_->count() == 1)
-      refuse(first, target, text, "the first line has no comma, semicolon or tab: say what separates the fields",
-             Remedy::separator);
-    if (label_.text_rows.empty()) label_.first_text = first;
-    label_.text_rows.push_back(samples_);
-    return count_class(text);
+      cells_->refuse(cell, "the first line has no comma, semicolon or tab: say what separates the fields",
+                     Remedy::separator);
+    if (asked_for) return;
+    if (is_date(cell.text))
+      cells_->refuse(cell,
+                     "it looks like a date or a time, which a linear model cannot use as it is: give the days since some "
+                     "day, or year, month and weekday in columns of their own, or drop the column",
+                     Remedy::drop);
+    if (is_dressed_number(cell.text)) cells_->refuse_dressed(cell);
+    if (options_.categories) return;
+    const bool may_be_target = cell.column == 0 && options_.target.empty() && options_.names.empty();
+    cells_->refuse(cell,
+                   may_be_target ? "give categories numbers, drop the column, or make it the target"
+                                 : "give categories numbers, or drop the column",
+                   may_be_target ? Remedy::drop_or_target : Remedy::drop);
   }
 
-  double known_class(const char* where, const std::string& name) const {
-    const std::vector<std::string>& known = options_.label_names;
-    const auto found = std::find(known.begin(), known.end(), name);
-    if (found == known.end())
-      records_.fail_at(
-          where, *columns_->target(),
-          fmt::format("{} is {}, which is not among the classes that were learned from, {}; correct it, leave the sample "
-                      "out, or learn from samples that have it",
-                      title(*columns_->target()), quoted(name), list_of(known)));
-    return static_cast<double>(found - known.begin());
-  }
-
-  double count_class(const std::string& name) {
-    if (label_.found.size() == most_classes && !label_.found.contains(name))
-      refuse_first_text(label_.first_text, *columns_->target(),
-                        fmt::format("the column has more than {} different entries, too many to be classes", most_classes));
-    return static_cast<double>(label_.found.try_emplace(name, label_.found.size()).first->second);
-  }
-
-  // The target names classes: from here on they count in the order of their names, which are returned.
-  std::vector<std::string> name_classes() {
-    if (y_.size() > 2 * label_.text_rows.size())
-      refuse_first_text(label_.first_text, *columns_->target(), "most of this column are numbers");
-    name_numbers(label_, y_, [this](const std::string& name) { return count_class(name); });
-    return sorted_levels(label_, y_);
+  double count_level(RawColumn& raw, const Cell& cell) {
+    if (raw.found.size() == most_levels && !raw.found.contains(std::string(cell.text)))
+      cells_->refuse(cell,
+                     fmt::format("the column has more than {} different texts, too many to be a category; drop the column",
+                                 most_levels),
+                     Remedy::drop);
+    return static_cast<double>(raw.found.try_emplace(std::string(cell.text), raw.found.size()).first->second);
   }
 
   // ---- all samples ----
 
   Dataset dataset() {
     Dataset set;
-    set.label_names = label_.text_rows.empty() ? options_.label_names : name_classes();
+    set.label_names = columns_->target() ? target_->name_classes(first_sample_) : options_.label_names;
+    if (!target_->note().empty()) notes_.push_back(target_->note());
+    set.unknown_labels = target_->take_unknown();
+    y_ = std::move(target_->values());
     set.encoding = options_.encoding;
     if (set.encoding.empty())
       for (std::size_t j = 0; j < raw_.size(); ++j) set.encoding.push_back(levels_of(j));
     set.in_file = samples_;
+    for (std::size_t j = 0; j < raw_.size(); ++j)
+      if (raw_[j].codes > 0 && set.encoding[j].levels.empty()) set.codes.push_back(set.encoding[j].name);
     leave_out_samples(set);
     const auto rows = static_cast<std::int64_t>(samples_ - left_out_);
     if (rows == 0) fail(source_, "every sample lacks a value; drop the columns that have none", Remedy::drop);
-    if (options_.encoding.empty())
+    if (options_.encoding.empty()) {
+      if (std::optional<std::string> note = note_on_copies(values_, y_)) notes_.push_back(std::move(*note));
       for (std::size_t j = 0; j < raw_.size(); ++j) fill_column(j, set.encoding[j]);
+    }
     for (std::string& note : notes_on_filled(values_, set.encoding)) notes_.push_back(std::move(note));
     std::vector<double> entries = encoded(values_, set.encoding);
     for (std::size_t j = 0; j < raw_.size(); ++j)
@@ -309,22 +248,21 @@ class CsvParser {
     RawColumn& raw = raw_[j];
     std::vector<double>& values = values_[j];
     const std::size_t column = columns_->features()[j];
-    ColumnEncoding encoding{.name = columns_->name_of(column)};
+    ColumnEncoding encoding{.name = columns_->name_of(column), .unnamed = columns_->names().empty()};
     if (!raw.category && raw.text_rows.empty()) {
       if (std::optional<std::string> note = note_on_identifier(encoding.name, values)) notes_.push_back(std::move(*note));
       return encoding;
     }
     const std::size_t known = values.size() - raw.missing;
     if (!raw.category) {
-      if (known > 2 * raw.text_rows.size()) refuse_first_text(raw.first_text, column, "most of this column are numbers");
-      name_numbers(raw, values, [&](const std::string& level) { return count_level(raw, level, raw.first_text, column); });
+      if (known > 2 * raw.text_rows.size()) cells_->refuse_among_numbers(raw.first_text, column);
+      if (known > raw.text_rows.size()) count_again(raw, values, column);
       if (2 * raw.found.size() > known)
-        refuse_first_text(
-            raw.first_text, column,
-            fmt::format("{} of {} samples have a text of their own, too many to be the levels of a category; drop "
-                        "the column",
-                        raw.found.size(), known),
-            Remedy::drop);
+        cells_->refuse_at(raw.first_text, column,
+                          fmt::format("{} of {} samples have a text of their own, too many to be the levels of a category; "
+                                      "drop the column",
+                                      raw.found.size(), known),
+                          Remedy::drop);
     }
     if (!raw.reference.empty() && !raw.found.contains(raw.reference))
       fail(source_,
@@ -332,6 +270,17 @@ class CsvParser {
     encoding.levels = sorted_levels(raw, values);
     notes_.push_back(note_on_levels(encoding));
     return encoding;
+  }
+
+  // The levels of a column of texts and numbers, which are compared as they are written.
+  void count_again(RawColumn& raw, std::vector<double>& values, std::size_t column) {
+    raw.found.clear();
+    std::size_t row = 0;
+    cells_->read_again(first_sample_, column, [&](std::string_view text) {
+      if (row < values.size() && !text.empty())
+        values[row] = count_level(raw, {.where = raw.first_text, .column = column, .text = text});
+      ++row;
+    });
   }
 
   // Samples without a target, and those with missing values where these are not replaced.
@@ -370,11 +319,13 @@ class CsvParser {
   const CsvOptions& options_;
   Records records_;
   std::optional<Columns> columns_;
+  std::optional<Cells> cells_;
+  std::optional<Target> target_;
+  const char* first_sample_ = nullptr;
   std::vector<std::size_t> place_;  // of each column that is a feature among the features
   std::vector<RawColumn> raw_;
   std::vector<std::vector<double>> values_;
   std::vector<double> y_;
-  RawColumn label_;
   std::size_t samples_ = 0, left_out_ = 0;
   std::vector<std::string> notes_;
 };

@@ -31,9 +31,11 @@ std::vector<std::string> Columns::known_names() const {
   return names;
 }
 
+bool Columns::have_positions() const { return !options_.encoding.empty() && options_.encoding[0].unnamed; }
+
 bool Columns::has_known_names() const {
   const std::vector<std::string> known = known_names();
-  if (known.empty()) return false;
+  if (known.empty() || have_positions()) return false;
   const std::map<std::string_view, std::size_t> places = places_of_names();
   return std::ranges::all_of(known, [&](const std::string& name) { return places.contains(name); });
 }
@@ -45,22 +47,16 @@ std::optional<std::size_t> Columns::place_of(std::string_view wanted) const {
   return static_cast<std::size_t>(*position > 0 ? *position - 1 : count + *position);
 }
 
-std::optional<std::vector<bool>> Columns::dropped_by_position() const {
-  std::vector<bool> dropped(kinds_.size());
-  for (const std::string& column : options_.drop) {
-    const std::optional<std::size_t> place = place_of(column);
-    if (!place) return std::nullopt;
-    dropped[*place] = true;
-  }
-  return dropped;
+bool Columns::asks_for_a_name() const {
+  const auto is_name = [](const std::string& column) { return !column.empty() && !position_in(column); };
+  return is_name(options_.target) || std::ranges::any_of(options_.drop, is_name);
 }
 
-std::optional<std::size_t> Columns::target_by_position() const {
-  return options_.target.empty() ? kinds_.size() - 1 : place_of(options_.target);
-}
-
-void Columns::settle(bool header, std::size_t count) {
+void Columns::settle(bool header, std::size_t count, const std::vector<std::size_t>& empty) {
   kinds_.assign(count, Kind::feature);
+  for (const std::size_t column : empty) kinds_[column] = Kind::dropped;
+  last_ = count - 1;
+  while (last_ > 0 && kinds_[last_] == Kind::dropped) --last_;
   if (!header) names_.clear();
   find_columns();
 }
@@ -75,21 +71,24 @@ std::map<std::string_view, std::size_t> Columns::places_of_names() const {
 
 void Columns::find_columns() {
   const std::vector<std::string> known = known_names();
-  // The other samples may have had no header: what is known of their columns is where they stood.
-  const bool by_position =
-      names_.empty() || (!options_.encoding.empty() && !has_known_names() &&
-                         std::ranges::all_of(known, [](const auto& n) { return position_in(n).has_value(); }));
-  if (!known.empty() && !by_position) return find_known_columns();
+  if (have_positions() && !names_.empty())
+    fail(source_,
+         fmt::format("has a header, {}, but the samples that were learned from had none, so that their columns are known by "
+                     "their positions only; take the first line out of this file, or give those samples a header, too",
+                     list_of(names_)));
+  if (!known.empty() && !names_.empty()) return find_known_columns();
   if (!known.empty() && options_.target_optional) return find_known_positions();
   for (const std::string& name : options_.drop) kinds_[find(name, "to drop")] = Kind::dropped;
   // The index of a table as pandas writes it. Alone beside the target it would be all there is.
   if (names_.size() > 2 && names_[0].empty() && kinds_[0] != Kind::dropped &&
       (options_.target.empty() || find(options_.target, "for the target") != 0)) {
-    leaves_out_index_ = std::ranges::count(names_, std::string()) == 1;
+    std::size_t unnamed = 0;
+    for (std::size_t i = 0; i < names_.size(); ++i) unnamed += names_[i].empty() && kinds_[i] != Kind::dropped ? 1 : 0;
+    leaves_out_index_ = unnamed == 1;
     if (leaves_out_index_) kinds_[0] = Kind::dropped;
   }
   check_names();
-  target_ = options_.target.empty() ? kinds_.size() - 1 : find(options_.target, "for the target");
+  target_ = options_.target.empty() ? last_ : find(options_.target, "for the target");
   if (kinds_[*target_] == Kind::dropped)
     fail(source_, fmt::format("the column {} is the target and cannot be dropped; name another target", called(*target_)),
          Remedy::target);
@@ -121,6 +120,15 @@ void Columns::find_known_positions() {
                      "it was",
                      kinds_.size(), known.size()));
   kinds_[*target_] = Kind::target;
+}
+
+std::string note_on_empty(const std::vector<std::size_t>& columns, std::size_t count) {
+  std::vector<std::size_t> places;
+  for (const std::size_t column : columns) places.push_back(column + 1);
+  if (places.size() > 1)
+    return fmt::format("the columns {} have neither names nor values, and are left out", fmt::join(places, ", "));
+  return fmt::format("{} has neither a name nor a value, and is left out",
+                     places[0] == count ? "the last column" : fmt::format("column {}", places[0]));
 }
 
 // Those that other samples have, by their names.
@@ -187,9 +195,15 @@ std::size_t Columns::find(const std::string& wanted, std::string_view what_for) 
   const std::optional<std::size_t> at = place_of(wanted);
   if (at && kept.size() == 1 && kept[0] != *at) {
     const auto from_end = [&](std::size_t place) { return kinds_.size() - place; };
-    fail(source_, fmt::format("{} is the name of column {} and the position of another; give the position of the one {} "
-                              "from the end: -{} for the one of this name, -{} for the one at this position",
-                              wanted, kept[0] + 1, what_for, from_end(kept[0]), from_end(*at)));
+    const bool guessed = options_.header == CsvOptions::automatic &&
+                         std::ranges::all_of(names_, [](const auto& n) { return n.empty() || position_in(n); });
+    fail(
+        source_,
+        fmt::format("{} is the name of column {} and the position of another; give the position of the one {} from the end: "
+                    "-{} for the one of this name, -{} for the one at this position{}",
+                    wanted, kept[0] + 1, what_for, from_end(kept[0]), from_end(*at),
+                    guessed ? "; or say that there is no header, if the first line is a sample" : ""),
+        guessed ? Remedy::no_header : Remedy::none);
   }
   if (!named.empty()) return kept.empty() ? named[0] : kept[0];
   if (const std::optional<std::size_t> place = place_of(wanted)) return *place;

@@ -25,13 +25,14 @@ class Columns {
   bool has_known_names() const;
   /// The column at a position that is given as a number, from 1, or from -1 backwards.
   std::optional<std::size_t> place_of(std::string_view wanted) const;
-  /// The columns the options name by position and drop; none where one is a name.
-  std::optional<std::vector<bool>> dropped_by_position() const;
-  /// The place of the target where the options give its position or nothing.
-  std::optional<std::size_t> target_by_position() const;
+  /// Whether an option calls the target, or a column to drop, by a name that is no position.
+  bool asks_for_a_name() const;
 
-  /// Decides what each column is; the first line has been found to be a header, or not, with so many columns.
-  void settle(bool header, std::size_t count);
+  /// Decides what each column is; the first line has been found to be a header, or not, with so many columns. Those in
+  /// `empty` have neither names nor values, and are left out.
+  void settle(bool header, std::size_t count, const std::vector<std::size_t>& empty);
+  /// Whether other samples say what the columns are.
+  bool are_known() const { return !known_names().empty(); }
 
   std::size_t count() const { return kinds_.size(); }
   Kind kind(std::size_t column) const { return column < kinds_.size() ? kinds_[column] : Kind::dropped; }
@@ -50,6 +51,7 @@ class Columns {
 
  private:
   std::vector<std::string> known_names() const;
+  bool have_positions() const;
   std::map<std::string_view, std::size_t> places_of_names() const;
   void find_columns();
   void find_known_columns();
@@ -62,9 +64,13 @@ class Columns {
   std::vector<std::string> names_;
   std::vector<Kind> kinds_;
   std::optional<std::size_t> target_;
+  std::size_t last_ = 0;  // that is not empty
   std::vector<std::size_t> features_;
   bool leaves_out_index_ = false;
 };
+
+/// What is said about columns without names and values, of so many columns.
+std::string note_on_empty(const std::vector<std::size_t>& columns, std::size_t count);
 
 inline constexpr const char* note_on_index =
     "the first column has no name, is taken for an index and left out; give it a name to keep it";

@@ -64,32 +64,37 @@ Below look_below(const Records& records, const std::vector<Fields>& rest, std::s
 }
 
 // A first line of numbers. Names are sequences that do not look like the lines below; what is far from all of those may be
-// a header or an outlier.
-FirstLine of_numbers(const Fields& fields, const Columns& columns, const Records& records, const std::vector<Fields>& rest) {
-  const std::size_t target = columns.target_by_position().value_or(fields.size() - 1);
-  const std::vector<bool> dropped = columns.dropped_by_position().value_or(std::vector<bool>(fields.size()));
+// a header or an outlier. What options say of columns does not count: a number in them may be a name or a position.
+FirstLine of_numbers(const Fields& fields, const Records& records, const std::vector<Fields>& rest) {
+  constexpr std::size_t long_sequence = 6, enough_lines = 3;
   std::vector<double> features, all;
   std::size_t strange = 0, far = 0, fractional = 0;
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    if (dropped[i] || is_missing(fields[i])) continue;
+    if (is_missing(fields[i])) continue;
     const double value = records.number_in(fields[i]).value_or(0);
     const Below below = look_below(records, rest, i);
     all.push_back(value);
     fractional += below.fractions ? 1 : 0;
-    if (i == target) continue;
+    if (i + 1 == fields.size()) continue;  // the target, mostly
     features.push_back(value);
     const double reach = 10 * (below.high - below.low);
     strange += below.fractions || value < below.low || value > below.high ? 1 : 0;
-    far += rest.size() > 2 && reach > 0 && (value < below.low - reach || value > below.high + reach) ? 1 : 0;
+    far += rest.size() >= enough_lines && reach > 0 && (value < below.low - reach || value > below.high + reach) ? 1 : 0;
   }
   if (rest.empty() || features.empty()) return FirstLine::sample;
-  constexpr std::size_t long_sequence = 6;
-  if (is_sequence(features, 3) && rest.size() > 2) {
-    if (2 * strange >= features.size()) return FirstLine::names;
-    if (features.size() >= long_sequence) ask(records, fields, "they count up");
+  const bool sequence = is_sequence(features, 3), enough = rest.size() >= enough_lines;
+  // Names that programs make of numbers have no decimals: 0.0 may be a value that happens to be whole.
+  const bool decimals =
+      std::ranges::any_of(fields, [](const auto& field) { return field.find_first_of(".,") != field.npos; });
+  if (enough && sequence && 2 * strange >= features.size()) {
+    if (!decimals) return FirstLine::names;
+    ask(records, fields, "they count up");
   }
-  if (features.size() < 3 && count_columns(all) && all[0] == 0 && fractional == all.size() && rest.size() > 2)
-    ask(records, fields, "they count the columns");
+  const bool again = std::ranges::find(rest, fields) != rest.end();
+  const bool counts = count_columns(all), from_0 = counts && all[0] == 0;
+  const bool may_be_names = enough ? (sequence && features.size() >= long_sequence) || (counts && all.size() > 2) || from_0
+                                   : from_0 && all.size() > 2;
+  if (may_be_names && !again) ask(records, fields, counts ? "they count the columns" : "they count up");
   if (features.size() >= 2 && 2 * far > features.size()) ask(records, fields, "they lie far from all values below");
   return FirstLine::sample;
 }
@@ -104,24 +109,19 @@ bool is_known_level(const CsvOptions& options, const std::string& text) {
 // the next line has its texts in the same columns.
 FirstLine of_texts(const Fields& fields, const Columns& columns, const CsvOptions& options, const Records& records,
                    const std::vector<Fields>& rest) {
-  const std::optional<std::size_t> target = columns.target_by_position();
-  const std::optional<std::vector<bool>> dropped = columns.dropped_by_position();
-  if (!target || !dropped) return FirstLine::names;  // a column has a name
+  if (columns.asks_for_a_name()) return FirstLine::names;
   std::vector<double> numbers;
-  bool same_places = !rest.empty(), only_target = true;
+  bool same_places = !rest.empty();
   std::size_t texts = 0, found_again = 0;
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    if ((*dropped)[i]) continue;
     if (const std::optional<double> number = records.number_in(fields[i])) {
       numbers.push_back(*number);
       continue;
     }
-    if (i != *target && fields[i].empty()) return FirstLine::names;  // a name may be missing
+    if (i + 1 < fields.size() && fields[i].empty()) return FirstLine::names;  // a name may be missing
     if (is_missing(fields[i])) continue;
-    if (i == *target && std::ranges::find(options.label_names, fields[i]) != options.label_names.end())
-      return FirstLine::sample;
+    if (std::ranges::find(options.label_names, fields[i]) != options.label_names.end()) return FirstLine::sample;
     if (is_known_level(options, fields[i])) return FirstLine::sample;
-    only_target = only_target && i == *target;
     same_places = same_places && i < rest[0].size() && is_text(records, rest[0][i]);
     const auto has_it = [&](const Fields& below) { return i < below.size() && below[i] == fields[i]; };
     ++texts;
@@ -129,8 +129,7 @@ FirstLine of_texts(const Fields& fields, const Columns& columns, const CsvOption
   }
   if (texts > 0 && 2 * found_again >= texts) return FirstLine::sample;
   if (numbers.empty() || count_columns(numbers) || are_years(numbers)) return FirstLine::names;
-  const bool no_text = only_target && records.number_in(fields[*target]).has_value();
-  return no_text || same_places ? FirstLine::sample : FirstLine::names;
+  return same_places ? FirstLine::sample : FirstLine::names;
 }
 
 // 150,4,setosa,versicolor,virginica above 150 lines of 5 fields.
@@ -158,7 +157,7 @@ FirstLine first_line_of(const Fields& fields, const Columns& columns, const CsvO
     numbers = numbers || records.number_in(field).has_value();
     words = words || is_text(records, field);
   }
-  if (numbers && !words) return of_numbers(fields, columns, records, rest);
+  if (numbers && !words) return of_numbers(fields, records, rest);
   return of_texts(fields, columns, options, records, rest);
 }
 

@@ -27,12 +27,22 @@ void Records::end_record() {
   if (at_ != end_) ++at_;
 }
 
+char Records::take_separator_line() {
+  const std::string_view rest(at_, static_cast<std::size_t>(end_ - at_));
+  constexpr std::size_t size = 5;  // of sep=;
+  if (!rest.starts_with("sep=") || rest.size() <= size || (rest[size] != '\n' && rest[size] != '\r')) return '\0';
+  if (std::string_view("\"\r\n").find(rest[size - 1]) != std::string_view::npos) return '\0';
+  at_ += size;
+  end_record();
+  return rest[size - 1];
+}
+
 bool Records::find() {
   for (; at_ != end_; end_record()) {
     const char* const line = at_;
     while (*at_ == ' ') ++at_;
     if (!at_record_end()) {
-      at_ = line;
+      if (separator_ != ' ') at_ = line;
       return true;
     }
   }
@@ -40,6 +50,11 @@ bool Records::find() {
 }
 
 bool Records::next_field() {
+  const char* const field_end = at_;
+  if (separator_ == ' ') {  // one or several, as columns of numbers are lined up
+    while (*at_ == ' ') ++at_;
+    if (!at_record_end() && at_ != field_end) --at_;
+  }
   const bool ended = at_record_end();
   if (ended)
     end_record();
@@ -76,6 +91,7 @@ bool Records::scan_field(double& value) {
   const char* const first = at_;
   const char* const end = scan_number(at_, end_, value);
   if (end == nullptr) return false;
+  scanned_ = {first, end};
   at_ = end;
   skip_padding();
   if (at_field_end()) return true;

@@ -26,6 +26,9 @@ class Records {
   const char* here() const { return at_; }
   void go_to(const char* place) { at_ = place; }
 
+  /// Goes over a first line `sep=;`, by which Excel is told what separates the fields, and returns the character; 0 where
+  /// there is no such line.
+  char take_separator_line();
   /// Goes to the next line that is not empty; false at the end.
   bool find();
   /// Goes over a separator to the next field; false at the end of a record, which is then over.
@@ -34,6 +37,8 @@ class Records {
   std::string read_field(std::size_t number);
   /// A plain number that is the whole field; false when it is something else, which is then still to be read.
   bool scan_field(double& value);
+  /// How the number that was scanned last is written.
+  std::string_view scanned() const { return scanned_; }
   /// All fields of this record.
   std::vector<std::string> read();
   /// The fields of up to `most` records from here on, which are still to be read; fewer where one is malformed.
@@ -63,6 +68,7 @@ class Records {
   const std::string& text_;
   const char* at_;
   const char* end_;
+  std::string_view scanned_;
   char separator_ = ',';
   bool decimal_comma_ = false;
 };

@@ -42,8 +42,8 @@ std::string pattern_of(std::string_view text) {
 }  // namespace
 
 bool is_missing(std::string_view field) {
-  constexpr std::array<std::string_view, 6> words{"", "?", "na", "n/a", "nan", "null"};
-  return std::ranges::find(words, lower_case(field.substr(0, 8))) != words.end();
+  constexpr std::array<std::string_view, 9> words{"", "?", "-", "na", "n/a", "#n/a", "nan", "null", "missing"};
+  return field == "None" || std::ranges::find(words, lower_case(field.substr(0, 8))) != words.end();
 }
 
 bool is_date(std::string_view field) {
@@ -59,20 +59,67 @@ bool is_date(std::string_view field) {
   return pattern == "4-2" || pattern == "4/2" || clock == "1:2" || clock == "2:2";
 }
 
-bool is_dressed_number(std::string_view field) {
+namespace {
+
+// Takes currencies and the per cent sign off a number, and says what they were.
+std::string take_signs(std::string_view& field) {
   constexpr std::array<std::string_view, 4> currencies{"$", "€", "£", "¥"};
+  std::string signs;
   field = trimmed(field);
   for (const std::string_view currency : currencies) {
+    const std::size_t before = field.size();
     if (field.starts_with(currency)) field.remove_prefix(currency.size());
     if (field.ends_with(currency)) field.remove_suffix(currency.size());
+    if (field.size() < before) signs = fmt::format("the currency sign {}", currency);
   }
-  if (field.ends_with('%')) field.remove_suffix(1);
+  if (field.ends_with('%')) {
+    field.remove_suffix(1);
+    signs = "the per cent sign";
+  }
   field = trimmed(field);
-  if (parse_number(field)) return true;
+  return signs;
+}
+
+}  // namespace
+
+bool is_dressed_number(std::string_view field) {
+  if (!take_signs(field).empty() && parse_number(field)) return true;
   const bool marks_only = field.find_first_not_of("+-0123456789., '") == field.npos;
   const bool begins = !field.empty() && (is_digit(field.front()) || field.front() == '-' || field.front() == '+');
   const std::string_view inner = field.substr(std::min<std::size_t>(1, field.size()));
   return marks_only && begins && inner.find_first_of("+-") == inner.npos && is_digit(field.back());
+}
+
+Advice advice_on_dressed_number(std::string_view field, bool commas_separate_fields) {
+  std::vector<std::string> out;
+  if (std::string signs = take_signs(field); !signs.empty()) out.push_back(std::move(signs));
+  const auto count = [&](char mark) { return std::ranges::count(field, mark); };
+  const auto thousands = [&](std::string_view marks) { out.push_back(fmt::format("the {} between thousands", marks)); };
+  if (count(' ') > 0) thousands("blanks");
+  if (count('\'') > 0) thousands("apostrophes");
+  const std::size_t comma = field.rfind(','), point = field.rfind('.');
+  const bool both = comma != field.npos && point != field.npos;
+  const bool decimal_comma = comma != field.npos && count(',') == 1 && (!both || comma > point);
+  if (point != field.npos && (count('.') > 1 || (both && decimal_comma))) thousands("points");
+  if (comma != field.npos && !decimal_comma) thousands("commas");
+  Advice advice;
+  if (!out.empty()) advice.text = fmt::format("take out {}", fmt::join(out, " and "));
+  if (!decimal_comma) return advice;
+  const bool may_be_thousands = !both && field.size() - comma == 4;
+  if (!advice.text.empty()) advice.text += ", and ";
+  if (may_be_thousands) advice.text += "take out the comma if it separates thousands; if it stands before decimals, ";
+  advice.text += commas_separate_fields ? "write a point instead of the comma" : "say that decimals have a comma";
+  advice.decimal_comma = !commas_separate_fields;
+  return advice;
+}
+
+bool is_code(std::string_view number) {
+  constexpr std::size_t always_kept = 15;  // digits
+  const std::string_view sign = number.substr(0, number.starts_with('-') || number.starts_with('+') ? 1 : 0);
+  number.remove_prefix(sign.size());
+  const bool leading_zero = number.size() > 1 && number.front() == '0';
+  if ((!leading_zero && number.size() <= always_kept) || !std::ranges::all_of(number, is_digit)) return false;
+  return leading_zero || fmt::format("{:.0f}", parse_number(number).value_or(0)) != number;
 }
 
 std::string list_of(const std::vector<std::string>& names) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -23,18 +25,6 @@ std::vector<std::string> feature_names(const std::vector<ColumnEncoding>& encodi
 }
 
 namespace data {
-
-std::string level_name(double number) { return fmt::format("{}", number); }
-
-void name_numbers(const RawColumn& column, std::vector<double>& values,
-                  const std::function<double(const std::string&)>& count) {
-  auto text_row = column.text_rows.begin();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (text_row != column.text_rows.end() && *text_row == i)
-      ++text_row;
-    else if (!std::isnan(values[i]))
-      values[i] = count(level_name(values[i]));
-}
 
 std::vector<std::string> sorted_levels(const RawColumn& column, std::vector<double>& of) {
   std::vector<std::pair<std::string, std::size_t>> levels(column.found.begin(), column.found.end());
@@ -62,9 +52,57 @@ std::string note_on_left_out(std::size_t left_out, std::size_t without_target, s
                      left_out == 1 ? "is" : "are");
 }
 
+namespace {
+
+bool is_day(double value) {
+  if (value != std::floor(value) || value < 18000101 || value > 22001231) return false;
+  const auto day = static_cast<long>(value), month = day / 100 % 100;
+  return month >= 1 && month <= 12 && day % 100 >= 1 && day % 100 <= 31;
+}
+
+// How many values there are, those that are missing taken for one.
+std::size_t count_distinct(std::vector<double> values) {
+  for (double& value : values)
+    if (std::isnan(value)) value = INFINITY;
+  std::ranges::sort(values);
+  return static_cast<std::size_t>(std::ranges::unique(values).begin() - values.begin());
+}
+
+}  // namespace
+
+std::optional<std::string> note_on_copies(const std::vector<std::vector<double>>& columns, const std::vector<double>& y) {
+  constexpr std::size_t many = 5, share = 20, hardly_by_chance = 100;
+  const std::size_t samples = columns.empty() ? 0 : columns[0].size();
+  std::vector<const std::vector<double>*> all;
+  for (const auto& column : columns) all.push_back(&column);
+  if (!y.empty()) all.push_back(&y);
+  std::vector<std::uint64_t> hashes(samples);
+  for (const auto* column : all)
+    for (std::size_t i = 0; i < samples; ++i)
+      hashes[i] = (hashes[i] ^ (std::bit_cast<std::uint64_t>((*column)[i] + 0.0) * 0x9e3779b97f4a7c15U)) * 0x100000001b3U +
+                  (hashes[i] >> 29U);
+  std::ranges::sort(hashes);
+  const auto distinct = static_cast<std::size_t>(std::ranges::unique(hashes).begin() - hashes.begin());
+  const std::size_t copies = samples - distinct;
+  if (copies < many || share * copies < samples) return std::nullopt;
+  double combinations = 1;
+  for (const auto* column : all) combinations *= static_cast<double>(count_distinct(*column));
+  if (combinations < static_cast<double>(hardly_by_chance * samples)) return std::nullopt;
+  return fmt::format(
+      "{} of {} samples are copies of others: where a sample is trained on and its copy judges, scores are too "
+      "good; keep one of each",
+      copies, samples);
+}
+
 std::optional<std::string> note_on_identifier(const std::string& name, const std::vector<double>& values) {
   constexpr std::size_t enough = 6, enough_to_differ = 50;
   const auto breaks = [](double before, double after) { return after != before + 1; };
+  const auto is_day_or_missing = [](double value) { return std::isnan(value) || is_day(value); };
+  if (std::ranges::any_of(values, is_day) && std::ranges::all_of(values, is_day_or_missing))
+    return fmt::format(
+        "{} looks like dates, such as {:.0f}, and is taken for a number, in which days are not equally far "
+        "apart: give the days since some day, or drop it",
+        quoted(name), *std::ranges::find_if(values, is_day));
   if (values.size() < enough || !std::ranges::all_of(values, [](double v) { return v == std::floor(v); }))
     return std::nullopt;
   if (std::ranges::adjacent_find(values, breaks) == values.end())

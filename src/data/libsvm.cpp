@@ -81,13 +81,13 @@ class LibsvmParser {
   }
 
   // Where something is wrong is counted only when something is.
-  [[noreturn]] void wrong(const char* where, std::string_view what) const {
+  [[noreturn]] void wrong(const char* where, std::string_view what, Remedy remedy = Remedy::none) const {
     const char* line = text_.data();
     for (const char* end = line; (end = std::find(line, where, '\n')) != where;) line = end + 1;
     std::size_t field = 0;
     for (const char* c = line; c <= where; ++c)
       if (!is_blank(*c) && (c == line || is_blank(c[-1]))) ++field;
-    fail(source_, 1 + static_cast<std::size_t>(std::count(text_.data(), where, '\n')), field, what);
+    fail(source_, 1 + static_cast<std::size_t>(std::count(text_.data(), where, '\n')), field, what, remedy);
   }
 
   // The text ends with a zero byte that is not part of it, so that *at_ may be looked at anywhere.
@@ -203,6 +203,12 @@ class LibsvmParser {
     const std::string_view word = word_from(first);
     const std::size_t colon = word.find(':');
     const auto [end, error] = std::from_chars(word.data(), word.data() + std::min(colon, word.size()), index);
+    if (colon == word.npos && samples_.ends.empty() && samples_.values.empty())
+      wrong(first,
+            fmt::format("{} is not index:value, as LIBSVM's format has it; if the file is a table, say what separates its "
+                        "columns",
+                        quoted(word)),
+            Remedy::separator);
     if (colon == word.npos || error != std::errc() || end != word.data() + colon)
       wrong(first, fmt::format("{} is not index:value", quoted(word)));
     if (index < 0) wrong(first, fmt::format("index {}; they start at 1, or at 0", index));

@@ -17,9 +17,22 @@
 #include <system_error>
 
 #include "data/number.h"
+#include "onestep/dataset.h"
 #include "onestep/error.h"
 
-namespace onestep::data {
+namespace onestep {
+
+std::string printable(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t size = data::character_size(text);
+    result += size > 0 ? std::string(text.substr(0, size)) : fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+    text.remove_prefix(std::max<std::size_t>(1, size));
+  }
+  return result;
+}
+
+namespace data {
 
 namespace {
 
@@ -78,6 +91,30 @@ struct Bunzip2 : bz_stream {
   Bunzip2(const Bunzip2&) = delete;
   Bunzip2& operator=(const Bunzip2&) = delete;
 };
+
+// What a file begins with that no reader takes, what it is, and the way out.
+struct OtherKind {
+  std::string_view magic, what;
+};
+constexpr std::array<OtherKind, 9> other_kinds{{
+    {{"\xfd"
+      "7zXZ\0",
+      6},
+     "is compressed by xz: decompress it (xz -d), or compress it by gzip or bzip2"},
+    {"\x28\xb5\x2f\xfd", "is compressed by zstd: decompress it (zstd -d), or compress it by gzip or bzip2"},
+    {"7z\xbc\xaf\x27\x1c", "is a 7z archive: unpack it"},
+    {"PK\x03\x04", "is a zip archive, as a spreadsheet (.xlsx, .ods) is, too: unpack it, or save the table as CSV"},
+    {"\xd0\xcf\x11\xe0", "is an old spreadsheet (.xls): save the table as CSV"},
+    {"PAR1", "is a Parquet file: write the table as CSV"},
+    {"\x89HDF", "is an HDF5 file: write the table as CSV"},
+    {"\xff\xfe", "is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+    {"\xfe\xff", "is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+}};
+
+void refuse_other_kinds(const Source& source, std::string_view bytes) {
+  for (const OtherKind& kind : other_kinds)
+    if (bytes.starts_with(kind.magic)) fail(source, kind.what);
+}
 
 constexpr std::string_view gzip_magic = "\x1f\x8b", bzip2_magic = "BZh";
 
@@ -164,7 +201,9 @@ std::string decompress(const Source& source, std::string bytes, std::size_t limi
 }
 
 std::string read_text(const Source& source, std::size_t limit) {
-  return decompress(source, read_bytes(source, limit), limit);
+  std::string text = decompress(source, read_bytes(source, limit), limit);
+  refuse_other_kinds(source, text);
+  return text;
 }
 
 void check_memory(const Source& source, std::string_view what, double entries, std::size_t limit) {
@@ -194,14 +233,29 @@ std::optional<double> parse_number(std::string_view text) {
   return value;
 }
 
-std::string quoted(std::string_view text) {
-  constexpr std::size_t most = 32;
-  std::string result = "\"";
-  for (const char c : text.substr(0, most)) {
-    const auto byte = static_cast<unsigned char>(c);
-    result += byte < 0x20 || byte >= 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+std::size_t character_size(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first < 0x20 || first == 0x7f ? 0 : 1;
+  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  unsigned code = first & (0x7fU >> size);
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return 0;
+    code = (code << 6U) | (byte(i) & 0x3fU);
   }
-  return result + (text.size() > most ? "…\"" : "\"");
+  const bool overlong = code < (size == 4 ? 0x10000U : size == 3 ? 0x800U : 0x80U);
+  const bool control = code < 0xa0, surrogate = code >= 0xd800 && code < 0xe000,
+             separator = code == 0x2028 || code == 0x2029;
+  return overlong || control || surrogate || separator || code > 0x10ffff ? 0 : size;
+}
+
+std::string quoted(std::string_view text) {
+  constexpr int most = 32;
+  std::string_view rest = text;
+  for (int count = 0; count < most && !rest.empty(); ++count)
+    rest.remove_prefix(std::max<std::size_t>(1, character_size(rest)));
+  return "\"" + printable(text.substr(0, text.size() - rest.size())) + (rest.empty() ? "\"" : "…\"");
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -234,4 +288,5 @@ bool Lines::next(std::string_view& line) {
   return true;
 }
 
-}  // namespace onestep::data
+}  // namespace data
+}  // namespace onestep

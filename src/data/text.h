@@ -44,6 +44,9 @@ void check_memory(const Source& source, std::string_view what, double entries, s
 /// no double can hold.
 std::optional<double> parse_number(std::string_view text);
 
+/// How many bytes the character has that the text begins with; 0 for a control character and for what is not UTF-8.
+std::size_t character_size(std::string_view text);
+
 /// The text in quotation marks, shortened and with unprintable bytes written as \x00: fit for a message.
 std::string quoted(std::string_view text);
 

@@ -40,9 +40,33 @@ TEST(ReadCsvCategories, HaveAFeatureForEachLevelButTheReference) {
 }
 
 TEST(ReadCsvCategories, MayBeNumbersWhereThatIsAskedFor) {
-  const Dataset d = parse_table("zip,y\n10,1\n9,2\n10.0,3\n100,4\n", {.category = {"zip"}});
+  const Dataset d = parse_table("zip,y\n10,1\n9,2\n10,3\n100,4\n", {.category = {"zip"}});
   EXPECT_THAT(d.encoding[0].levels, ElementsAre("9", "10", "100")) << "in the order of numbers";
   EXPECT_TRUE(near(d.A, Array{{1., 0.}, {0., 0.}, {1., 0.}, {0., 1.}}));
+}
+
+TEST(ReadCsvCategories, AreComparedAsTexts) {
+  const CsvOptions asked{.category = {"code"}};
+  const Dataset d = parse_table("code,y\n010,1\n10,2\n1.0,3\n12345678901234567,4\n12345678901234568,5\n", asked);
+  EXPECT_THAT(d.encoding[0].levels, ElementsAre("1.0", "010", "10", "12345678901234567", "12345678901234568"));
+  EXPECT_THAT(parse_table("zip,y\n01234,1\n50667,2\n", {.category = {"zip=50667"}}).encoding[0].levels,
+              ElementsAre("50667", "01234"));
+  const CsvOptions known{.target_name = "y", .encoding = d.encoding};
+  EXPECT_TRUE(near(parse_table("code,y\n10,0\n", known).A, Array{{0., 1., 0., 0.}}));
+  EXPECT_THAT(error_in_table("code,y\n10.0,0\n", known), HasSubstr("\"10.0\", a level that was not there"));
+  const Dataset mixed = parse_table("code,y\n010,1\nA,2\n10,3\nA,4\n010,5\nA,6\n10,7\nA,8\n", {.categories = true});
+  EXPECT_THAT(mixed.encoding[0].levels, ElementsAre("010", "10", "A"));
+  EXPECT_TRUE(near(mixed.A, Array{{0., 0.}, {0., 1.}, {1., 0.}, {0., 1.}, {0., 0.}, {0., 1.}, {1., 0.}, {0., 1.}}));
+}
+
+TEST(ReadCsvCategories, AColumnOfNumbersThatMayBeCodesIsNamed) {
+  const Dataset d = parse_table("zip,n,id,y\n01234,0,12345678901234567,1\n50667,-5,2,0.5\n");
+  EXPECT_THAT(d.codes, ElementsAre("zip", "id"));
+  EXPECT_EQ(d.A(0, 0), 1234);
+  EXPECT_THAT(parse_table("zip,y\n01234,1\n50667,2\n", {.category = {"zip"}}).codes, IsEmpty());
+  for (const char* number : {"0", "-0", "0.5", "00.5", "1e3", "9007199254740992", "-12"})
+    EXPECT_FALSE(data::is_code(number));
+  for (const char* number : {"00", "-01", "007", "9007199254740993"}) EXPECT_TRUE(data::is_code(number)) << number;
 }
 
 TEST(ReadCsvCategories, OfOtherSamplesAreTheSameFeatures) {
@@ -128,6 +152,36 @@ TEST(ReadCsvHeader, OfNumbersIsRecognisedOrAskedAbout) {
   EXPECT_THAT(error_in_table("517,203,9\n0.5,0.3,1\n0.2,0.9,2\n0.1,0.7,1\n"), HasSubstr("lie far from all values below"));
 }
 
+TEST(ReadCsvHeader, IsTheSameWhateverColumnsAreAskedFor) {
+  const std::string text = "0,1,2,3,4\n5.1,3.5,1.4,0.2,0\n4.9,3.0,1.4,0.2,1\n4.7,3.2,1.3,0.2,0\n4.6,3.1,1.5,0.2,1\n";
+  const std::string both = "4 is the name of column 5 and the position of another";
+  EXPECT_THAT(error_in_table(text, {.target = "4"}), HasSubstr(both));
+  EXPECT_THAT(error_in_table(text, {.target = "4"}), HasSubstr("or say that there is no header"));
+  EXPECT_THAT(error_in_table(text, {.target = "4", .header = CsvOptions::yes}), HasSubstr(both));
+  EXPECT_THAT(error_in_table(text, {.drop = {"3"}}), HasSubstr("3 is the name of column 4"));
+  EXPECT_EQ(parse_table(text, {.target = "-1"}).y.size(), 4);
+  EXPECT_EQ(parse_table(text, {.drop = {"-2"}}).names.size(), 3U);
+  EXPECT_EQ(parse_table(text, {.target = "0"}).target_name, "0") << "a name alone";
+  EXPECT_EQ(parse_table(text, {.target = "4", .header = CsvOptions::no}).y.size(), 5) << "a position alone";
+  const std::string named = "0,1,2,kind\n5.1,3.5,1.4,a\n4.9,3.0,1.4,b\n4.7,3.2,1.3,a\n";
+  EXPECT_THAT(error_in_table(named, {.drop = {"2"}}), HasSubstr("2 is the name of column 3 and the position of another"));
+  EXPECT_EQ(parse_table(named, {.drop = {"-2"}}).y.size(), 3);
+}
+
+TEST(ReadCsvHeader, OfNumbersThatCountTheColumnsIsAskedAboutAboveSmallWholeNumbers) {
+  const std::string binary = "0,1,2,3\n1,1,1,0\n0,0,0,0\n0,1,1,1\n1,0,1,1\n";
+  const std::string question = "they count the columns; say whether there is a header";
+  EXPECT_THAT(error_in_table(binary), HasSubstr(question));
+  EXPECT_EQ(parse_table(binary, {.header = CsvOptions::yes}).y.size(), 4);
+  EXPECT_THAT(error_in_table("1,2,3,4\n4,5,2,7\n0,4,2,7\n8,1,1,9\n"), HasSubstr(question));
+  EXPECT_THAT(error_in_table(",0,1,2,3\n0,0,1,1,1\n1,0,0,1,1\n2,1,1,0,1\n"), HasSubstr(question)) << "with an index";
+  EXPECT_THAT(error_in_table("0,1,2\n0.5,1.5,2.5\n"), HasSubstr(question)) << "a single sample";
+  EXPECT_EQ(parse_table("0,1\n1,1\n0,0\n0,1\n1,0\n").y.size(), 5) << "found again below";
+  EXPECT_THAT(error_in_table("0.0,1.0,2.0,3.0\n0.5,0.2,0.1,1.5\n0.7,0.5,0.2,0.3\n0.5,0.1,0.2,1.2\n"),
+              HasSubstr("say whether there is a header"))
+      << "values, perhaps";
+}
+
 TEST(ReadCsvHeader, IsNoHeaderWhereItsTextsAreFoundBelow) {
   const Dataset d = parse_table("p,x,s\ne,x,y\np,b,s\ne,b,y\n", {.categories = true});
   EXPECT_EQ(d.y.size(), 4);
@@ -146,6 +200,33 @@ TEST(ReadCsvHeader, CountsOfScikitLearnAreSkipped) {
               HasSubstr("has 3 fields, the first line has 4"));
 }
 
+TEST(ReadCsvTarget, NumbersThatAreCodesNameClasses) {
+  const Dataset d = parse_table("a,zip\n1,01234\n2,50667\n3,1234\n4,\n5,01234\n", {.missing = CsvOptions::drop_sample});
+  EXPECT_THAT(d.label_names, ElementsAre("01234", "1234", "50667"));
+  EXPECT_TRUE(near(d.y, Array{0., 2., 1., 0.}));
+  EXPECT_THAT(d.notes, ::testing::Contains(HasSubstr("\"zip\" has numbers with leading zeros")));
+  EXPECT_THAT(parse_table("a,id\n1,12345678901234567\n2,12345678901234568\n").label_names,
+              ElementsAre("12345678901234567", "12345678901234568"));
+  std::string many = "a,y\n";
+  for (int i = 0; i < 101; ++i) many += "1,00" + std::to_string(i) + "\n";
+  EXPECT_THAT(parse_table(many).label_names, IsEmpty()) << "a quantity";
+  EXPECT_THAT(parse_table(many).notes, ::testing::Contains(HasSubstr("too many to be classes")));
+}
+
+TEST(ReadCsvTarget, LabelsOfNoKnownClassAreToldApartForPrediction) {
+  const Dataset train = parse_table("a,y\n1,0\n2,1\n");
+  const CsvOptions numbers{.target_name = "y", .encoding = train.encoding, .target_optional = true};
+  const Dataset names = parse_table("a,y\n1,malignant\n2,benign\n3,malignant\n", numbers);
+  EXPECT_THAT(names.unknown_labels, ElementsAre("malignant", "benign"));
+  EXPECT_THAT(names.label_names, IsEmpty());
+  EXPECT_TRUE(std::isnan(names.y(0)));
+  CsvOptions known = numbers;
+  known.label_names = {"benign", "malignant"};
+  const Dataset other = parse_table("a,y\n1,malignant\n2,unclear\n", known);
+  EXPECT_EQ(other.y(0), 1);
+  EXPECT_THAT(other.unknown_labels, ElementsAre("unclear"));
+}
+
 TEST(ReadCsvTarget, MayBeAbsentForPrediction) {
   const Dataset train = parse_table("a,b,y\n1,2,3\n4,5,6\n");
   const CsvOptions known{.target_name = "y", .encoding = train.encoding, .target_optional = true};
@@ -158,8 +239,12 @@ TEST(ReadCsvTarget, MayBeAbsentForPrediction) {
   const CsvOptions positions{.target = "3", .header = CsvOptions::no, .encoding = bare.encoding, .target_optional = true};
   EXPECT_EQ(parse_table("1,2\n", positions).y.size(), 0);
   EXPECT_EQ(parse_table("1,2,9\n", positions).y(0), 9);
-  EXPECT_EQ(parse_table("a,b,y\n1,2,9\n", {.target = "3", .encoding = bare.encoding, .target_optional = true}).y(0), 9)
-      << "by position where names came later";
+  for (const char* header : {"a,b,y", "0,1,2", "2,1,3"})
+    EXPECT_THAT(
+        error_in_table(std::string(header) + "\n1,2,9\n",
+                       {.target = "3", .header = CsvOptions::yes, .encoding = bare.encoding, .target_optional = true}),
+        HasSubstr("their columns are known by their positions only; take the first line out of this file"))
+        << header;
   EXPECT_THAT(error_in_table("1\n", positions), HasSubstr("has 1 columns without names"));
 }
 

@@ -95,7 +95,9 @@ TEST(ReadLibsvmErrors, SayLineAndField) {
   EXPECT_EQ(error_in("1 1:1 2:\n"), "[read_libsvm] F:1: field 3: \"\" is not a number");
   EXPECT_EQ(error_in("1 1:nan\n"), "[read_libsvm] F:1: field 2: \"nan\" is not a number");
   EXPECT_EQ(error_in("1 1:inf\n"), "[read_libsvm] F:1: field 2: \"inf\" is not finite");
-  EXPECT_EQ(error_in("1 7\n"), "[read_libsvm] F:1: field 2: \"7\" is not index:value");
+  EXPECT_EQ(error_in("1 7\n"),
+            "[read_libsvm] F:1: field 2: \"7\" is not index:value, as LIBSVM's format has it; if the file is a table, say "
+            "what separates its columns");
   EXPECT_EQ(error_in("1 1.5:1\n"), "[read_libsvm] F:1: field 2: \"1.5:1\" is not index:value");
   EXPECT_EQ(error_in("1 -3:1\n"), "[read_libsvm] F:1: field 2: index -3; they start at 1, or at 0");
   EXPECT_EQ(error_in("1 2:1 1:1\n"), "[read_libsvm] F:1: field 3: index 1 after 2; they have to ascend");

@@ -1,0 +1,104 @@
+#include "data/csv_cells.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "data/csv_words.h"
+
+namespace onestep::data {
+
+Cell Cells::read(std::size_t column) {
+  Cell cell{.where = records_.here(), .column = column};
+  double value = 0;
+  if (records_.scan_field(value)) {
+    cell.number = value;
+    cell.text = records_.scanned();
+    return cell;
+  }
+  text_ = trimmed(records_.read_field(column));
+  cell.text = text_;
+  cell.number = number_in(cell);
+  cell.missing = !cell.number && is_missing(cell.text);
+  return cell;
+}
+
+void Cells::read_again(const char* first_sample, std::size_t column,
+                       const std::function<void(std::string_view text)>& each) {
+  const char* const before = records_.here();
+  records_.go_to(first_sample);
+  while (records_.find()) {
+    std::size_t at = 0;
+    do {
+      const std::string field = records_.read_field(at);
+      const std::string_view text = trimmed(field);
+      if (at++ == column) each(is_missing(text) ? std::string_view() : text);
+    } while (records_.next_field());
+  }
+  records_.go_to(before);
+}
+
+std::string Cells::title(std::size_t column) const {
+  return column < columns_.names().size() ? fmt::format("the value of {}", quoted(columns_.names()[column])) : "the value";
+}
+
+void Cells::refuse(const Cell& cell, std::string_view advice, Remedy remedy) const {
+  fail_at(cell, fmt::format("{} is {}, not a number; {}", title(cell.column), quoted(cell.text), advice), remedy);
+}
+
+void Cells::refuse_dressed(const Cell& cell) const {
+  const Advice advice = advice_on_dressed_number(cell.text, records_.separator() == ',');
+  refuse(cell, "it looks like one: " + advice.text, advice.decimal_comma ? Remedy::decimal : Remedy::none);
+}
+
+void Cells::refuse_at(const char* where, std::size_t column, std::string_view advice, Remedy remedy) const {
+  records_.go_to(where);
+  const std::string text = records_.read_field(column);
+  const Cell cell{.where = where, .column = column, .text = text};
+  if (is_dressed_number(text)) refuse_dressed(cell);
+  refuse(cell, advice, remedy);
+}
+
+void Cells::refuse_among_numbers(const char* where, std::size_t column) const {
+  if (may_be_header(where))
+    refuse_at(
+        where, column,
+        "most of this column are numbers; where the first line has the names of the columns, say that there is a header",
+        Remedy::header);
+  refuse_at(where, column, "most of this column are numbers", Remedy::missing_text);
+}
+
+// Whether it stands in a first line that was taken for a sample, which was a guess.
+bool Cells::may_be_header(const char* where) const {
+  return columns_.names().empty() && options_.header == CsvOptions::automatic && records_.line_of(where) == 1;
+}
+
+void Cells::fail_at(const Cell& cell, std::string_view what, Remedy remedy) const {
+  records_.fail_at(cell.where, cell.column, what, remedy);
+}
+
+// Nothing for text; what is infinite is refused, and what is missing where that is not provided for.
+std::optional<double> Cells::number_in(const Cell& cell) const {
+  const std::optional<double> number = records_.number_in(cell.text);
+  if (number && std::isfinite(*number)) return number;
+  const bool is_target = columns_.target() == cell.column;
+  const bool provided_for = options_.missing != CsvOptions::refuse || (is_target && options_.target_optional);
+  if (is_missing(cell.text) && !provided_for && may_be_header(cell.where))
+    fail_at(
+        cell,
+        fmt::format("{} is missing; where the first line has the names of the columns, say that there is a header; where "
+                    "it has a sample, that there is none",
+                    title(cell.column)),
+        Remedy::header);
+  if (is_missing(cell.text) && !provided_for)
+    fail_at(cell,
+            fmt::format("{} is missing; {}, or leave the sample out", title(cell.column),
+                        is_target ? "fill in the target" : "fill it in"),
+            is_target ? Remedy::missing_target : Remedy::missing_value);
+  if (number)
+    fail_at(cell,
+            fmt::format("{} is {}, not finite; correct it, or leave the sample out", title(cell.column), quoted(cell.text)));
+  return std::nullopt;
+}
+
+}  // namespace onestep::data
