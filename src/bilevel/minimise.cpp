@@ -85,19 +85,14 @@ class Minimiser {
     if (!solve(state_.u)) return end_with_inner(), false;
     accept(state_.u);
     if (*status_ != Status::converged || critical() <= options_.tolerance) return false;
-    if (++refuted_ > most || state_.iteration >= options_.max_iterations) {
-      end(Status::rounding_reached, "the hypergradient changes from one solve of the inner problems to the next");
-      return false;
-    }
     status_.reset();
-    about_.clear();
     outer_->reset();
-    return true;
+    if (++refuted_ <= most && state_.iteration < options_.max_iterations) return true;
+    end(Status::rounding_reached, "the hypergradient changes from one solve of the inner problems to the next");
+    return false;
   }
 
-  bool is_exactly_zero() const {
-    return std::ranges::all_of(state_.gradient, [](double g) { return g == 0; });
-  }
+  bool is_exactly_zero() const { return largest(state_.gradient) == 0; }
 
   // A hypergradient of zero at the start, or of exactly zero, may be that of a kink, where it is one of many, or of a
   // maximum. What it is beside the point, on both sides, tells. Parameters that are held at bounds stay there.
@@ -348,13 +343,14 @@ class Minimiser {
     o.history.assign(state_.history.begin(), state_.history.end());
     const bool begun = !state_.gradient.empty();
     bool is_known = true;  // the hypergradient
+    o.bound_rests_on = "it was not asked for";
     if (begun && *status_ != Status::cancelled && *status_ != Status::time_limit) {
       // Again, as accurately as can be and whatever was tried last, so that a resumed run ends with the same bits.
       state_.tolerance = objective_.tightest();
       if (solve(state_.u)) {
         accept(state_.u);
-        is_known = note_shortfall(o);
-        bound_hypergradient(o);
+        is_known = note_shortfall(o, objective_);
+        if (options_.certified) note_bound(o, objective_, moved_.stretch(state_.u));
       } else {
         // What was accepted rests on a solve that was less accurate.
         o.bound_rests_on = objective_.about();
@@ -376,23 +372,6 @@ class Minimiser {
     o.checkpoint_seconds = saved_ ? saved_->seconds() : 0;
     o.seconds = elapsed();
     return o;
-  }
-
-  void bound_hypergradient(Outcome& o) {
-    o.bound_rests_on = "it was not asked for";
-    if (!options_.certified) return;
-    const auto [bound, rests_on] = objective_.gradient_bound();
-    o.bound = bound * moved_.stretch(state_.u);
-    o.bound_rests_on = rests_on;
-  }
-
-  // What the last hypergradient says of the point is believed only where its linear systems were solved.
-  bool note_shortfall(Outcome& o) const {
-    const auto [status, why] = objective_.gradient_status();
-    if (is_solution(status)) return true;
-    if (is_solution(o.status)) o.status = status;
-    o.about = o.about.empty() ? why : fmt::format("{}; {}", o.about, why);
-    return false;
   }
 
   const BilevelOptions& options_;

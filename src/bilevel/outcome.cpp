@@ -31,6 +31,20 @@ void detail::describe(Outcome& o, const InnerWork& work) {
   o.hypergradient_seconds = work.differentiating;
 }
 
+void detail::note_bound(Outcome& o, Objective& objective, double stretch) {
+  const auto [bound, rests_on] = objective.gradient_bound();
+  o.bound = bound * stretch;
+  o.bound_rests_on = rests_on;
+}
+
+bool detail::note_shortfall(Outcome& o, const Objective& objective) {
+  const auto [status, why] = objective.gradient_status();
+  if (is_solution(status)) return true;
+  if (is_solution(o.status)) o.status = status;
+  o.about = o.about.empty() ? why : fmt::format("{}; {}", o.about, why);
+  return false;
+}
+
 void detail::note_uncertain_hypergradient(Outcome& o, double tolerance) {
   constexpr double plainly = 10;
   if (o.status != Status::converged || !(o.norm > 0) || !std::isfinite(o.bound) || !o.about.empty()) return;

@@ -161,7 +161,7 @@ class AutoDifferentiator final : public Differentiator {
       inverse = std::max(inverse, size > 0 ? norm(u) / size : 0);
       const double rounding_error = 4 * std::numeric_limits<double>::epsilon() * rounding_scale();
       const double error = inverse_safety * inverse * (rest + rounding_error);
-      if (units_differ_ && error <= tolerance_ * derivative && left > rounding && !transposed) {
+      if (units_differ_ && !transposed && error <= tolerance_ * derivative && left > rounding && spent() < most_products) {
         const double seen = growth_of_residual(s, system, left);
         if (inverse_safety * seen * rest > tolerance_ * derivative) {
           inverse = std::max(inverse, seen);

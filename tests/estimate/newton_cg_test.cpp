@@ -226,7 +226,7 @@ TEST(NewtonCgCertificate, OfWeightedLeastSquaresHoldsAndAutoKeepsItsWord) {
       for (const double e : truth) squares += e * e;
       const double size = std::sqrt(squares), error = size * test::relative_error(g, Array(truth));
       EXPECT_LE(error, s.certificate_jvp(v).bound + 1e-15 * size) << trial << ' ' << ratio;
-      if (e.kind().index() == 4 && met) EXPECT_LE(error, tolerance * size) << trial << ' ' << ratio;
+      if (e.kind().index() == 4 && met) { EXPECT_LE(error, tolerance * size) << trial << ' ' << ratio; }
     }
   }
 }
