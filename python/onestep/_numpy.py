@@ -394,8 +394,8 @@ def _array_function(self: Expr, function: Any, types: Any, args: Any, kwargs: An
     name = f"{function.__module__.replace('numpy', 'np', 1)}.{function.__name__}"
     if rule is None:
         raise _refusal(name)
-    # What NumPy's own signatures pass where a caller leaves it out changes nothing.
-    given = {key: value for key, value in kwargs.items() if value is not None and value is not np._NoValue}
+    # None is what out=, dtype= and their like are without being given; an axis of None says something.
+    given = {key: value for key, value in kwargs.items() if value is not None or key == "axis"}
     try:
         return rule(*args, **given)
     except TypeError as error:

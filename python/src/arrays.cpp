@@ -29,7 +29,7 @@ nb::object converted(nb::handle object) {
   const std::string kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
   if (kind.find_first_of("biuf") == std::string::npos)
     throw TracingError("an array of real numbers is needed, not one of dtype " +
-                       nb::cast<std::string>(nb::str(array.attr("dtype"))) + " (from " + name_of_type(object) + ")");
+                       nb::cast<std::string>(array.attr("dtype").attr("name")) + " (from " + name_of_type(object) + ")");
   return numpy.asarray(array, "dtype"_a = numpy.float64, "order"_a = "C");
 }
 

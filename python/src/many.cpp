@@ -87,10 +87,16 @@ PyManySolutions solve_many_once(PySolver& self, const nb::args& arguments, nb::h
   }
   const Estimator estimator = estimator_of(named);
   const nb::list kept = kept_of(self.kept);
+  if (!self.for_many) {
+    self.interrupted = std::make_shared<std::atomic<bool>>();
+    self.for_many = self.solver.with(self.options.for_library(self.interrupted));
+  }
+  *self.interrupted = false;
+  const Solver solver = *self.for_many;
   const Tracing tracing(self.data, kept);
   ManySolutions solutions = [&] {
     const nb::gil_scoped_release no_gil;
-    return x0 ? solve_many(self.solver, *x0, theta, estimator) : solve_many(self.solver, theta, estimator);
+    return x0 ? solve_many(solver, *x0, theta, estimator) : solve_many(solver, theta, estimator);
   }();
   return {std::move(solutions), kept, std::move(shapes)};
 }

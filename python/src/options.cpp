@@ -45,10 +45,10 @@ void Options::change(const char* who, const nb::kwargs& named) {
         values.history = nb::cast<bool>(value);
       } else if (name == "callback") {
         check_callable(value);
-        callback = nb::borrow(value);
+        callback = value;
       } else if (name == "estimator") {
         estimator_of(value);
-        estimator = nb::borrow(value);
+        estimator = value;
       } else {
         throw nb::type_error((std::string(who) + "() has no option '" + name + "'; there are " + option_names).c_str());
       }
@@ -59,18 +59,23 @@ void Options::change(const char* who, const nb::kwargs& named) {
   }
 }
 
-SolveOptions Options::for_library() const {
+SolveOptions Options::for_library(const Interrupted& interrupted) const {
   SolveOptions options = values;
-  if (callback.is_none()) {
-    // A solve that is over sooner leaves signals to the interpreter.
-    options.callback = [](const Iteration& i) {
-      if (i.seconds >= signal_interval) check_signals();
-      return true;
-    };
-    return options;
-  }
-  options.callback = [borrowed = nb::handle(callback)](const Iteration& i) {
-    check_signals();
+  const auto goes_on = [interrupted](const Iteration& i) {
+    if (interrupted && *interrupted) return false;
+    if (i.seconds < signal_interval) return true;  // a solve that is over so soon leaves signals to the interpreter
+    try {
+      check_signals();
+    } catch (...) {
+      if (interrupted) *interrupted = true;
+      throw;
+    }
+    return true;
+  };
+  options.callback = goes_on;
+  if (callback.is_none()) return options;
+  options.callback = [goes_on, borrowed = callback](const Iteration& i) {
+    if (!goes_on(i)) return false;
     const nb::gil_scoped_acquire gil;
     const nb::object answer = borrowed(i);
     if (answer.is_none()) return true;
@@ -83,7 +88,7 @@ SolveOptions Options::for_library() const {
 
 std::string Options::text(const SolveOptions& defaults) const {
   std::string text;
-  const auto add = [&](const char* name, const nb::object& value) {
+  const auto add = [&](const char* name, nb::handle value) {
     text += std::string(", ") + name + "=" + nb::cast<std::string>(nb::repr(value));
   };
   if (values.tolerance != defaults.tolerance) add("tolerance", nb::cast(values.tolerance));

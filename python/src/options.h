@@ -1,6 +1,9 @@
 // Options of solvers as keyword arguments of Python; estimators; and what lets Ctrl-C stop a solve.
 #pragma once
 
+#include <atomic>
+#include <memory>
+
 #include "common.h"
 
 // The keyword arguments of SolveOptions in signatures, for the stubs.
@@ -11,16 +14,20 @@
 
 namespace onestep::python {
 
-/// The options of a solver, with the Python objects that the library's copies of them borrow.
+/// Whether a signal has stopped one of many problems that are solved together, so that the others stop, too.
+using Interrupted = std::shared_ptr<std::atomic<bool>>;
+
+/// The options of a solver. Python objects are borrowed: those who have options keep them alive, where Python's collector
+/// sees them.
 struct Options {
   SolveOptions values;
-  nb::object callback = nb::none();
-  nb::object estimator = nb::none();
+  nb::handle callback = Py_None;
+  nb::handle estimator = Py_None;
 
   /// Changes those that are named. Throws Python's TypeError for an unknown one, naming `who`.
   void change(const char* who, const nb::kwargs& named);
   /// Those for the library: each iteration looks for Ctrl-C at most every 50 ms, and calls the callback.
-  SolveOptions for_library() const;
+  SolveOptions for_library(const Interrupted& interrupted = {}) const;
   /// As they are written in a call, those that are not the defaults.
   std::string text(const SolveOptions& defaults) const;
 };

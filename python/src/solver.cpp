@@ -40,6 +40,7 @@ PySolver with_options(const PySolver& self, const nb::kwargs& named) {
   options.change("with_options", named);
   PySolver made =
       self.changed(self.solver.with(options.for_library()).with(estimator_of(options.estimator)), options.callback);
+  nb::borrow<nb::list>(made.kept).append(options.estimator);
   made.options = options;
   return made;
 }
@@ -57,6 +58,7 @@ PySolver knowing(const PySolver& self, double rho, double L_A, double L_J, doubl
 PySolver PySolver::changed(Solver to, nb::handle needs) const {
   PySolver made = *this;
   made.solver = std::move(to);
+  made.for_many.reset();
   nb::list all;
   for (const nb::handle object : kept_of(kept)) all.append(object);
   if (needs.is_valid()) all.append(needs);
@@ -111,7 +113,9 @@ void bind_solver(nb::module_& m) {
       .def(
           "on", [](const PySolver& self, const Context& context) { return self.changed(self.solver.on(context)); },
           "context"_a, "The same, computing on the threads of this context.")
-      .def("__repr__", [](const PySolver& self) { return "<Solver " + self.text + self.options.text(self.defaults) + ">"; });
+      .def("__repr__", [](const PySolver& self) {
+        return "<Solver " + self.text + (self.kept.is_valid() ? self.options.text(self.defaults) : "") + ">";
+      });
 }
 
 }  // namespace onestep::python

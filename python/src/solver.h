@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "options.h"
@@ -19,6 +20,9 @@ struct PySolver {
   std::string text;        ///< how it was made, for repr
   bool has_start = false;  ///< so that all arguments of solve are parameters
   std::shared_ptr<const CopiedData> data = std::make_shared<const CopiedData>();
+  /// The same for solve_many, where a signal stops all problems; made when it is first asked for.
+  std::optional<Solver> for_many = std::nullopt;
+  Interrupted interrupted = nullptr;
 
   /// The same solver changed, with another Python object that it needs, if any.
   PySolver changed(Solver to, nb::handle needs = {}) const;
@@ -31,6 +35,7 @@ PySolver make_solver(const char* who, nb::list kept, const nb::kwargs& named, co
   Options options{.values = defaults};
   options.change(who, named);
   kept.append(options.callback);
+  kept.append(options.estimator);
   Solver solver = make(options.for_library()).with(estimator_of(options.estimator));
   return {std::move(solver), std::move(kept), std::move(options), defaults, who};
 }
