@@ -11,7 +11,7 @@ struct PyManySolutions {
   ManySolutions solutions;
   nb::object kept;
   std::vector<Shape> theta;  ///< the shape of each parameter, for one problem
-  std::shared_ptr<std::mutex> one_at_a_time = std::make_shared<std::mutex>();
+  std::shared_ptr<Turns> turns = std::make_shared<Turns>();
 };
 
 // A list is one array for each problem, anything else is an array that all share.
@@ -106,19 +106,19 @@ nb::object vjp(const PyManySolutions& self, nb::handle c) {
   if (self.solutions.size() > 0)
     for (const Array& part : self.solutions[0].state()) state.push_back(part.shape());
   const std::vector<Many> cotangents = directions_of("vjp", c, state);
-  return numpy_manies(without_gil(*self.one_at_a_time, [&] { return self.solutions.vjp(cotangents); }));
+  return numpy_manies(without_gil(*self.turns, [&] { return self.solutions.vjp(cotangents); }));
 }
 
 nb::object jvp(const PyManySolutions& self, nb::handle v) {
   const std::vector<Many> tangents = directions_of("jvp", v, self.theta);
-  return numpy_manies(without_gil(*self.one_at_a_time, [&] { return self.solutions.jvp(tangents); }));
+  return numpy_manies(without_gil(*self.turns, [&] { return self.solutions.jvp(tangents); }));
 }
 
 PySolution at(const PyManySolutions& self, std::int64_t i) {
   const auto count = static_cast<std::int64_t>(self.solutions.size());
   if (i < -count || i >= count) throw nb::index_error("there are fewer problems");
   PySolution one(self.solutions[static_cast<std::size_t>(i < 0 ? i + count : i)], self.kept);
-  one.one_at_a_time = self.one_at_a_time;
+  one.turns = self.turns;
   return one;
 }
 

@@ -9,7 +9,7 @@ struct PyPrepared {
   Prepared prepared;
   nb::object kept;
   bool has_start;  ///< so that all arguments of solve are parameters
-  std::shared_ptr<std::mutex> one_at_a_time = std::make_shared<std::mutex>();
+  std::shared_ptr<Turns> turns = std::make_shared<Turns>();
 };
 
 PyPrepared prepare(PySolver& self, const nb::args& arguments, nb::handle start, nb::handle named) {
@@ -38,8 +38,8 @@ PySolution solve_prepared(PyPrepared& self, const nb::args& arguments, nb::handl
   for (; first < arguments.size(); ++first) theta.push_back(array_of(arguments[first]));
   const nb::list kept = kept_of(self.kept);
   // A copy: the memory it shares is used again only once it is gone.
-  Solution copy = without_gil(*self.one_at_a_time,
-                              [&] { return Solution(x0 ? self.prepared.solve(*x0, theta) : self.prepared.solve(theta)); });
+  Solution copy =
+      without_gil(*self.turns, [&] { return Solution(x0 ? self.prepared.solve(*x0, theta) : self.prepared.solve(theta)); });
   return {std::move(copy), kept};
 }
 

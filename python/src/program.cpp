@@ -68,7 +68,7 @@ nb::dict dict_of(const QuadraticProgram& p) {
 
 struct PyProgramSolution {
   ProgramSolution solution;
-  std::shared_ptr<std::mutex> one_at_a_time = std::make_shared<std::mutex>();
+  std::shared_ptr<Turns> turns = std::make_shared<Turns>();
 };
 
 PyProgramSolution solve_qp(double tolerance, int max_iterations, double time_limit, const nb::kwargs& named) {
@@ -89,7 +89,7 @@ PyProgramSolution solve_qp(double tolerance, int max_iterations, double time_lim
 nb::object array_of_indices(const std::vector<std::size_t>& indices) { return nb::cast(indices); }
 
 nb::dict degeneracy(const PyProgramSolution& s) {
-  const ProgramDegeneracy d = without_gil(*s.one_at_a_time, [&] { return s.solution.degeneracy(); });
+  const ProgramDegeneracy d = without_gil(*s.turns, [&] { return s.solution.degeneracy(); });
   nb::dict all;
   all["undecided"] = array_of_indices(d.undecided);
   all["dependent"] = array_of_indices(d.dependent);
@@ -137,7 +137,7 @@ void bind_program(nb::module_& m) {
           "vjp",
           [](const PyProgramSolution& s, nb::handle c) {
             const PartsInPlace given(c);
-            return dict_of(without_gil(*s.one_at_a_time, [&] { return s.solution.vjp(given.parts()); }));
+            return dict_of(without_gil(*s.turns, [&] { return s.solution.vjp(given.parts()); }));
           },
           "c"_a, nb::sig("def vjp(self, c: ArrayOrParts) -> dict[str, numpy.typing.NDArray[numpy.float64]]"),
           "Cotangents of all parts of the data for a cotangent of x.")

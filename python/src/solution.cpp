@@ -19,7 +19,7 @@ std::string text_of(const PySolution& self) {
 // A derivative or a certificate in a direction, which is read where it lies.
 template <auto member> auto along(const PySolution& self, nb::handle direction) {
   const PartsInPlace given(direction);
-  return without_gil(*self.one_at_a_time, [&] { return (self.solution.*member)(given.parts()); });
+  return without_gil(*self.turns, [&] { return (self.solution.*member)(given.parts()); });
 }
 
 PySolution even_if_unconverged(const PySolution& self) {
@@ -75,9 +75,7 @@ void bind_solution(nb::module_& m) {
           "there are several parameters.")
       .def(
           "jacobian",
-          [](const PySolution& s) {
-            return numpy_parts(without_gil(*s.one_at_a_time, [&] { return s.solution.jacobian(); }));
-          },
+          [](const PySolution& s) { return numpy_parts(without_gil(*s.turns, [&] { return s.solution.jacobian(); })); },
           nb::sig("def jacobian(self) -> typing.Any"),
           "dx/dtheta: a matrix, or a tuple of one for each parameter, with a row for each entry of the state.")
       .def("certificate", along<&Solution::certificate>, "c"_a,

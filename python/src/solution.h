@@ -1,19 +1,47 @@
 // Solutions as Python has them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "tracing.h"
 
 namespace onestep::python {
+
+/// Lets one thread at a time have its turn.
+class Turns {
+ private:
+  friend class Turn;
+  std::mutex mutex_;
+  std::atomic<std::thread::id> whose_;
+};
+class Turn {
+ public:
+  explicit Turn(Turns& turns) : turns_(turns) {
+    if (turns.whose_ == std::this_thread::get_id())
+      throw MisuseError("a callback asks for a solve or a derivative of the object whose computation calls it");
+    turns.mutex_.lock();
+    turns.whose_ = std::this_thread::get_id();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    turns_.whose_ = std::thread::id();
+    turns_.mutex_.unlock();
+  }
+
+ private:
+  Turns& turns_;
+};
 
 /// A Solution, with the Python objects that its derivatives may call. Copies share their memory, so that a derivative is
 /// computed by one thread at a time.
 struct PySolution {
   Solution solution;
   nb::object kept;
-  std::shared_ptr<std::mutex> one_at_a_time = std::make_shared<std::mutex>();
+  std::shared_ptr<Turns> turns = std::make_shared<Turns>();
 
   PySolution(Solution its_solution, nb::object its_kept) : solution(std::move(its_solution)), kept(std::move(its_kept)) {}
 };
@@ -43,10 +71,11 @@ inline nb::list kept_of(const nb::object& kept) {
   return nb::borrow<nb::list>(kept);
 }
 
-/// Computes without the GIL, one thread at a time.
-template <class Compute> auto without_gil(std::mutex& one_at_a_time, const Compute& compute) {
+/// Computes without the GIL, one thread at a time. Throws MisuseError where a Python function that the computation calls
+/// asks for another one of the same object.
+template <class Compute> auto without_gil(Turns& turns, const Compute& compute) {
   const nb::gil_scoped_release no_gil;
-  const std::lock_guard lock(one_at_a_time);
+  const Turn turn(turns);
   return compute();
 }
 

@@ -135,6 +135,14 @@ def test_several_parts_of_the_state():
     np.testing.assert_allclose(s.vjp(np.ones(2)), [2 / 3, 2 / 3], rtol=1e-9)
 
 
+def test_states_and_parameters_may_be_numbers():
+    s = onestep.newton_root(lambda x, y: x**2 - y).solve(1.0, 2)
+    assert s.x.shape == ()
+    assert s.x == pytest.approx(np.sqrt(2), rel=1e-15)
+    assert s.vjp(1) == pytest.approx(0.5 / np.sqrt(2), rel=1e-14)
+    assert s.jacobian().size == 1
+
+
 def test_a_warm_start_changes_the_time_and_not_the_derivative(logistic):
     fit = onestep.newton(logistic.objective)
     cold = fit.solve(np.zeros(4), logistic.w)

@@ -66,6 +66,18 @@ def test_threads_may_share_a_solver_a_solution_and_a_prepared(logistic):
         np.testing.assert_allclose(x, fit.solve(np.zeros(4), factor * logistic.w).x, rtol=1e-12)
 
 
+def test_a_callback_that_asks_for_its_own_computation_is_misuse():
+    holder = []
+
+    def again(iteration):
+        if holder:
+            holder[0].solve(np.zeros(2), np.ones(2))
+
+    holder.append(onestep.newton(lambda x, t: np.sum((x - t) ** 4), callback=again).prepare(np.zeros(2), np.ones(2)))
+    with pytest.raises(onestep.MisuseError, match="a callback asks"):
+        holder[0].solve(np.zeros(2), np.ones(2))
+
+
 def test_many_problems_with_a_python_callback_on_several_threads(logistic):
     threads = onestep.threads()
     seen = []
