@@ -1,5 +1,7 @@
-"""Derivatives of what an iterative algorithm converges to: write the objective in NumPy, or one step of an algorithm; solve; and
-ask for dx/dtheta in either direction, and for how wrong it can be.
+"""Derivatives of what an iterative algorithm converges to.
+
+Write the objective in NumPy, or one step of an algorithm; solve; and ask for dx/dtheta in either direction, and for how wrong
+it can be.
 
     fit = onestep.newton(lambda x, w: np.sum(w * np.logaddexp(0, -y * (A @ x))) + 0.1 * np.sum(x**2))
     s = fit.solve(np.zeros(13), w)

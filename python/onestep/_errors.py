@@ -33,7 +33,7 @@ class NotConvergedError(Error):
 
 
 class NoDerivativeError(Error):
-    """The solution has no derivative, or none that could be computed: `reason` says why, `residual` is that of the linear solve."""
+    """The solution has no derivative, or none that could be computed: `reason` says why. `residual` is of the linear solve."""
 
     def __init__(self, message: str, reason: str, status: Status, residual: float = float("nan")) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class NoDerivativeError(Error):
 
 
 class FileError(Error):
-    """A file that cannot be read or used, or what is wrong in it. `line` and `field` count from 1; 0 is the whole file or line."""
+    """A file that cannot be read or used, or what is wrong in it. `line` and `field` count from 1; 0 is the whole of it."""
 
     def __init__(
         self, message: str, file: str, line: int = 0, field: int = 0, problem: str = "", remedy: str = "none"

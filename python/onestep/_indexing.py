@@ -27,7 +27,7 @@ def _along(a: Expr, index: Any, axis: int) -> tuple[Expr, bool]:
     if isinstance(index, (list, np.ndarray)):
         numbers = np.asarray(index)
         if numbers.dtype == object or numbers.ndim != 1:
-            raise TracingError("a list of numbers, or one array of them with a single axis, chooses entries of an expression")
+            raise TracingError("entries of an expression are chosen by a list of numbers, or an array of them with one axis")
         if numbers.dtype == bool:
             if numbers.size != n:
                 raise IndexError(f"a mask of {numbers.size} entries for an axis of {n}")

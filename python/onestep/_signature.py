@@ -13,7 +13,8 @@ def arguments_of(function: Callable[..., Any]) -> int:
     if not callable(function):
         raise TracingError(f"a function to trace is needed here, not an object of type {type(function).__name__}")
     code = getattr(function, "__code__", None)
-    if code is not None and hasattr(function, "__defaults__") and not hasattr(function, "__wrapped__") and not code.co_flags & 0x04 and not code.co_kwonlyargcount:
+    is_plain = code is not None and hasattr(function, "__defaults__") and not hasattr(function, "__wrapped__")
+    if code is not None and is_plain and not code.co_flags & 0x04 and not code.co_kwonlyargcount:  # 0x04: has *args
         return int(code.co_argcount) - len(function.__defaults__ or ()) - hasattr(function, "__self__")
     import inspect
 
