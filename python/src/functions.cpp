@@ -27,7 +27,8 @@ TracedFunction traced_python(nb::handle function, const nb::args& specs) {
   std::shared_ptr<const CopiedData> none;
   nb::list kept;
   const Tracing tracing(none, kept);
-  return {Function(inputs, body.call), kept};
+  Function made(inputs, body.call);
+  return {std::move(made), tracing.needed()};
 }
 
 nb::object run(const TracedFunction& self, const nb::args& arguments) {

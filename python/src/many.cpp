@@ -98,7 +98,7 @@ PyManySolutions solve_many_once(PySolver& self, const nb::args& arguments, nb::h
     const nb::gil_scoped_release no_gil;
     return x0 ? solve_many(solver, *x0, theta, estimator) : solve_many(solver, theta, estimator);
   }();
-  return {std::move(solutions), kept, std::move(shapes)};
+  return {std::move(solutions), tracing.needed(), std::move(shapes)};
 }
 
 nb::object vjp(const PyManySolutions& self, nb::handle c) {

@@ -22,7 +22,7 @@ PyPrepared prepare(PySolver& self, const nb::args& arguments, nb::handle start, 
     return given.start ? Prepared(self.solver, *given.start, given.theta, estimator)
                        : Prepared(self.solver, given.theta, estimator);
   }();
-  return {std::move(prepared), kept, self.has_start};
+  return {std::move(prepared), tracing.needed(), self.has_start};
 }
 
 PySolution solve_prepared(PyPrepared& self, const nb::args& arguments, nb::handle start) {

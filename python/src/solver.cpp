@@ -16,7 +16,7 @@ PySolution solve_once(PySolver& self, const nb::args& arguments, nb::handle star
     return given.start ? solve(self.solver, *given.start, given.theta, estimator)
                        : solve(self.solver, given.theta, estimator);
   }();
-  return {std::move(solution), kept};
+  return {std::move(solution), tracing.needed()};
 }
 
 // A node of a traced function.

@@ -1,6 +1,7 @@
 // Python functions as bodies of traced functions.
 #include "tracing.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "errors.h"
@@ -14,6 +15,26 @@ bool has_same_bytes(const Array& copy, const Array& view) {
   return copy.shape() == view.shape() && std::memcmp(copy.data(), view.data(), copy.values().size_bytes()) == 0;
 }
 
+bool contains(const nb::list& list, nb::handle object) {
+  return std::any_of(list.begin(), list.end(), [&](nb::handle other) { return other.is(object); });
+}
+
+// The library keeps the plans of the last eight graphs that a solver traced (Recipe::Cache), and each may hold solvers of
+// its own: where a function makes a new one whenever it is traced, older ones are given back.
+void remember(nb::list& kept, const nb::list& inside) {
+  constexpr std::size_t most_graphs = 16;
+  std::vector<Py_ssize_t> earlier;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    const nb::object entry = kept[i];
+    if (!nb::isinstance<nb::list>(entry)) continue;
+    const nb::list solvers = nb::borrow<nb::list>(entry);
+    if (std::all_of(inside.begin(), inside.end(), [&](nb::handle one) { return contains(solvers, one); })) return;
+    earlier.push_back(static_cast<Py_ssize_t>(i));
+  }
+  if (earlier.size() >= most_graphs) PySequence_DelItem(kept.ptr(), earlier.front());
+  kept.append(inside);
+}
+
 }  // namespace
 
 Tracing::Tracing(std::shared_ptr<const CopiedData>& last, nb::list kept)
@@ -22,6 +43,7 @@ Tracing::Tracing(std::shared_ptr<const CopiedData>& last, nb::list kept)
 Tracing::~Tracing() {
   current_tracing = outer_;
   last_ = std::make_shared<const CopiedData>(std::move(used_));
+  if (inside_.size() > 0) remember(kept_, inside_);
 }
 
 Tracing* Tracing::current() { return current_tracing; }
@@ -40,10 +62,16 @@ Array Tracing::data(const Buffer& buffer) {
   return used_.entries.back().copy;
 }
 
-void Tracing::keep(nb::handle object) {
-  for (const nb::handle kept : kept_)
-    if (kept.is(object)) return;
-  kept_.append(object);
+void Tracing::keep(nb::handle kept_inside) {
+  if (!contains(inside_, kept_inside)) inside_.append(kept_inside);
+}
+
+nb::list Tracing::needed() const {
+  if (inside_.size() == 0) return kept_;
+  nb::list both;
+  both.append(kept_);
+  both.append(inside_);
+  return both;
 }
 
 std::optional<Expr> operand_of(nb::handle object) {

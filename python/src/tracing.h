@@ -24,8 +24,8 @@ struct CopiedData {
 /// call. NumPy cannot tell whether an array will be changed later, and a Solution needs its data as they were.
 class Tracing {
  public:
-  /// `last` is what the last call used; it becomes what this one uses. `kept` is where objects are put that must live as
-  /// long as what is traced. Made and destroyed with the GIL held.
+  /// `last` is what the last call used; it becomes what this one uses. `kept` is the list of what the solver needs. Made and
+  /// destroyed with the GIL held.
   Tracing(std::shared_ptr<const CopiedData>& last, nb::list kept);
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;
@@ -33,13 +33,16 @@ class Tracing {
 
   static Tracing* current();
   Array data(const Buffer& buffer);
-  void keep(nb::handle object);
+  /// For a solve inside what is traced: the list of what its solver needs.
+  void keep(nb::handle kept_inside);
+  /// What a result of this call needs.
+  nb::list needed() const;
 
  private:
   std::shared_ptr<const CopiedData>& last_;
   std::shared_ptr<const CopiedData> known_;
   CopiedData used_;
-  nb::list kept_;
+  nb::list kept_, inside_;
   Tracing* outer_;
 };
 

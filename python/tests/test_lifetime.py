@@ -112,6 +112,30 @@ def test_a_cycle_through_a_solver_is_collected():
     assert gone() is None
 
 
+def test_a_solver_made_inside_a_traced_function_lives_as_long_as_needed():
+    gone = []
+
+    def outer(x, t):
+        apply = lambda z, v: 0.5 * z + v  # noqa: E731
+        gone.append(weakref.ref(apply))
+        inner = onestep.fixed_point(onestep.ForeignStep(apply, vjp=lambda z, v, c: (0.5 * c, (c,)), jvp=forward))
+        return 0.5 * x + 0.1 * inner.from_(np.zeros(2))(t)
+
+    def forward(z, v, dz, dv):
+        return (0.5 * dz if dz is not None else 0) + (dv[0] if dv is not None else np.zeros(2))
+
+    solver = onestep.fixed_point(outer, estimator=Implicit())
+    solutions = [solver.solve(np.zeros(2), np.ones(2)) for _ in range(60)]
+    gc.collect()
+    for s in (solutions[0], solutions[-1]):
+        np.testing.assert_allclose(s.x, 0.4, rtol=1e-8)
+        np.testing.assert_allclose(s.vjp(np.ones(2)), 0.4, rtol=1e-5)
+    assert all(apply() is not None for apply in gone)
+    del solutions, s
+    gc.collect()
+    assert sum(apply() is not None for apply in gone) < 30
+
+
 def test_memory_does_not_grow_over_ten_thousand_solves(logistic):
     fit = onestep.newton(logistic.objective)
     prepared = fit.prepare(np.zeros(4), logistic.w)
