@@ -91,7 +91,7 @@ def test_many_problems_with_a_python_callback_on_several_threads(logistic):
     assert len(seen) == sum(many[i].statistics.iterations for i in range(20))
 
 
-@pytest.mark.parametrize("what", ["traced", "foreign", "many", "callback"])
+@pytest.mark.parametrize("what", ["traced", "foreign", "many", "callback", "minimise"])
 def test_ctrl_c_stops_a_solve(what):
     solver = endless()
     if what == "foreign":
@@ -104,6 +104,9 @@ def test_ctrl_c_stops_a_solve(what):
     with pytest.raises(KeyboardInterrupt):
         if what == "many":
             onestep.solve_many(solver, np.ones(3), [np.ones(3)] * 2)
+        elif what == "minimise":
+            inner = onestep.Inner(solver, np.ones(3), lambda x: np.sum(x**2))
+            onestep.minimise(inner, onestep.Parameter.real(np.ones(3)))
         else:
             solver.solve(np.ones(3), np.ones(3))
     assert time.thread_time() - began < 20  # of CPU time: it would take minutes
