@@ -1,0 +1,172 @@
+// Quadratic programs: traced ones, and those that are given as arrays.
+#include "errors.h"
+#include "records.h"
+#include "solver.h"
+
+namespace onestep::python {
+namespace {
+
+constexpr const char* part_names = "Q, q, A, b, G, l, u, lo and hi";
+
+// Calls `set(name, value)` for each part that a dict, or the keyword arguments of a call, names.
+template <class Program, class Value> void set_parts(Program& program, const nb::dict& named, const Value& value_of) {
+  for (const auto [key, value] : named) {
+    const std::string name = nb::cast<std::string>(nb::str(key));
+    if (value.is_none()) continue;
+    auto* part = name == "Q"    ? &program.Q
+                 : name == "q"  ? &program.q
+                 : name == "A"  ? &program.A
+                 : name == "b"  ? &program.b
+                 : name == "G"  ? &program.G
+                 : name == "l"  ? &program.l
+                 : name == "u"  ? &program.u
+                 : name == "lo" ? &program.lo
+                 : name == "hi" ? &program.hi
+                                : nullptr;
+    if (part == nullptr)
+      throw MisuseError("[quadratic_program] a program has no part '" + name + "'; there are " + part_names);
+    *part = value_of(value);
+  }
+}
+
+detail::ProgramBody program_body_of(nb::handle function) {
+  return {[function](std::span<const Expr> in) {
+            const nb::gil_scoped_acquire gil;
+            const nb::object result = call_python(function, in);
+            if (!nb::isinstance<nb::dict>(result))
+              throw TracingError(std::string("the function of quadratic_program returns a dict of ") + part_names);
+            TracedProgram program;
+            set_parts(program, nb::borrow<nb::dict>(result), expr_of);
+            return program;
+          },
+          arguments_of(function)};
+}
+
+PySolver quadratic_program(nb::handle program, const nb::kwargs& named) {
+  nb::list kept;
+  kept.append(program);
+  PySolver made = make_solver("quadratic_program", kept, named, quadratic_program_options(), [&](const SolveOptions& o) {
+    return program.is_none() ? onestep::quadratic_program(o) : detail::make_quadratic_program(program_body_of(program), o);
+  });
+  made.has_start = true;  // it needs none
+  return made;
+}
+
+nb::dict dict_of(const QuadraticProgram& p) {
+  nb::dict parts;
+  parts["Q"] = numpy_of(p.Q);
+  parts["q"] = numpy_of(p.q);
+  parts["A"] = numpy_of(p.A);
+  parts["b"] = numpy_of(p.b);
+  parts["G"] = numpy_of(p.G);
+  parts["l"] = numpy_of(p.l);
+  parts["u"] = numpy_of(p.u);
+  parts["lo"] = numpy_of(p.lo);
+  parts["hi"] = numpy_of(p.hi);
+  return parts;
+}
+
+struct PyProgramSolution {
+  ProgramSolution solution;
+  std::shared_ptr<Turns> turns = std::make_shared<Turns>();
+};
+
+PyProgramSolution solve_qp(double tolerance, int max_iterations, double time_limit, const nb::kwargs& named) {
+  QuadraticProgram program;
+  set_parts(program, nb::borrow<nb::dict>(named), array_of);
+  // An iteration is short; signals are looked at as in any other solve.
+  const ProgramOptions options{.tolerance = tolerance,
+                               .iteration_limit = max_iterations,
+                               .time_limit = time_limit,
+                               .callback = [](const ProgramIteration&) {
+                                 check_signals();
+                                 return false;
+                               }};
+  const nb::gil_scoped_release no_gil;
+  return {solve(program, options)};
+}
+
+nb::object array_of_indices(const std::vector<std::size_t>& indices) { return nb::cast(indices); }
+
+nb::dict degeneracy(const PyProgramSolution& s) {
+  const ProgramDegeneracy d = without_gil(*s.turns, [&] { return s.solution.degeneracy(); });
+  nb::dict all;
+  all["undecided"] = array_of_indices(d.undecided);
+  all["dependent"] = array_of_indices(d.dependent);
+  all["not_unique"] = array_of_indices(d.not_unique);
+  all["residual"] = d.residual;
+  all["is_solved"] = d.is_solved;
+  all["none"] = d.none();
+  return all;
+}
+
+// A member of a ProgramSolution that is an array.
+template <Array ProgramSolution::*member> nb::object array_at(const PyProgramSolution& s) {
+  return numpy_of(s.solution.*member);
+}
+
+}  // namespace
+
+void bind_program(nb::module_& m) {
+  m.def(
+      "quadratic_program", quadratic_program, "program"_a = nb::none(), "options"_a,
+      nb::sig("def quadratic_program(program: collections.abc.Callable[..., typing.Any] | None = None, *, tolerance: float "
+              "= 1e-9, " ONESTEP_PYTHON_OPTIONS ") -> Solver"),
+      "min x'Qx/2 + q'x subject to Ax = b, l <= Gx <= u, lo <= x <= hi, whose data are a dict that a traced function of the "
+      "parameters returns; without a function the parameters are Q, q, A, b, G, l, u, lo, hi. The state is x and the "
+      "multipliers of equalities, rows and bounds. It needs no start.");
+
+#define ONESTEP_PYTHON_ARRAY(name, about)              \
+  def_prop_ro(#name, array_at<&ProgramSolution::name>, \
+              nb::sig("def " #name "(self) -> numpy.typing.NDArray[numpy.float64]"), about)
+  nb::class_<PyProgramSolution>(m, "ProgramSolution", "What the interior point method found for a program given as arrays.")
+      .ONESTEP_PYTHON_ARRAY(x, "The minimiser.")
+      .ONESTEP_PYTHON_ARRAY(y, "Multipliers of the equalities.")
+      .ONESTEP_PYTHON_ARRAY(z, "Multipliers of the rows of G.")
+      .ONESTEP_PYTHON_ARRAY(bound_multipliers, "Multipliers of the bounds.")
+      .def_prop_ro(
+          "status", [](const PyProgramSolution& s) { return s.solution.status; }, "How the solve ended.")
+      .def_prop_ro(
+          "objective", [](const PyProgramSolution& s) { return s.solution.objective; }, "At x.")
+      .def_prop_ro(
+          "iterations", [](const PyProgramSolution& s) { return s.solution.iterations; }, "Of the interior point method.")
+      .def_prop_ro(
+          "about", [](const PyProgramSolution& s) { return s.solution.about; },
+          "The part of the data that the status is about.")
+      .def(
+          "vjp",
+          [](const PyProgramSolution& s, nb::handle c) {
+            const PartsInPlace given(c);
+            return dict_of(without_gil(*s.turns, [&] { return s.solution.vjp(given.parts()); }));
+          },
+          "c"_a, nb::sig("def vjp(self, c: ArrayOrParts) -> dict[str, numpy.typing.NDArray[numpy.float64]]"),
+          "Cotangents of all parts of the data for a cotangent of x.")
+      .def(
+          "gradient_of_objective", [](const PyProgramSolution& s) { return dict_of(s.solution.gradient_of_objective()); },
+          nb::sig("def gradient_of_objective(self) -> dict[str, numpy.typing.NDArray[numpy.float64]]"),
+          "The derivative of the optimal value with respect to each part of the data.")
+      .def("degeneracy", degeneracy, nb::sig("def degeneracy(self) -> dict[str, typing.Any]"),
+           "Where the solution has no derivative: constraints that are undecided or dependent, variables that are not "
+           "unique.")
+      .def("__repr__", [](const PyProgramSolution& s) {
+        return std::string("<ProgramSolution: ") + to_string(s.solution.status) + " in " +
+               std::to_string(s.solution.iterations) + " iterations, objective " +
+               nb::cast<std::string>(nb::repr(nb::cast(s.solution.objective))) + ">";
+      });
+#undef ONESTEP_PYTHON_ARRAY
+
+  const ProgramOptions defaults;
+  m.def(
+      "solve_qp", solve_qp, "tolerance"_a = defaults.tolerance, "max_iterations"_a = defaults.iteration_limit,
+      "time_limit"_a = defaults.time_limit, "data"_a,
+      nb::sig(
+          "def solve_qp(*, Q: ArrayOrParts | None = None, q: ArrayOrParts | None = None, A: ArrayOrParts | None = None, b: "
+          "ArrayOrParts | None = None, G: ArrayOrParts | None = None, l: ArrayOrParts | None = None, u: ArrayOrParts | None "
+          "= "
+          "None, lo: ArrayOrParts | None = None, hi: ArrayOrParts | None = None, tolerance: float = 1e-9, max_iterations: "
+          "int "
+          "= 200, time_limit: float = ...) -> ProgramSolution"),
+      "Solves a quadratic program given as arrays. What it does not have is left out; a number stands for a vector of it.");
+}
+
+}  // namespace onestep::python

@@ -1,0 +1,65 @@
+// Plain structs of the library as classes of Python: fields that can be read, repr, comparison and pickling from one list.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common.h"
+
+namespace onestep::python {
+
+template <class T> class Record {
+ public:
+  Record(nb::module_& m, const char* name, const char* about) : type(m, name, about), fields_(std::make_shared<Fields>()) {
+    type.def("__getstate__", [fields = fields_](const T& self) { return state(*fields, self); });
+    type.def("__setstate__", [fields = fields_](T& self, const nb::tuple& values) {
+      T* made = new (&self) T{};
+      for (std::size_t i = 0; i < fields->size(); ++i) (*fields)[i].write(*made, values[i]);
+    });
+    type.def(
+        "__eq__",
+        [fields = fields_](const T& self, nb::handle other) -> nb::object {
+          const T* same = nullptr;
+          if (!nb::try_cast<const T*>(other, same, false) || same == nullptr)
+            return nb::borrow(nb::handle(Py_NotImplemented));
+          return nb::cast(state(*fields, self).equal(state(*fields, *same)));
+        },
+        nb::sig("def __eq__(self, other: object, /) -> bool"));
+    type.attr("__hash__") = nb::none();
+    type.def("__repr__", [fields = fields_, name = std::string(name)](const T& self) {
+      std::string text;
+      for (const Field& f : *fields) {
+        if (!text.empty()) text += ", ";
+        text += f.name + "=" + nb::cast<std::string>(nb::repr(f.read(self)));
+      }
+      return name + "(" + text + ")";
+    });
+  }
+
+  template <class Member> Record& field(const char* name, Member T::*member, const char* about) {
+    type.def_ro(name, member, about);
+    fields_->push_back({name, [member](const T& self) { return nb::cast(self.*member); },
+                        [member](T& self, nb::handle value) { self.*member = nb::cast<Member>(value); }});
+    return *this;
+  }
+
+  nb::class_<T> type;
+
+ private:
+  struct Field {
+    std::string name;
+    std::function<nb::object(const T&)> read;
+    std::function<void(T&, nb::handle)> write;
+  };
+  using Fields = std::vector<Field>;
+  static nb::tuple state(const Fields& fields, const T& self) {
+    nb::list values;
+    for (const Field& f : fields) values.append(f.read(self));
+    return nb::tuple(values);
+  }
+  std::shared_ptr<Fields> fields_;
+};
+
+}  // namespace onestep::python

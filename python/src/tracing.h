@@ -1,0 +1,80 @@
+// Python functions as bodies of traced functions: their arguments are Exprs, what they close over becomes constants.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "arrays.h"
+
+namespace onestep::python {
+
+/// Copies of the arrays that a Python function closes over, and where they were copied from.
+struct CopiedData {
+  struct Entry {
+    const double* from;
+    Array copy;
+  };
+  std::vector<Entry> entries;
+};
+
+/// While it lives, arrays that meet an Expr on this thread become constants by copies that are made once: an array that is
+/// used twice is one constant, and one that has not changed since the last call (its bytes are compared) is that of the last
+/// call. NumPy cannot tell whether an array will be changed later, and a Solution needs its data as they were.
+class Tracing {
+ public:
+  /// `last` is what the last call used; it becomes what this one uses. `kept` is the list of what the solver needs. Made and
+  /// destroyed with the GIL held.
+  Tracing(std::shared_ptr<const CopiedData>& last, nb::list kept);
+  Tracing(const Tracing&) = delete;
+  Tracing& operator=(const Tracing&) = delete;
+  ~Tracing();
+
+  static Tracing* current();
+  Array data(const Buffer& buffer);
+  /// For a solve inside what is traced: the list of what its solver needs.
+  void keep(nb::handle kept_inside);
+  /// What a result of this call needs.
+  nb::list needed() const;
+
+ private:
+  std::shared_ptr<const CopiedData>& last_;
+  std::shared_ptr<const CopiedData> known_;
+  CopiedData used_;
+  nb::list kept_, inside_;
+  Tracing* outer_;
+};
+
+/// A number, an array or an expression as an expression. Throws TracingError for anything else.
+Expr expr_of(nb::handle object);
+/// The same, or nothing for an object of a type that may know what to do with expressions itself.
+std::optional<Expr> operand_of(nb::handle object);
+/// A list or tuple of them.
+std::vector<Expr> exprs_of(nb::handle object);
+
+/// Calls a Python function with expressions. Takes the GIL. `function` is borrowed: somebody keeps it alive.
+nb::object call_python(nb::handle function, std::span<const Expr> arguments);
+/// How many arguments without defaults a Python function takes.
+std::size_t arguments_of(nb::handle function);
+/// The function as a body of the library, which borrows it.
+detail::Body body_of(nb::handle function);
+
+/// Calls `use` with a lambda of exactly as many Exprs as the body takes: for functions that count them.
+template <std::size_t k = 1, class Use> auto with_lambda(const detail::Body& body, const Use& use) {
+  if constexpr (k <= 12) {
+    if (body.arguments != k) return with_lambda<k + 1>(body, use);
+    return [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return use([call = body.call](const std::enable_if_t<(i < k), Expr>&... e) {
+        const Expr all[] = {e...};
+        return call(all);
+      });
+    }
+    (std::make_index_sequence<k>());
+  } else {
+    throw MisuseError("a function of 1 to 12 arguments is needed here, this one has " + std::to_string(body.arguments));
+    return use([](const Expr& e) { return e; });
+  }
+}
+
+}  // namespace onestep::python

@@ -1,0 +1,123 @@
+"""Exceptions of the library come out with their types and fields, those of Python as themselves."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import onestep
+from onestep import Status
+
+
+def test_a_solve_that_did_not_converge_has_a_status_and_no_derivative(logistic):
+    s = onestep.newton(logistic.objective, max_iterations=1).solve(np.zeros(4), logistic.w)
+    assert s.status is Status.iteration_limit
+    assert not s.status.is_solution
+    assert s.status.explanation
+    with pytest.raises(onestep.NotConvergedError) as caught:
+        s.vjp(s.x)
+    assert (caught.value.status, caught.value.iterations) == (Status.iteration_limit, 1)
+    assert np.isfinite(s.even_if_unconverged().vjp(s.x)).all()
+    with pytest.raises(onestep.NotConvergedError):
+        s.jvp(logistic.w)
+    assert s.certificate(s.x).basis is onestep.Certificate.Basis.refused
+    assert s.certificate(s.x).reason
+
+
+def test_a_derivative_that_does_not_exist_has_a_reason():
+    flat = onestep.newton(lambda x, t: (x[0] - t) ** 2 + 0.0 * np.sum(x))
+    s = flat.solve(np.ones(2), 1.0)
+    with pytest.raises((onestep.NoDerivativeError, onestep.NotConvergedError)) as caught:
+        s.vjp(np.array([0.0, 1.0]))
+    assert isinstance(caught.value.status, Status)
+    double_root = onestep.newton_root(lambda x, t: x**2 - t)
+    s = double_root.solve(np.ones(1), np.zeros(1))
+    with pytest.raises(onestep.NoDerivativeError) as caught:
+        s.vjp(np.ones(1))
+    assert caught.value.reason
+    assert isinstance(caught.value.residual, float)
+
+
+def test_all_errors_derive_from_one_and_can_be_pickled():
+    for error in (
+        onestep.MisuseError("a"),
+        onestep.TracingError("a"),
+        onestep.NotConvergedError("a", Status.diverged, 3),
+        onestep.NoDerivativeError("a", "b", Status.singular, 0.5),
+        onestep.FileError("a", "f", 3, 4, "p", "drop"),
+        onestep.WriteError("a", "f"),
+    ):
+        assert isinstance(error, onestep.Error)
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is type(error)
+        assert str(copy) == str(error) == "a"
+        assert vars(copy) == vars(error)
+    assert issubclass(onestep.MisuseError, ValueError)
+    assert issubclass(onestep.TracingError, TypeError)
+
+
+def test_a_checkpoint_of_another_problem_is_a_file_error(tmp_path):
+    def tune(scale, file):
+        fit = onestep.newton(lambda x, t: scale * np.sum((x - 1) ** 2) + np.sum(t * x**2))
+        inner = onestep.Inner(fit, np.zeros(2), lambda x: np.sum((x - 0.3) ** 2))
+        return onestep.minimise(inner, onestep.Parameter.positive(np.ones(2)), checkpoint=str(file), identity=str(scale))
+
+    tune(1.0, tmp_path / "a")
+    assert tune(1.0, tmp_path / "a").resumed
+    with pytest.raises(onestep.FileError) as caught:
+        tune(2.0, tmp_path / "a")
+    assert caught.value.file == str(tmp_path / "a")
+    assert caught.value.remedy == "none"
+    with pytest.raises(onestep.FileError):
+        tune(1.0, tmp_path / "no" / "folder")
+
+
+def test_an_exception_of_the_traced_function_comes_out_as_it_is():
+    error = LookupError("of mine")
+
+    def failing(x, t):
+        raise error
+
+    solver = onestep.newton(failing)
+    for call in (solver.solve, solver.prepare):
+        with pytest.raises(LookupError) as caught:
+            call(np.zeros(2), 1.0)
+        assert caught.value is error
+    with pytest.raises(LookupError):
+        onestep.traced(failing, (2,), ())
+
+
+def test_an_exception_of_a_callback_comes_out_and_the_solver_works_afterwards(logistic):
+    fail = True
+
+    def callback(iteration):
+        if fail and iteration.number == 2:
+            raise LookupError("of mine")
+
+    fit = onestep.newton(logistic.objective, callback=callback)
+    for _ in range(3):
+        with pytest.raises(LookupError, match="of mine"):
+            fit.solve(np.zeros(4), logistic.w)
+    with pytest.raises(LookupError, match="of mine"):
+        onestep.solve_many(fit, np.zeros(4), [logistic.w] * 4)
+    prepared = fit.prepare(np.zeros(4), logistic.w)
+    with pytest.raises(LookupError, match="of mine"):
+        prepared.solve(np.zeros(4), logistic.w)
+    fail = False
+    assert fit.solve(np.zeros(4), logistic.w).status is Status.converged
+    assert prepared.solve(np.zeros(4), logistic.w).status is Status.converged
+
+
+def test_an_expression_of_another_function_is_misuse():
+    kept = []
+
+    def first(x):
+        kept.append(x)
+        return x * 2
+
+    onestep.traced(first, (2,))
+    with pytest.raises(onestep.MisuseError):
+        onestep.traced(lambda x: x + kept[0], (2,))
+    assert "traced" in repr(kept[0])

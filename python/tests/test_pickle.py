@@ -1,0 +1,52 @@
+"""Options, estimators, statistics, reports and certificates can be pickled; a Solution says what of it can."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import onestep
+from onestep import Auto, Implicit, KStep, OneStep, Unrolled
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        OneStep(),
+        KStep(3),
+        Implicit(Implicit.How.matrix_free, tolerance=1e-9, on_step=True),
+        Unrolled(Unrolled.Mode.reverse, memory=1000),
+        Auto(1e-4),
+        onestep.GradientStep.optimal(0.5, 2.0),
+        onestep.Momentum.nesterov(0.9),
+        onestep.Lbfgs(20),
+        onestep.Adam(0.1),
+        onestep.Status.singular,
+    ],
+    ids=repr,
+)
+def test_options(value):
+    for other in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):
+        assert type(other) is type(value)
+        assert other == value
+        assert repr(other) == repr(value)
+
+
+def test_options_compare_by_value():
+    assert KStep(3) != KStep(4)
+    assert KStep(3) != Auto(3)
+    assert Implicit() == Implicit(tolerance=1e-12)
+
+
+def test_results(logistic):
+    s = onestep.newton(logistic.objective, history=True).solve(np.zeros(4), logistic.w)
+    s.vjp(s.x)
+    for value in (s.statistics, s.report, s.certificate(s.x), s.status, s.x, s.state):
+        other = pickle.loads(pickle.dumps(value))
+        assert repr(other) == repr(value)
+    assert pickle.loads(pickle.dumps(s.certificate(s.x))).bound == s.certificate(s.x).bound
+    with pytest.raises(TypeError, match=r"its numbers can: s\.x"):
+        pickle.dumps(s)

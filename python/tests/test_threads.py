@@ -1,0 +1,129 @@
+"""The GIL is released in solves and derivatives and taken in callbacks; Ctrl-C stops a solve; forks work."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import onestep
+
+
+def endless(callback=None):
+    return onestep.fixed_point(lambda x, t: 0.999999999 * x + t, max_iterations=10**9, callback=callback)
+
+
+def test_other_threads_run_while_one_solves():
+    stop = False
+    solving = threading.Thread(
+        target=lambda: endless(lambda i: not stop if i.number % 1000 == 0 else True).solve(np.ones(3), np.ones(3))
+    )
+    solving.start()
+    counted = sum(range(100_000))
+    stop = True
+    solving.join()
+    assert counted == 4999950000
+
+
+def test_two_solves_without_callbacks_are_inside_the_library_at_once():
+    """Each thread has to see the other one enter: a solve that held the GIL would never let it."""
+    entered = threading.Barrier(2, timeout=30)
+
+    def apply(x, t):
+        if x[0] == 0:
+            entered.wait()
+        return 0.5 * x + t
+
+    def run(_):
+        return onestep.fixed_point(onestep.ForeignStep(apply)).solve(np.zeros(1), np.ones(1)).x
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for x in pool.map(run, range(2)):
+            np.testing.assert_allclose(x, 2, rtol=1e-8)
+
+
+def test_threads_may_share_a_solver_a_solution_and_a_prepared(logistic):
+    fit = onestep.newton(logistic.objective)
+    s = fit.solve(np.zeros(4), logistic.w)
+    prepared = fit.prepare(np.zeros(4), logistic.w)
+    expected = s.vjp(s.x)
+
+    def run(i):
+        factor = 1 + i % 3
+        x = (fit if i % 2 else prepared).solve(np.zeros(4), factor * logistic.w).x
+        np.testing.assert_array_equal(s.vjp(s.x), expected)
+        return factor, x
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(run, range(200)))
+    for factor, x in results:
+        np.testing.assert_allclose(x, fit.solve(np.zeros(4), factor * logistic.w).x, rtol=1e-12)
+
+
+def test_a_callback_that_asks_for_its_own_computation_is_misuse():
+    holder = []
+
+    def again(iteration):
+        if holder:
+            holder[0].solve(np.zeros(2), np.ones(2))
+
+    holder.append(onestep.newton(lambda x, t: np.sum((x - t) ** 4), callback=again).prepare(np.zeros(2), np.ones(2)))
+    with pytest.raises(onestep.MisuseError, match="a callback asks"):
+        holder[0].solve(np.zeros(2), np.ones(2))
+
+
+def test_many_problems_with_a_python_callback_on_several_threads(logistic):
+    threads = onestep.threads()
+    seen = []
+    fit = onestep.newton(logistic.objective, callback=lambda i: seen.append(i.number))
+    onestep.set_threads(2)
+    try:
+        many = onestep.solve_many(fit, np.zeros(4), [logistic.w * (1 + k / 10) for k in range(20)])
+    finally:
+        onestep.set_threads(threads)
+    assert many.failed == []
+    assert len(seen) == sum(many[i].statistics.iterations for i in range(20))
+
+
+@pytest.mark.parametrize("what", ["traced", "foreign", "many", "callback", "minimise"])
+def test_ctrl_c_stops_a_solve(what):
+    solver = endless()
+    if what == "foreign":
+        solver = onestep.fixed_point(onestep.ForeignStep(lambda x, t: 0.999999999 * x + t), max_iterations=10**9)
+    if what == "callback":
+        solver = endless(lambda i: True)
+    interrupt = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    began = time.thread_time()
+    with pytest.raises(KeyboardInterrupt):
+        if what == "many":
+            onestep.solve_many(solver, np.ones(3), [np.ones(3)] * 2)
+        elif what == "minimise":
+            inner = onestep.Inner(solver, np.ones(3), lambda x: np.sum(x**2))
+            onestep.minimise(inner, onestep.Parameter.real(np.ones(3)))
+        else:
+            solver.solve(np.ones(3), np.ones(3))
+    assert time.thread_time() - began < 20  # of CPU time: it would take minutes
+    interrupt.join()
+    # Nothing is lost: the solver works afterwards.
+    assert solver.with_options(max_iterations=3).solve(np.ones(3), np.ones(3)).statistics.iterations == 3
+
+
+def solve_in_child(factor):
+    fit = onestep.newton(lambda x, t: np.sum((x - t) ** 4 + (x - t) ** 2))
+    return fit.solve(np.zeros(3), factor * np.ones(3)).x
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:This process")
+def test_processes_solve_after_a_fork(method):
+    solve_in_child(1.0)
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        for factor, x in enumerate(pool.map(solve_in_child, range(4))):
+            np.testing.assert_allclose(x, factor, atol=1e-9)
