@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "estimate/state.h"
@@ -175,6 +176,18 @@ void pull_back(const Solution& s, const Parts& c, std::span<const std::span<doub
   s.vjp_into(cotangents, out);
 }
 
+// Calls `derive`, naming the problem; where one that has no point to differentiate at is to be passed over, `otherwise`.
+template <class Derive, class Otherwise>
+void derive_problem(std::size_t i, bool passes_over, const Derive& derive, const Otherwise& otherwise) {
+  try {
+    naming_problem(i, derive);
+  } catch (const NotConvergedError&) {
+    if (!passes_over) throw;
+    otherwise();
+  }
+}
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
 // Of a shared parameter, gradients are added up over chunks of problems and then over the chunks: the order depends on the
 // number of problems alone.
 constexpr std::size_t most_chunks = 64;
@@ -235,7 +248,11 @@ std::vector<Many> ManySolutions::vjp(const std::vector<Many>& c) const {
     std::vector<std::span<double>> out(parameters.size());
     for (std::size_t i = chunks.begin(chunk); i < chunks.end(chunk); ++i) {
       for (std::size_t k = 0; k < parameters.size(); ++k) out[k] = gradients[k].of(i, chunk);
-      naming_problem(i, [&] { pull_back((*this)[i], of_problem(c, i), out); });
+      derive_problem(
+          i, even_if_unconverged_, [&] { pull_back((*this)[i], of_problem(c, i), out); },
+          [&] {
+            for (const std::span<double> o : out) std::ranges::fill(o, nothing);
+          });
       for (Gradients& g : gradients) g.add(chunk);
     }
   });
@@ -249,8 +266,15 @@ std::vector<Many> ManySolutions::jvp(const std::vector<Many>& v) const {
   const std::size_t count = s.problems.size();
   check_count("jvp", v, count);
   std::vector<Parts> all(count);
-  for_each_problem(s.settled.context, count,
-                   [&](std::size_t i) { naming_problem(i, [&] { all[i] = (*this)[i].jvp(of_problem(v, i)); }); });
+  for_each_problem(s.settled.context, count, [&](std::size_t i) {
+    derive_problem(
+        i, even_if_unconverged_, [&] { all[i] = (*this)[i].jvp(of_problem(v, i)); },
+        [&] {
+          std::vector<Array> none;
+          for (const Shape& part : state_of(s.problems[i]).parts()) none.push_back(full(part, nothing));
+          all[i] = std::move(none);
+        });
+  });
   const std::size_t parts = count == 0 ? 0 : all.front().size();
   std::vector<Many> result;
   for (std::size_t k = 0; k < parts; ++k) {

@@ -122,6 +122,21 @@ TEST(Many, EachProblemHasItsStatusAndOneThatFailedIsNamed) {
   EXPECT_DOUBLE_EQ(all[2].vjp(1.0)[0].item(), 1.0 / 6);
 }
 
+TEST(Many, WhatHasNoPointContributesNothingButNan) {
+  const Solver box =
+      quadratic_program([](Expr q, Expr low) { return TracedProgram{.Q = eye(1), .q = q, .lo = low, .hi = 1.0}; });
+  const std::vector<Many> theta{std::vector<Array>{Array{-0.5}, Array{-0.5}}, std::vector<Array>{Array{0.0}, Array{2.0}}};
+  const ManySolutions s = solve_many(box, theta, Implicit{});
+  EXPECT_EQ(s.statuses()[1], Status::infeasible);
+  EXPECT_THROW((void)s.vjp({Array{1.0}}), NotConvergedError);
+  const std::vector<Many> g = s.even_if_unconverged().vjp({Array{1.0}});
+  EXPECT_NEAR(g[0][0](0), -1, 1e-12);
+  EXPECT_TRUE(std::isnan(g[0][1](0)));
+  const std::vector<Many> t = s.even_if_unconverged().jvp({Array{1.0}, Array{0.0}});
+  EXPECT_NEAR(t[0][0](0), -1, 1e-12);
+  EXPECT_TRUE(std::isnan(t[0][1](0)));
+}
+
 TEST(Many, WhatDoesNotFitIsMisuse) {
   const Ridges r(3);
   const Solver solver = r.newton_solver();
