@@ -139,8 +139,8 @@ class Clean {
     const double judging = options_.clock->seconds_of("judge"), comparing = options_.clock->seconds_of("compare");
     r.accuracy.push_back(
         fmt::format("Every label was judged by fits that did not see the sample; about {:.1f}% of the labels seem to be "
-                    "wrong. {} fits took {}, {} of it to find the suspects, the rest to compare.",
-                    100 * judgement_.noise, fits_, seconds_text(judging + comparing), seconds_text(judging)));
+                    "wrong. {} fits took {}.",
+                    100 * judgement_.noise, fits_, seconds_text(judging + comparing)));
     r.accuracy.emplace_back(
         "Classes that overlap look the same as wrong labels: a suspect is worth a look, not proven wrong. Suspects are "
         "removed only where held-out samples gain more than chance gives one time in ten, in loss or in accuracy, and "
@@ -288,7 +288,7 @@ class Clean {
     std::vector<std::size_t> rows;
     for (std::size_t i = 0; removes_ && i < judgement_.suspects.size(); ++i)
       if (judgement_.suspects[i]) rows.push_back(job_.train.rows[i]);
-    write_file(options_.cleaned, file_without(options_, job_, rows).text);
+    write_file(options_.cleaned, file_without(options_, job_, rows));
   }
 
   const CleanOptions& options_;
@@ -324,16 +324,17 @@ void add_clean(CommandLine& line) {
                   .type = "SHARE",
                   .help = "corrupt this share of the labels of FILE first, and say how many\nare found",
                   .takes = Takes::not_negative});
-  rows.push_back({.name = "--cleaned",
-                  .to = &options->cleaned,
-                  .type = "FILE",
-                  .help = "write the samples that are kept there: the lines of a text file\nas they were",
-                  .takes = Takes::output_file,
-                  .excludes = {"--flip"}});
+  rows.push_back(
+      {.name = "--cleaned",
+       .to = &options->cleaned,
+       .type = "FILE",
+       .help = "write the samples that are kept there: the records of a\ntext file as they were; - for standard output",
+       .takes = Takes::output_file,
+       .excludes = {"--flip"}});
   rows.push_back({.name = "--csv",
                   .to = &options->csv,
                   .type = "FILE",
-                  .help = "write a table of all samples there, the most suspicious first",
+                  .help = "write a table of all samples there, the most suspicious first;\n- for standard output",
                   .takes = Takes::output_file});
   line.add({.name = "clean",
             .job = "Find mislabelled samples by fits that did not see them.",
@@ -344,11 +345,14 @@ void add_clean(CommandLine& line) {
                 [options] {
                   options->standardise = true;  // what is wrong with a label does not depend on units of features
                   Progress progress(*options);
+                  if (options->file == "-" && !options->cleaned.empty()) keep_standard_input();
                   JobData job = load(*options, false, progress);
+                  if (!options->cleaned.empty()) file_without(*options, job, {});  // refuses before the work
                   job.memory_needed = std::max(job.memory_needed,
                                                require_memory(*options, job.name, needs_of_clean(job.loss), sizes_of(job)));
                   return Clean(*options, job, progress).run();
                 },
+            .files_of_out = {"clean.json", "index.html", "samples.csv"},
             .out_help = "write clean.json, samples.csv and a page into this folder, which\nis made if needed"});
 }
 

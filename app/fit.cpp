@@ -41,7 +41,7 @@ class Fit {
       : options_(options), progress_(progress), job_(load(options, false, progress)), model_(job_) {
     job_.memory_needed = std::max(
         job_.memory_needed, require_memory(options, job_.name, needs_of_fit(job_.loss, sizes_of(job_)), sizes_of(job_)));
-    note_sizes();
+    if (options.l2() > 0) note_sizes(job_);
     const auto n = static_cast<std::size_t>(job_.n());
     std::vector<double> penalty(n, options.l2());
     if (!job_.scaling && (model_.unknowns() < most_scaled || sizes_differ_much(job_.train.A))) scale_inside(penalty);
@@ -81,7 +81,7 @@ class Fit {
     progress_.enter("fit");
     try {
       model_.get_ready(job_.train, penalty_);
-    } catch (const Misuse& wrong) { throw Misuse(wrong.what() + what_separates(job_)); }
+    } catch (const SeparableClasses&) { throw Misuse(why_no_best_fit(job_)); }
     SolveOptions how;
     how.callback = [&](const Iteration& i) {
       progress_.show(
@@ -162,11 +162,7 @@ class Fit {
       largest = std::max(largest, (*errors_)[i] * job_.scaling->scale.values()[i / K]);
     const bool may_be_known = errors_ ? largest < unknown : model_.unknowns() > most_with_standard_errors;
     if (may_be_known || !has_certain_samples(job_, linear_prediction(job_.train.A, x_))) return;
-    throw Misuse(
-        fmt::format("the classes are linearly separable (but for samples on the separating plane): without a penalty the "
-                    "coefficients grow "
-                    "without bound; give --l2 above 0{}",
-                    what_separates(job_)));
+    throw Misuse(why_no_best_fit(job_));
   }
 
   // As many folds as asked for; without being asked five, where that takes no time worth mentioning.
@@ -199,27 +195,6 @@ class Fit {
   }
 
   // A penalty without scaling counts a coefficient by the unit of its feature.
-  void note_sizes() {
-    if (options_.l2() == 0 || job_.scaling) return;
-    constexpr double large = 1000;
-    const Scaling s = standardisation(job_.train.A);
-    std::size_t least = 0, most = 0;
-    const std::span<const double> size = s.scale.values().first(job_.features.size());
-    std::vector<bool> constant(size.size());
-    for (const LeftOut& feature : constant_features(job_)) constant[feature.place] = true;
-    while (least + 1 < size.size() && constant[least]) ++least;
-    most = least;
-    for (std::size_t j = 0; j < size.size(); ++j) {
-      if (constant[j]) continue;
-      if (size[j] < size[least]) least = j;
-      if (size[j] > size[most]) most = j;
-    }
-    if (size[most] > large * size[least])
-      job_.notes.push_back(
-          fmt::format("{} varies {:.2g} times as much as {}, and the penalty treats them alike: consider --standardise",
-                      job_.features[most], size[most] / size[least], job_.features[least]));
-  }
-
   // Only strictly: a sample on the separating plane has the same prediction for two classes, and then the first is found.
   void note_separable() {
     if (job_.loss == Loss::ridge || scores_[0].scores.accuracy < 1) return;
@@ -367,7 +342,7 @@ void add_fit(CommandLine& line) {
   rows.push_back({.name = "--save",
                   .to = &options->save,
                   .type = "FILE",
-                  .help = "write the model, for onestep predict",
+                  .help = "write the model, for onestep predict; - for standard output",
                   .takes = Takes::output_file});
   line.add({.name = "fit",
             .job = "Fit a linear model: coefficients, standard errors, scores; save it.",
@@ -375,6 +350,7 @@ void add_fit(CommandLine& line) {
             .common = *options,
             .options = std::move(rows),
             .work = [options] { return run_fit(*options); },
+            .files_of_out = {"fit.json", "index.html"},
             .out_help = "write fit.json and a page into this folder, which is made if\nneeded"});
 }
 

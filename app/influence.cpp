@@ -17,6 +17,7 @@
 #include "jobs/report.h"
 #include "jobs/sample_files.h"
 #include "jobs/samples.h"
+#include "jobs/separation.h"
 #include "verbs.h"
 
 namespace onestep::app {
@@ -353,7 +354,7 @@ void add_influence(CommandLine& line) {
   rows.push_back({.name = "--csv",
                   .to = &options->csv,
                   .type = "FILE",
-                  .help = "write a table of all samples there, the most harmful first",
+                  .help = "write a table of all samples there, the most harmful first;\n- for standard output",
                   .takes = Takes::output_file});
   line.add({.name = "influence",
             .job = "Say what each training sample does to the loss of samples that the fit did not see.",
@@ -369,8 +370,11 @@ void add_influence(CommandLine& line) {
                       job.memory_needed,
                       require_memory(*options, job.name, needs_of_influence(job.loss, sizes_of(job)), sizes_of(job)));
                   scale_inside(job);
-                  return Influence(*options, job, progress).run();
+                  try {
+                    return Influence(*options, job, progress).run();
+                  } catch (const SeparableClasses&) { throw Misuse(why_no_best_fit(job)); }
                 },
+            .files_of_out = {"influence.json", "index.html", "influence.csv"},
             .out_help = "write influence.json, influence.csv and a page into this folder,\nwhich is made if needed"});
 }
 

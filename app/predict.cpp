@@ -46,14 +46,13 @@ class Prediction {
   int show(Progress& progress) const {
     progress.clear();
     const std::string table = wants_table() ? csv_text() : "";
-    if (!options_.csv.empty() && options_.csv != "-") write_file(options_.csv, table);
+    if (!options_.csv.empty()) write_file(options_.csv, table);
     const Json document = document_of(options_, {.status = "done", .notes = notes_}, json());
     if (!options_.out.empty()) {
       write_file(options_, "predictions.csv", table);
       write_file(options_, "predict.json", to_text(document));
     }
     if (options_.csv == "-") {
-      print(table);
       for (const std::string& note : notes_) fmt::print(stderr, "onestep: note: {}\n", note);
     } else {
       print(options_.json ? to_text(document) : text());
@@ -291,6 +290,7 @@ void add_predict(CommandLine& line) {
             .common = *options,
             .options = std::move(rows),
             .work = [options] { return run_predict(*options); },
+            .files_of_out = {"predict.json", "predictions.csv"},
             .out_help = "write predict.json and predictions.csv into this folder, which is\nmade if needed"});
 }
 

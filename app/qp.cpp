@@ -35,6 +35,12 @@ struct Gradient {
   ProgramDegeneracy degeneracy;
 };
 
+Array negated(const Array& part) {
+  std::vector<double> entries(part.values().begin(), part.values().end());
+  for (double& e : entries) e = e == 0 ? 0 : -e;
+  return {part.shape(), std::move(entries)};
+}
+
 struct Solved {
   QpsFile file;
   ProgramSolution solution;
@@ -45,13 +51,9 @@ struct Solved {
   }
   /// As the file counts: a file that maximises has the opposite of what was minimised.
   double objective() const { return file.maximise ? -solution.objective : solution.objective; }
+  /// Those with Qx + q + Aᵀy + Gᵀz + bound_multipliers = 0 for the file's Q and q, also where these are maximised.
+  Array multipliers(const Array& of_minimised) const { return file.maximise ? negated(of_minimised) : of_minimised; }
 };
-
-Array negated(const Array& part) {
-  std::vector<double> entries(part.values().begin(), part.values().end());
-  for (double& e : entries) e = -e;
-  return {part.shape(), std::move(entries)};
-}
 
 void differentiate(Solved& solved, const QpOptions& options) {
   const ProgramSolution& s = solved.solution;
@@ -137,9 +139,9 @@ Json own_members(const Solved& solved, const QpOptions& options) {
                      {"dual_residual", number(s.dual.absolute)},
                      {"gap", number(s.gap.absolute)}}}};
   if (options.solution) {
-    for (const auto& [name, part] :
-         {std::pair{"x", &s.x}, {"y", &s.y}, {"z", &s.z}, {"bound_multipliers", &s.bound_multipliers}})
-      document[name] = known ? to_json(*part) : Json();
+    document["x"] = known ? to_json(s.x) : Json();
+    for (const auto& [name, part] : {std::pair{"y", &s.y}, {"z", &s.z}, {"bound_multipliers", &s.bound_multipliers}})
+      document[name] = known ? to_json(solved.multipliers(*part)) : Json();
     // Why there is no solution: see ProgramSolution for what these prove.
     if (!s.infeasibility.is_empty())
       document["proof"] = {{"y", to_json(s.infeasibility.y)},
@@ -232,6 +234,28 @@ std::string advice(Status status) {
   }
 }
 
+// A negative UP bound without a lower one is read in two ways by those who read such files.
+std::string how_bounds_were_read(const QpsFile& file) {
+  const std::span<const double> lo = file.problem.lo.values(), hi = file.problem.hi.values();
+  for (std::size_t j = 0; j < lo.size() && j < hi.size(); ++j)
+    if (std::isinf(lo[j]) && hi[j] < 0)
+      return fmt::format(
+          " The variable {} is at most {:g} without a lower bound: that is how a negative UP bound is read where no lower "
+          "bound "
+          "stands before it; if 0 was meant, which leaves no value, say LO 0.",
+          file.columns[j], hi[j]);
+  return "";
+}
+
+std::string advice(const Solved& solved) {
+  const Status status = solved.solution.status;
+  if (status == Status::unbounded && solved.file.maximise)
+    return "The objective increases without limit along a ray that --solution --json has: a constraint is missing, or a "
+           "sign "
+           "is wrong.";
+  return advice(status) + (status == Status::infeasible ? how_bounds_were_read(solved.file) : "");
+}
+
 std::string text_of(const Solved& solved, const QpOptions& options) {
   const ProgramSolution& s = solved.solution;
   std::string text =
@@ -240,7 +264,7 @@ std::string text_of(const Solved& solved, const QpOptions& options) {
                   count(solved.file.inequalities.size(), "inequality", "inequalities"));
   text += fmt::format("{} in {}, {:.3g} s\n", to_string(s.status),
                       count(static_cast<std::size_t>(s.iterations), "iteration", "iterations"), s.seconds);
-  if (s.status != Status::converged) text += fmt::format("{}\n", advice(s.status));
+  if (s.status != Status::converged) text += fmt::format("{}\n", advice(solved));
   if (!has_point(s.status)) return text;
   text += fmt::format("\nobjective  {:.10g}\n\n", solved.objective());
   text += fmt::format("{:<15}  {:>9}  {:>9}\n", "", "relative", "absolute");
@@ -251,18 +275,19 @@ std::string text_of(const Solved& solved, const QpOptions& options) {
   residual("dual residual", s.dual);
   residual("gap", s.gap);
   if (options.solution) {
-    text += table("variable", solved.file.columns, "x", s.x, "bound multiplier", s.bound_multipliers);
-    text += table("equality", solved.file.equalities, "multiplier", s.y);
-    text += table("inequality", solved.file.inequalities, "multiplier", s.z);
+    text += table("variable", solved.file.columns, "x", s.x, "bound multiplier", solved.multipliers(s.bound_multipliers));
+    text += table("equality", solved.file.equalities, "multiplier", solved.multipliers(s.y));
+    text += table("inequality", solved.file.inequalities, "multiplier", solved.multipliers(s.z));
   }
   if (solved.gradient) text += text_of(*solved.gradient, solved.file, options);
   return text;
 }
 
-Ending ending_of(Status status) {
+Ending ending_of(const Solved& solved) {
+  const Status status = solved.solution.status;
   return {.status = to_string(status),
           .usable = is_solution(status),
-          .message = status == Status::converged ? "" : advice(status)};
+          .message = status == Status::converged ? "" : advice(solved)};
 }
 
 int solve_qp(const QpOptions& options) {
@@ -286,8 +311,7 @@ int solve_qp(const QpOptions& options) {
     }
   }
 
-  const std::string document =
-      to_text(document_of(options, ending_of(solved.solution.status), own_members(solved, options)));
+  const std::string document = to_text(document_of(options, ending_of(solved), own_members(solved, options)));
   if (!options.out.empty()) write_file(options, std::filesystem::path(options.file).stem().string() + ".json", document);
   print(options.json ? document : text_of(solved, options));
   if (stop_signal() != 0) return 128 + stop_signal();
@@ -320,7 +344,8 @@ void add_qp(CommandLine& line) {
                  {.name = "--solution",
                   .to = &options->solution,
                   .help = "also give x and the multipliers y (equalities),\nz (inequalities) and bound_multipliers, "
-                          "in the file's\norder, with Qx + q + A'y + G'z + bound_multipliers = 0"}},
+                          "in the file's\norder, with Qx + q + A'y + G'z + bound_multipliers = 0 for its Q and\nq, also "
+                          "where it maximises"}},
             .work = [options] { return solve_qp(*options); },
             .out_help = "write the JSON document into this folder, which is made if\nneeded",
             .seed_help = "changes nothing here: nothing is random"});

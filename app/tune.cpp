@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "jobs/demo.h"
+#include "jobs/group_weights.h"
 #include "jobs/hyper.h"
 #include "jobs/inner_scaling.h"
 #include "jobs/journal.h"
@@ -20,6 +21,7 @@
 #include "jobs/samples.h"
 #include "jobs/saving.h"
 #include "jobs/search.h"
+#include "jobs/separation.h"
 #include "jobs/spread.h"
 #include "jobs/tune_report.h"
 #include "jobs/validation.h"
@@ -84,7 +86,8 @@ class Tune {
     if (single && !decide_on_spread(start)) return end("the nested searches");
     search(start);
     if (!f_.found) return end(f_.search.status == Status::cancelled ? "the search" : "");
-    if (options_.compare == "grid" && stop_signal() == 0) {
+    if (hyper_.is_of_groups() && !judge_groups()) return end("the nested searches");
+    if (options_.compare == "grid" && !f_.groups.keeps_equal() && stop_signal() == 0) {
       compare();
       go_on_from_compared();
     }
@@ -120,7 +123,7 @@ class Tune {
     std::optional<OuterValue> evaluate;  // made when the first value is not known yet
     const Model unprepared = model_;
     double best = 0, least = 0, last = 0;
-    for (double exponent = 5; exponent >= -3; exponent -= 1) {
+    for (double exponent = 5; exponent >= shared_.least_exponent(); exponent -= 1) {
       const double l2 = shared_.unit() * std::pow(10.0, exponent);
       const double loss = step(fmt::format("trying l2 = {:g}", l2), [&] {
         // What makes fits quick with one penalty makes them slow with another that is far from it.
@@ -213,6 +216,18 @@ class Tune {
     take_answer();
   }
 
+  // Equal weights are kept unless those found gain on unseen samples. False when stopped.
+  bool judge_groups() {
+    progress_.enter("nested_searches");
+    f_.groups = judge_group_weights(hyper_, model_, nested_rounds(job_, folds_, options_.seed + 1), journal_, progress_);
+    f_.solves_before += f_.groups.solves;
+    if (f_.groups.keeps_equal()) f_.values.assign(f_.values.size(), 1.0), f_.loss = f_.search.history.front().value;
+    return stop_signal() == 0;
+  }
+
+  // What the model is fitted with.
+  Parts answer() const { return f_.groups.keeps_equal() ? Parts(start_.start) : f_.search.theta; }
+
   void take_answer() {
     const Hyper& hyper = last_hyper();
     f_.values = hyper.values(f_.search.theta[0]);
@@ -284,10 +299,10 @@ class Tune {
     Prepared fit(hyper.solver(job_.train, stops_at_signals()), model_.start(), begun);
     if (const Solution& s = fit.solve(model_.start(), begun); is_solution(s.status())) f_.begun_x = s.x();
     if (options_.folds <= 0) {
-      f_.x = f_.search.x[0][0];
+      f_.x = f_.groups.keeps_equal() ? f_.begun_x : f_.search.x[0][0];
       return;
     }
-    const Solution& s = fit.solve(model_.start(), f_.search.theta);
+    const Solution& s = fit.solve(model_.start(), answer());
     f_.fit_status = s.status();
     if (is_solution(f_.fit_status)) f_.x = s.x();
   }
@@ -301,7 +316,7 @@ class Tune {
     const bool was_split = job_.valid && options_.valid.empty() && !(options_.demo && has_images(options_.loss));
     if (options_.folds <= 0 && was_split) {
       all = stacked(job_.train, *job_.valid);
-      const Solution s = solve(last_hyper().solver(all, stops_at_signals()), *f_.x, f_.search.theta);
+      const Solution s = solve(last_hyper().solver(all, stops_at_signals()), *f_.x, answer());
       f_.fit_status = s.status();
       if (!is_solution(s.status())) return;
       model.x = s.x().contiguous();
@@ -358,12 +373,14 @@ void add_tune(CommandLine& line) {
                   const bool has_validation = options->split_asked || (options->demo && has_images(options->loss));
                   JobData job = load(*options, has_validation && options->folds <= 0, progress);
                   settle_validation(*options, job);
-                  const Needs needs =
-                      needs_of_tune(job.loss, sizes_of(job), options->folds, options->hyper == "l2-per-feature");
-                  job.memory_needed = std::max(job.memory_needed, require_memory(*options, job.name, needs, sizes_of(job)));
+                  job.memory_needed = std::max(job.memory_needed, require_memory_of_tune(*options, job));
+                  if (options->l2() > 0) note_sizes(job);
                   scale_inside(job);
-                  return Tune(*options, job, progress).run();
+                  try {
+                    return Tune(*options, job, progress).run();
+                  } catch (const SeparableClasses&) { throw Misuse(why_no_best_fit(job)); }
                 },
+            .files_of_out = {"tune.json", "index.html"},
             .out_help = "write tune.json and a page into this folder, which is made if\nneeded"});
 }
 

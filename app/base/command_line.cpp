@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -143,20 +144,61 @@ std::string unexpected(const CLI::App& parser, const std::vector<std::string>& w
 struct NamedFile {
   std::string option;
   const std::string* file;
+  std::string companion = "";
 };
 
-void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs) {
+struct WrittenFile {
+  std::string option, file;
+};
+
+bool is_picture(const std::filesystem::path& path) { return path.extension() == ".svg" || path.extension() == ".png"; }
+
+// No output may be a file that is read, or another output of the same run.
+void check_outputs(const CommonOptions& common, const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs,
+                   const std::vector<std::string>& files_of_out) {
+  std::vector<WrittenFile> others, named;
+  for (const NamedFile& input : inputs) others.push_back({input.option, *input.file});
+  for (const std::string& file : files_of_out)
+    if (!common.out.empty())
+      others.push_back(
+          {fmt::format("{} of --out {}", file, common.out), (std::filesystem::path(common.out) / file).string()});
   for (const NamedFile& output : outputs) {
     if (output.file->empty() || *output.file == "-") continue;
-    check_output(output.option, *output.file);
-    const auto is_same = [&](const NamedFile& other) {
-      return &other != &output && is_same_file(*other.file, *output.file);
-    };
-    for (const std::vector<NamedFile>* others : {&inputs, &outputs})
-      if (const auto other = std::ranges::find_if(*others, is_same); other != others->end())
-        throw Misuse(fmt::format("{} {}: is the same file as {}, which would be lost; name another", output.option,
-                                 *output.file, other->option));
+    named.push_back({output.option, *output.file});
+    if (!output.companion.empty()) named.push_back({output.option, *output.file + output.companion});
   }
+  for (const WrittenFile& output : named) {
+    check_output(output.option, output.file);
+    const auto is_same = [&](const WrittenFile& other) {
+      return &other != &output && is_same_file(other.file, output.file);
+    };
+    for (const std::vector<WrittenFile>* all : {&others, &named})
+      if (const auto other = std::ranges::find_if(*all, is_same); other != all->end())
+        throw Misuse(fmt::format("{} {}: is the same file as {}, which would be lost; name another", output.option,
+                                 output.file, other->option));
+    std::error_code ignored;
+    const std::filesystem::path folder = std::filesystem::path(output.file).parent_path();
+    if (!common.out.empty() && is_picture(output.file) &&
+        std::filesystem::weakly_canonical(folder.empty() ? "." : folder, ignored) ==
+            std::filesystem::weakly_canonical(common.out, ignored))
+      throw Misuse(
+          fmt::format("{} {}: --out {} writes its pictures there; name another", output.option, output.file, common.out));
+  }
+}
+
+// Of all outputs one may be standard output.
+void check_standard_output(CommonOptions& common, const std::vector<NamedFile>& outputs) {
+  std::string first;
+  for (const NamedFile& output : outputs) {
+    if (*output.file != "-") continue;
+    if (!output.companion.empty())
+      throw Misuse(fmt::format("{} -: is written again and again, which takes a file; name one", output.option));
+    if (common.json || !first.empty())
+      throw Misuse(fmt::format("{} - and {} both write to standard output; name a file for one of them", output.option,
+                               common.json ? "--json" : first + " -"));
+    first = output.option;
+  }
+  common.prints_a_file = !first.empty();
 }
 
 }  // namespace
@@ -177,16 +219,17 @@ void CommandLine::add(Verb verb) {
   std::vector<NamedFile> inputs, outputs;
   for (const Option& row : verb.options) {
     add_option(*parser, row);
-    if (row.takes == Takes::input_file) inputs.push_back({row.name, std::get<std::string*>(row.to)});
-    if (row.takes == Takes::output_file) outputs.push_back({row.name, std::get<std::string*>(row.to)});
+    if (row.takes == Takes::input_file) inputs.push_back({row.name, std::get<std::string*>(row.to), ""});
+    if (row.takes == Takes::output_file) outputs.push_back({row.name, std::get<std::string*>(row.to), row.companion});
   }
-  parser->final_callback([this, &common, inputs, outputs, work = std::move(verb.work)] {
-    impl_->work = [this, &common, inputs, outputs, work] {
+  parser->final_callback([this, &common, inputs, outputs, files = verb.files_of_out, work = std::move(verb.work)] {
+    impl_->work = [this, &common, inputs, outputs, files, work] {
       common.command = impl_->typed;
       try {
         if (common.threads > 0) set_threads(common.threads);
         for (const NamedFile& input : inputs) common.inputs.push_back(*input.file);
-        check_outputs(inputs, outputs);
+        check_standard_output(common, outputs);
+        check_outputs(common, inputs, outputs, files);
         make_folder(common);  // before the work, not after it
         return work();
       } catch (...) {

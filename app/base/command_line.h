@@ -32,6 +32,7 @@ struct Option {
   Takes takes = Takes::anything;
   std::vector<std::string> one_of = {};    ///< the words it may be; any when empty
   std::vector<std::string> excludes = {};  ///< the options it does not go with, which are rows before it
+  std::string companion = "";              ///< of an output file: another is written, whose name ends in this
 };
 
 /// A verb: its options besides those that all have, and its work, which returns the exit status.
@@ -42,6 +43,7 @@ struct Verb {
   CommonOptions& common;
   std::vector<Option> options;
   std::function<int()> work;
+  std::vector<std::string> files_of_out = {};  ///< what the work writes into the folder of --out, besides pictures
   std::string out_help = "write files into this folder, which is made if needed";
   std::string seed_help = "seed of everything random (default 0)";
 };

@@ -134,6 +134,7 @@ void write_file(const CommonOptions& options, const std::string& name, std::stri
 }
 
 void write_file(const std::filesystem::path& path, std::string_view text) {
+  if (path == "-") return print(text);
   const std::filesystem::path to = behind_links(path),
                               part = is_special(to) ? to : std::filesystem::path(to.string() + ".part");
   std::error_code problem, ignored;

@@ -57,9 +57,10 @@ class PhaseClock {
 
 /// Options every verb has.
 struct CommonOptions {
-  bool json = false;   ///< one JSON document on standard output, nothing else there
-  bool quiet = false;  ///< no progress
-  std::string out;     ///< the folder files are written to; none when empty
+  bool json = false;           ///< one JSON document on standard output, nothing else there
+  bool quiet = false;          ///< no progress
+  bool prints_a_file = false;  ///< an output is named -: it takes the place of the report on standard output
+  std::string out;             ///< the folder files are written to; none when empty
   std::uint64_t seed = 0;
   int threads = 0;  ///< 0: as the library chooses
   std::string verb;
@@ -89,7 +90,7 @@ void check_output(std::string_view option, const std::string& file);
 bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Writes a file, the one behind a symbolic link. Throws std::runtime_error when that fails; then the file is as it was
-/// before. What is no ordinary file (a terminal, a pipe, a device) is written to, not replaced.
+/// before. What is no ordinary file (a terminal, a pipe, a device) is written to, not replaced. - is standard output.
 void write_file(const std::filesystem::path& path, std::string_view text);
 /// The same into the folder of --out, which is there when the work begins. Throws std::runtime_error when that would write
 /// over a file that was read.

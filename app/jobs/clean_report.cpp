@@ -67,7 +67,7 @@ page::Table comparison_table(const Comparison& c, bool has_suspects) {
   page::Table t{
       .id = "scores",
       .title = fmt::format("Scores on {} samples that no model saw", c.samples),
-      .caption = "The whole procedure was repeated without each fold of them, of five, until the answer was clear.",
+      .caption = "In five folds, each scored by models whose fits and suspects no label of the fold had a part in.",
       .columns = {"trained on", "loss", "accuracy"},
       .rows = {row("class frequencies alone", c.loss_of_model.before, c.accuracy_of_model.before),
                row("all samples as they are", c.loss.before, c.accuracy.before)}};

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <optional>
 #include <span>
 
 #include "jobs/folds.h"
@@ -14,13 +14,17 @@ namespace onestep::app::jobs {
 namespace {
 
 constexpr std::size_t folds = 5;
-constexpr int rounds = 3;  // with probable labels
+constexpr int fits_planned = 42;  // without three folds 10, without two 10 and 10, without one 5 and 5, of all 2
 
-// a + to - from
-Array moved(const Array& a, const Array& from, const Array& to) {
-  std::vector<double> entries(a.values().begin(), a.values().end());
-  for (std::size_t u = 0; u < entries.size(); ++u) entries[u] += to.values()[u] - from.values()[u];
-  return {a.shape(), std::move(entries)};
+using FoldSet = unsigned;  // a bit for each fold
+
+bool contains(FoldSet set, std::size_t fold) { return fold < folds && (set >> fold & 1U) != 0; }
+
+std::vector<FoldSet> sets_of(int size) {
+  std::vector<FoldSet> all;
+  for (FoldSet set = 0; set < FoldSet{1} << folds; ++set)
+    if (std::popcount(set) == size) all.push_back(set);
+  return all;
 }
 
 Array mean(const std::vector<Array>& all) {
@@ -28,6 +32,17 @@ Array mean(const std::vector<Array>& all) {
   for (const Array& a : all)
     for (std::size_t u = 0; u < entries.size(); ++u) entries[u] += a.values()[u] / static_cast<double>(all.size());
   return {all[0].shape(), std::move(entries)};
+}
+
+LabelNoise mean(const std::vector<LabelNoise>& all) {
+  LabelNoise result = even_noise(all[0].classes, 0);
+  std::ranges::fill(result.given, 0.0), result.share = 0;
+  const auto count = static_cast<double>(all.size());
+  for (const LabelNoise& noise : all) {
+    for (std::size_t u = 0; u < noise.given.size(); ++u) result.given[u] += noise.given[u] / count;
+    result.share += noise.share / count;
+  }
+  return result;
 }
 
 bool by_errors(const BeforeAndAfter& a, const BeforeAndAfter& b) {
@@ -91,34 +106,23 @@ Cleaner::Cleaner(const JobData& job, const Model& model, const Samples* trusted,
   const std::vector<std::size_t> of_trusted = deal_out(std::span(labels_).subspan(train_), folds, seed);
   fold_.insert(fold_.end(), of_trusted.begin(), of_trusted.end());
   for (std::size_t i = 0; i < train_; ++i) judged_[i] = fold_[i] != no_fold;
-  const int within = static_cast<int>(folds) * (rounds + 2);
-  fits_planned_ = within + 2 + static_cast<int>(folds) * (within + 2);
-}
-
-Judgement Cleaner::judge() {
-  solutions_.clear();
-  return judge_within(Mask(labels_.size(), true), model_.start(), solutions_);
 }
 
 Array Cleaner::fit_without(const std::vector<bool>& left_out) {
   Mask used(labels_.size(), true);
   for (std::size_t i = 0; i < train_; ++i) used[i] = !left_out[i];
   ClassProbabilities targets = labels_as_they_are(used);
-  keep_every_class(targets, Mask(labels_.size(), true), no_fold);
+  keep_every_class(targets, Mask(labels_.size(), true));
   count_fit();
   const bool leaves_out = std::ranges::find(left_out, true) != left_out.end();
-  if (solutions_.empty()) return fits_of_all_.fit(targets, model_.start());
-  return fits_of_all_.fit(targets, mean(leaves_out ? solutions_.back() : solutions_.front()));
+  std::vector<Array> starts;
+  for (const auto& [held_out, fold] : one_fold_) starts.push_back(leaves_out ? fold.after : plain_.at(held_out));
+  return fits_of_all_.fit(targets, mean(starts));
 }
 
 void Cleaner::count_fit() {
   ++fits_;
-  progress_.show([&] { return fmt::format("clean: fit {} of about {}", fits_, fits_planned_); });
-}
-
-Array Cleaner::fit_closely(const ClassProbabilities& targets, const Array& start) {
-  count_fit();
-  return fits_of_all_.fit_closely(targets, start);
+  progress_.show([&] { return fmt::format("clean: fit {} of about {}", fits_, fits_planned); });
 }
 
 ClassProbabilities Cleaner::labels_as_they_are(const Mask& used) const {
@@ -129,10 +133,10 @@ ClassProbabilities Cleaner::labels_as_they_are(const Mask& used) const {
 
 // Samples whose label another one exceeds in probability, the least probable half of a class at most: of a rare class that
 // is hard to tell, most samples are not.
-std::vector<bool> Cleaner::unlikely(const std::vector<std::size_t>& members, const ClassProbabilities& p) const {
+Cleaner::Mask Cleaner::unlikely(const std::vector<std::size_t>& members, const ClassProbabilities& p) const {
   std::vector<std::vector<std::size_t>> of_class(classes_);
   for (std::size_t m = 0; m < members.size(); ++m) of_class[labels_[members[m]]].push_back(m);
-  std::vector<bool> result(labels_.size());
+  Mask result(train_);
   for (std::size_t k = 0; k < classes_; ++k) {
     std::ranges::stable_sort(of_class[k], {}, [&](std::size_t m) { return p.row(m)[k]; });
     for (std::size_t place = 0; place < of_class[k].size() / 2; ++place) {
@@ -145,13 +149,12 @@ std::vector<bool> Cleaner::unlikely(const std::vector<std::size_t>& members, con
 
 // Where a fit would have no sample of a class, those that were left out come back: what it says about the class would be
 // that there is none.
-void Cleaner::keep_every_class(ClassProbabilities& targets, const Mask& used, std::size_t fold) const {
+void Cleaner::keep_every_class(ClassProbabilities& targets, const Mask& allowed) const {
   std::vector<double> weight(classes_);
   for (std::size_t i = 0; i < labels_.size(); ++i)
     for (std::size_t k = 0; k < classes_; ++k) weight[k] += targets.row(i)[k];
   for (std::size_t i = 0; i < labels_.size(); ++i)
-    if (used[i] && (i >= train_ || fold == no_fold || fold_[i] != fold) && weight[labels_[i]] <= 0)
-      targets.row(i)[labels_[i]] = 1;
+    if (allowed[i] && weight[labels_[i]] <= 0) targets.row(i)[labels_[i]] = 1;
 }
 
 void Cleaner::write_probabilities(const Array& x, std::size_t sample, std::span<double> to) const {
@@ -169,75 +172,105 @@ void Cleaner::write_probabilities(const Array& x, std::size_t sample, std::span<
   for (double& entry : to) entry /= sum;
 }
 
-// Of the members, by fits to the others' targets: the next stage of the solutions. What a stage changes in one fold it
-// nearly changes in all, which is where the other folds start.
-ClassProbabilities Cleaner::cross_fit(const std::vector<std::size_t>& members, const Mask& used,
-                                      const ClassProbabilities& targets, const Array& start, Solutions& solutions) {
-  const std::vector<Array> last = solutions.empty() ? std::vector<Array>(folds, start) : solutions.back();
-  std::vector<Array>& found = solutions.emplace_back(last);
-  ClassProbabilities p{classes_, std::vector<double>(members.size() * classes_)};
-  std::optional<std::size_t> first;
-  for (std::size_t f = 0; f < folds; ++f) {
-    if (first) found[f] = moved(last[f], last[*first], found[*first]);
-    const auto held_out = [&](std::size_t i) { return i < train_ && fold_[i] == f; };
-    if (std::ranges::none_of(members, held_out)) continue;
-    ClassProbabilities rest = targets;
-    for (std::size_t i = 0; i < train_; ++i)
-      if (held_out(i)) std::ranges::fill(rest.row(i), 0.0);
-    keep_every_class(rest, used, f);
-    count_fit();
-    found[f] = fits_of_all_.fit_roughly(rest, found[f]);
-    if (!first) first = f;
-    for (std::size_t m = 0; m < members.size(); ++m)
-      if (held_out(members[m])) write_probabilities(found[f], members[m], p.row(m));
-  }
-  return p;
+Array Cleaner::fit_without_folds(FoldSet held_out, const Mask& used, const Array& start, Precision precision) {
+  Mask trained(labels_.size()), rest(labels_.size());
+  for (std::size_t i = 0; i < labels_.size(); ++i)
+    rest[i] = !contains(held_out, fold_[i]), trained[i] = rest[i] && (i >= train_ || used[i]);
+  ClassProbabilities targets = labels_as_they_are(trained);
+  keep_every_class(targets, rest);
+  count_fit();
+  return precision == Precision::close ? fits_of_all_.fit_closely(targets, start) : fits_of_all_.fit_roughly(targets, start);
 }
 
-Judgement Cleaner::judge_within(const Mask& used, const Array& start, Solutions& solutions) {
-  std::vector<std::size_t> members;
-  ClassIndices labels;
-  for (std::size_t i = 0; i < train_; ++i)
-    if (used[i] && judged_[i]) members.push_back(i), labels.push_back(labels_[i]);
-  const auto fit_to = [&](const ClassProbabilities& targets) { return cross_fit(members, used, targets, start, solutions); };
-  ClassProbabilities targets = labels_as_they_are(used);
-  ClassProbabilities p = fit_to(targets);
-  constexpr int power_steps = 5, noise_steps = 10;
-  const double plain_power = estimate_power(p, labels, power_steps);
-  LabelNoise noise = confident_noise(p, labels);
-  p = without_noise(p, noise);
-  for (int round = 0; round < rounds; ++round) {
-    const ClassProbabilities probable = posterior(p, labels, noise);
-    for (std::size_t m = 0; m < members.size(); ++m) std::ranges::copy(probable.row(m), targets.row(members[m]).begin());
-    p = fit_to(targets);
-    noise = estimate_noise(p, labels, noise, 3);
+// By all fits without the fold, those without others as well: a mean varies less.
+void Cleaner::write_mean_probabilities(const Solutions& solutions, FoldSet fold, std::size_t sample,
+                                       std::span<double> to) const {
+  std::vector<double> sum(classes_);
+  double count = 0;
+  for (const auto& [held_out, x] : solutions) {
+    if ((held_out & fold) == 0) continue;
+    write_probabilities(x, sample, to);
+    for (std::size_t k = 0; k < classes_; ++k) sum[k] += to[k];
+    count += 1;
   }
-  const std::vector<bool> left_out = unlikely(members, p);
-  Mask rest = used;
-  for (std::size_t i = 0; i < train_; ++i) rest[i] = used[i] && !left_out[i];
-  p = fit_to(labels_as_they_are(rest));
-  const CalibratedNoise calibrated = estimate_noise_and_power(p, labels, noise, noise_steps);
+  for (std::size_t k = 0; k < classes_; ++k) to[k] = sum[k] / count;
+}
 
-  const std::vector<double> right = probably_right(tempered(p, calibrated.power), labels, calibrated.noise);
+Cleaner::Unseen Cleaner::unseen(FoldSet held_out, const Solutions& solutions) const {
+  Unseen result;
+  for (std::size_t i = 0; i < train_; ++i)
+    if (judged_[i] && !contains(held_out, fold_[i])) result.members.push_back(i), result.labels.push_back(labels_[i]);
+  result.p = {classes_, std::vector<double>(result.members.size() * classes_)};
+  for (std::size_t m = 0; m < result.members.size(); ++m) {
+    const std::size_t i = result.members[m];
+    write_probabilities(solutions.at(held_out | FoldSet{1} << fold_[i]), i, result.p.row(m));
+  }
+  return result;
+}
+
+Judgement Cleaner::judgement_of(const Unseen& unseen, const LabelNoise& guess) const {
+  const ClassProbabilities& p = unseen.p;
+  constexpr int first_steps = 3, noise_steps = 10;
+  const CalibratedNoise calibrated =
+      estimate_noise_and_power(p, unseen.labels, estimate_noise(p, unseen.labels, guess, first_steps), noise_steps);
+  const std::vector<double> right = probably_right(tempered(p, calibrated.power), unseen.labels, calibrated.noise);
   const std::vector<bool> wrong = most_probably_wrong(right);
   Judgement result{.quality = std::vector<double>(train_, 1.0),
                    .right = std::vector<double>(train_, 1.0),
                    .other = std::vector<std::size_t>(train_),
-                   .suspects = std::vector<bool>(train_),
-                   .judged = judged_,
+                   .suspects = Mask(train_),
+                   .judged = Mask(judged_.begin(), judged_.begin() + static_cast<std::ptrdiff_t>(train_)),
                    .noise = calibrated.noise.share,
                    .label_noise = calibrated.noise,
-                   .power = calibrated.power,
-                   .plain_power = plain_power};
-  result.judged.resize(train_);
-  for (std::size_t m = 0; m < members.size(); ++m) {
-    const std::size_t i = members[m], other = best_other(p, m, labels[m]);
-    result.quality[i] = p.row(m)[labels[m]];
+                   .power = calibrated.power};
+  for (std::size_t m = 0; m < unseen.members.size(); ++m) {
+    const std::size_t i = unseen.members[m], label = unseen.labels[m], other = best_other(p, m, label);
+    result.quality[i] = p.row(m)[label];
     result.right[i] = right[m];
     result.other[i] = other;
-    result.suspects[i] = wrong[m] && p.row(m)[other] > p.row(m)[labels[m]];
+    result.suspects[i] = wrong[m] && p.row(m)[other] > p.row(m)[label];
   }
   return result;
+}
+
+// A fit is judged by, and starts at, nothing but fits that leave out its folds, too.
+Judgement Cleaner::judge() {
+  plain_.clear(), without_unlikely_.clear(), one_fold_.clear();
+  const Mask everything(train_, true);
+  for (int size = 3; size >= 1; --size)
+    for (const FoldSet held_out : sets_of(size)) {
+      std::vector<Array> known;
+      for (std::size_t f = 0; f < folds && size < 3; ++f)
+        if (!contains(held_out, f)) known.push_back(plain_.at(held_out | FoldSet{1} << f));
+      plain_[held_out] = fit_without_folds(held_out, everything, known.empty() ? model_.start() : mean(known),
+                                           size == 1 ? Precision::close : Precision::rough);
+    }
+  std::map<FoldSet, LabelNoise> guesses;
+  for (const FoldSet held_out : sets_of(2)) {
+    const Unseen judged = unseen(held_out, plain_);
+    const LabelNoise noise = guesses[held_out] = confident_noise(judged.p, judged.labels);
+    Mask used = unlikely(judged.members, without_noise(judged.p, noise));
+    used.flip();
+    without_unlikely_[held_out] = fit_without_folds(held_out, used, plain_.at(held_out), Precision::rough);
+  }
+  std::vector<LabelNoise> found;
+  Solutions after;
+  for (const FoldSet held_out : sets_of(1)) {
+    std::vector<LabelNoise> of_pairs;
+    for (const auto& [pair, noise] : guesses)
+      if ((pair & held_out) != 0) of_pairs.push_back(noise);
+    OneFold& fold = one_fold_[held_out];
+    fold.judgement = judgement_of(unseen(held_out, without_unlikely_), mean(of_pairs));
+    const Unseen plain = unseen(held_out, plain_);
+    constexpr int power_steps = 5;
+    fold.judgement.plain_power = estimate_power(plain.p, plain.labels, power_steps);
+    Mask used = fold.judgement.suspects;
+    used.flip();
+    fold.after = after[held_out] = fit_without_folds(held_out, used, plain_.at(held_out), Precision::close);
+    found.push_back(fold.judgement.label_noise);
+  }
+  without_unlikely_.insert(after.begin(), after.end());
+  return judgement_of(unseen(0, after), mean(found));
 }
 
 // Of the classes among the samples that are used, none of them 0.
@@ -251,33 +284,20 @@ std::vector<double> Cleaner::class_frequencies(const Mask& used) const {
 }
 
 Comparison Cleaner::compare() {
-  if (solutions_.empty()) judge();
+  if (one_fold_.empty()) judge();
   const std::size_t begin = train_ < labels_.size() ? train_ : 0, end = train_ < labels_.size() ? labels_.size() : train_;
   Comparison c;
   c.trusted = begin > 0;
   PairedMean accuracy, loss, accuracy_of_model, loss_of_model, association, association_without_suspects;
   ClassProbabilities p{classes_, std::vector<double>(classes_)};  // of one sample
-  // Fits that end early remember where they started: no start may know the labels that are held out.
-  const auto without_trusted = [&] {
-    Mask used(labels_.size());
-    std::fill_n(used.begin(), train_, true);
-    count_fit();
-    return fits_of_all_.fit_roughly(labels_as_they_are(used), model_.start());
-  };
-  const std::vector<Array> starts = c.trusted ? std::vector<Array>(folds, without_trusted()) : solutions_[0];
   for (std::size_t f = 0; f < folds; ++f) {
     const auto held_out = [&](std::size_t i) { return i >= begin && i < end && fold_[i] == f; };
     Mask used(labels_.size());
     for (std::size_t i = 0; i < used.size(); ++i) used[i] = !held_out(i);
     if (std::ranges::count(used, false) == 0) continue;
-    const Array before = fit_closely(labels_as_they_are(used), starts[f]);
-    Solutions nested;
-    const Judgement judgement = judge_within(used, before, nested);
-    Mask rest = used;
-    for (std::size_t i = 0; i < train_; ++i) rest[i] = used[i] && !judgement.suspects[i];
-    ClassProbabilities targets = labels_as_they_are(rest);
-    keep_every_class(targets, used, no_fold);
-    const Array after = fit_closely(targets, mean(nested.back()));
+    const FoldSet fold = FoldSet{1} << f;
+    const auto& [judgement, after] = one_fold_.at(fold);
+    const Array& before = plain_.at(fold);
     // Without suspects the two models are the same, and so is what they say.
     const bool differ = std::ranges::find(judgement.suspects, true) != judgement.suspects.end();
     const LabelNoise* noise = c.trusted ? nullptr : &judgement.label_noise;
@@ -294,15 +314,14 @@ Comparison Cleaner::compare() {
       const Verdict without_model = verdict(frequencies, labels_[i], nullptr);
       accuracy.add(b.right, a.right), loss.add(b.loss, a.loss);
       accuracy_of_model.add(without_model.right, b.right), loss_of_model.add(without_model.loss, b.loss);
-      for (const bool cleaned : {false, true}) {
-        write_probabilities(cleaned ? after : before, i, p.row(0));
-        (cleaned ? association_without_suspects : association).add(0, log_gain(p.row(0), labels_[i], frequencies));
-      }
+      write_mean_probabilities(plain_, fold, i, p.row(0));
+      association.add(0, log_gain(p.row(0), labels_[i], frequencies));
+      write_mean_probabilities(without_unlikely_, fold, i, p.row(0));
+      association_without_suspects.add(0, log_gain(p.row(0), labels_[i], frequencies));
     }
     c.accuracy = accuracy.result(), c.loss = loss.result();
     c.accuracy_of_model = accuracy_of_model.result(), c.loss_of_model = loss_of_model.result();
     c.association = std::max(association.result(), association_without_suspects.result(), by_errors);
-    if (c.is_clear()) break;
   }
   return c;
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -69,26 +70,22 @@ struct Comparison {
     return (more > errors * accuracy.standard_error && less >= -loss.standard_error) ||
            (less > errors * loss.standard_error && more >= -accuracy.standard_error);
   }
-  /// Whether more samples would hardly change what is said: both speak for the same, the loss by four standard errors.
-  bool is_clear() const {
-    constexpr std::size_t enough_samples = 100;
-    constexpr double errors = 4;
-    return samples >= enough_samples && tells_labels() && std::fabs(loss.difference()) > errors * loss.standard_error &&
-           loss.difference() * accuracy.difference() <= 0;
-  }
 };
 
-/// The procedure, with every fit as a cross-fit over the same folds: a plain fit; three rounds with labels replaced by their
-/// posterior, given how often each class is mislabelled, which starts at confident learning's guess; a fit without the
-/// samples whose label is not the most probable one, at most half of each class. Samples with trusted labels join every fit.
+/// Every sample is judged by fits that its label did not reach by any way: neither as a sample, nor through what was thought
+/// of the labels of others, nor through where a fit started. So fits are nested. Plain fits without three of five folds
+/// judge one of these for fits without the other two, which leave out what is unlikely, at most half of each class. These
+/// judge one fold for the fit without the other, and that leaves out the suspects and judges its fold. How often each class
+/// is mislabelled is estimated along the way, at first by confident learning. Samples with trusted labels join every fit but
+/// those without their fold.
 class Cleaner {
  public:
   /// `trusted` may be null. The model is ready to solve, and outlives this.
   Cleaner(const JobData& job, const Model& model, const Samples* trusted, double l2, std::uint64_t seed, Progress& progress);
 
   Judgement judge();
-  /// Does the whole procedure again for each of five outer folds, or for as many as it takes until the answer is clear:
-  /// folds of the trusted samples where there are some, else of the training samples, whose labels may be wrong.
+  /// By the same fits: each fold of the trusted samples where there are some, else of the training samples, whose labels may
+  /// be wrong, scored by the models of the rest with and without the suspects among it.
   Comparison compare();
   /// The model of all training samples (and the trusted ones) but some.
   Array fit_without(const std::vector<bool>& left_out);
@@ -96,17 +93,30 @@ class Cleaner {
 
  private:
   using Mask = std::vector<bool>;
-  using Solutions = std::vector<std::vector<Array>>;  // of each stage, without each fold
-  Judgement judge_within(const Mask& used, const Array& start, Solutions& solutions);
-  ClassProbabilities cross_fit(const std::vector<std::size_t>& members, const Mask& used, const ClassProbabilities& targets,
-                               const Array& start, Solutions& solutions);
+  using FoldSet = unsigned;                    // a bit for each fold
+  using Solutions = std::map<FoldSet, Array>;  // of fits without these folds
+  enum class Precision { rough, close };
+  // Training samples, with the probabilities of fits without them.
+  struct Unseen {
+    std::vector<std::size_t> members;
+    ClassIndices labels;
+    ClassProbabilities p;
+  };
+  // What is known without a fold.
+  struct OneFold {
+    Judgement judgement;  // of the rest
+    Array after;          // without its suspects
+  };
+  Array fit_without_folds(FoldSet held_out, const Mask& used, const Array& start, Precision precision);
+  Unseen unseen(FoldSet held_out, const Solutions& solutions) const;
+  Judgement judgement_of(const Unseen& unseen, const LabelNoise& guess) const;
+  void write_mean_probabilities(const Solutions& solutions, FoldSet fold, std::size_t sample, std::span<double> to) const;
   std::vector<double> class_frequencies(const Mask& used) const;
   ClassProbabilities labels_as_they_are(const Mask& used) const;
   void write_probabilities(const Array& x, std::size_t sample, std::span<double> to) const;
-  std::vector<bool> unlikely(const std::vector<std::size_t>& members, const ClassProbabilities& p) const;
-  void keep_every_class(ClassProbabilities& targets, const Mask& used, std::size_t fold) const;
+  Mask unlikely(const std::vector<std::size_t>& members, const ClassProbabilities& p) const;
+  void keep_every_class(ClassProbabilities& targets, const Mask& allowed) const;
   void count_fit();
-  Array fit_closely(const ClassProbabilities& targets, const Array& start);
 
   const JobData& job_;
   const Model& model_;
@@ -118,8 +128,10 @@ class Cleaner {
   std::vector<std::size_t> fold_;  // of each of all; no_fold: never held out
   Mask judged_;
   SoftFits fits_of_all_;
-  Solutions solutions_;  // of judge()
-  int fits_ = 0, fits_planned_ = 0;
+  Solutions plain_;
+  Solutions without_unlikely_;  // or, with one fold held out, without suspects
+  std::map<FoldSet, OneFold> one_fold_;
+  int fits_ = 0;
 };
 
 }  // namespace onestep::app::jobs

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numeric>
 
 #include "jobs/model.h"
@@ -63,15 +62,18 @@ page::Table coefficient_table(const JobData& job, const LinearModel& m, const st
   return table;
 }
 
-// The same ones, from the largest to the smallest, with bars of two standard errors to each side.
+// The same ones in the same order, for a standard deviation of each feature, with bars of two standard errors to each side.
 page::Figure coefficient_figure(const JobData& job, const LinearModel& m, const std::optional<std::vector<double>>& errors) {
   const std::size_t K = class_count(m);
-  std::vector<std::size_t> order = clearest(m, errors);
-  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return m.x.values()[i]; });
+  const std::vector<std::size_t> order = clearest(m, errors);
+  const Scaling of_columns = standardisation_with_ones(job.train.A);
+  const auto deviation = [&](std::size_t feature) {
+    return of_columns.scale.values()[feature] * (job.scaling ? job.scaling->scale.values()[feature] : 1.0);
+  };
   page::Series bars{.label = "", .method = "one_step", .mark = "bars"}, zero{.label = "", .method = "none", .mark = "rule"};
-  page::Panel panel{.title = "", .x = {"coefficient"}, .y = {""}};
+  page::Panel panel{.title = "", .x = {"coefficient times the feature's standard deviation"}, .y = {""}};
   for (const std::size_t i : order) {
-    const double value = m.x.values()[i], error = errors ? 2 * (*errors)[i] : 0;
+    const double unit = deviation(i / K), value = m.x.values()[i] * unit, error = errors ? 2 * (*errors)[i] * unit : 0;
     bars.x.push_back(value);
     bars.y.push_back(static_cast<double>(bars.x.size()));
     bars.low.push_back(value - error);
@@ -82,10 +84,14 @@ page::Figure coefficient_figure(const JobData& job, const LinearModel& m, const 
   zero.x = {0, 0};
   zero.y = {0.3, static_cast<double>(order.size()) + 0.7};
   panel.series = {zero, bars};
-  return {"coefficients",
-          title_of(m, order.size(), errors.has_value()),
-          errors ? "Bars reach two standard errors to each side." : "Without standard errors.",
-          {panel}};
+  const char* of = job.loss == Loss::ridge ? "the prediction" : K > 1 ? "the score of the class" : "the log odds";
+  return {
+      "coefficients",
+      title_of(m, order.size(), errors.has_value()),
+      fmt::format("What a standard deviation more of the feature adds to {}, in the order of the table, which is for the "
+                  "features' own units. {}",
+                  of, errors ? "Bars reach two standard errors to each side." : "Without standard errors."),
+      {panel}};
 }
 
 // A picture for each class: what speaks for it is white, what speaks against it black.

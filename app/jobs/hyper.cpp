@@ -55,34 +55,43 @@ std::vector<FeatureSize> feature_sizes(const JobData& job) {
   return all;
 }
 
+struct UnitOfPenalties {
+  double typical = 1, least = 1;  // least: of features in far smaller units than a typical one
+};
+
 // The geometric mean over the features, to a power of ten, without those in far larger or smaller units than most. Next to
 // an intercept of about 1 fits do not resolve the coefficients of features in extreme units (tried: 1e-7 and 1e12), unless
 // they are scaled inside.
-double unit_of_penalties(const JobData& job) {
-  constexpr double least = 1e-5, most = 1e8;
+UnitOfPenalties unit_of_penalties(const JobData& job) {
+  constexpr double too_small = 1e-5, too_large = 1e8;
   constexpr double usual = 6;  // orders of magnitude of the mean square from the median
   const std::vector<FeatureSize> all = feature_sizes(job);
   std::vector<double> sizes;
   for (const FeatureSize& one : all) {
-    if (!job.penalty_factors && !(one.largest > least && one.largest < most))
+    if (!job.penalty_factors && !(one.largest > too_small && one.largest < too_large))
       throw Misuse(
           fmt::format("the feature {} of {} has values up to {:.2g}, and fits would not resolve its coefficient "
                       "beside the intercept; give --standardise",
                       job.features[one.feature], job.name, one.largest));
     sizes.push_back(one.log_mean_square);
   }
-  if (sizes.empty()) return 1;
+  if (sizes.empty()) return {};
   std::ranges::sort(sizes);
   const double median = sizes[sizes.size() / 2];
+  const double least = sizes.front();
   std::erase_if(sizes, [&](double size) { return std::fabs(size - median) > usual; });
-  return std::pow(10.0, std::round(std::reduce(sizes.begin(), sizes.end()) / static_cast<double>(sizes.size())));
+  const double unit = std::round(std::reduce(sizes.begin(), sizes.end()) / static_cast<double>(sizes.size()));
+  return {std::pow(10.0, unit), std::pow(10.0, job.penalty_factors && least < unit - usual ? std::round(least) : unit)};
 }
 
 }  // namespace
 
 Hyper::Hyper(Kind kind, double l2, Groups groups, const JobData& job, const Model& model)
     : kind_(kind), l2_(l2), groups_(std::move(groups)), job_(job), model_(model) {
-  if (is_penalty()) unit_ = unit_of_penalties(job);
+  if (is_penalty()) {
+    const UnitOfPenalties found = unit_of_penalties(job);
+    unit_ = found.typical, least_unit_ = found.least;
+  }
   if (kind == Kind::class_weight && job.loss == Loss::ridge)
     throw Misuse(fmt::format(
         "--hyper class-weight needs classes, but the target of {} is a quantity; if it has classes: --loss softmax",

@@ -1,6 +1,7 @@
 // What `tune` can tune: how it enters the fit, where it may lie, and what its entries are called.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,12 @@ class Hyper {
 
   bool is_penalty() const { return kind_ == Kind::l2 || kind_ == Kind::l2_per_feature; }
   /// No entry leaves these: what wants to is held there, and that is said. Penalties are in units of `unit()`.
-  double low() const { return is_penalty() ? 1e-5 * unit_ : 1e-3; }
+  double low() const { return is_penalty() ? 1e-5 * least_unit_ : 1e-3; }
   double high() const { return is_penalty() ? 1e7 * unit_ : 1e3; }
   /// The mean square of a typical feature, to a power of ten: a penalty means the same for features in other units.
   double unit() const { return unit_; }
+  /// Of the powers of ten, in units of `unit()`, that are tried for a start: lower where a feature is in far smaller units.
+  double least_exponent() const { return std::round(std::log10(least_unit_ / unit_)) - 3; }
 
   /// With every entry at the same value.
   Parameter parameter(double value) const;
@@ -58,6 +61,7 @@ class Hyper {
   /// of classes.
   double judged(const Samples& samples, const Array& x) const;
   const Groups& groups() const { return groups_; }
+  bool is_of_groups() const { return kind_ == Kind::group_weight; }
   bool is_balanced() const { return kind_ == Kind::class_weight; }
 
  private:
@@ -65,7 +69,7 @@ class Hyper {
   Array judging_weights(const Samples& valid) const;
 
   Kind kind_;
-  double l2_, unit_ = 1;
+  double l2_, unit_ = 1, least_unit_ = 1;
   Groups groups_;
   const JobData& job_;
   const Model& model_;

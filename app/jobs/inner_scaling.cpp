@@ -1,7 +1,12 @@
 #include "jobs/inner_scaling.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <span>
+
+#include "jobs/dependence.h"
 
 namespace onestep::app::jobs {
 
@@ -12,11 +17,32 @@ bool sizes_differ_much(const Array& A) {
   return most > much * least;
 }
 
+void note_sizes(JobData& job) {
+  if (job.scaling) return;
+  constexpr double large = 1000;
+  const Scaling s = standardisation(job.train.A);
+  std::size_t least = 0, most = 0;
+  const std::span<const double> size = s.scale.values().first(job.features.size());
+  std::vector<bool> constant(size.size());
+  for (const LeftOut& feature : constant_features(job)) constant[feature.place] = true;
+  while (least + 1 < size.size() && constant[least]) ++least;
+  most = least;
+  for (std::size_t j = 0; j < size.size(); ++j) {
+    if (constant[j]) continue;
+    if (size[j] < size[least]) least = j;
+    if (size[j] > size[most]) most = j;
+  }
+  if (size[most] > large * size[least])
+    job.notes.push_back(
+        fmt::format("{} varies {:.2g} times as much as {}, and the penalty treats them alike: consider --standardise",
+                    job.features[most], size[most] / size[least], job.features[least]));
+}
+
 void scale_inside(JobData& job) {
   constexpr std::size_t few_unknowns = 1000;
   const std::size_t unknowns = (job.features.size() + 1) * job.labels.size();
-  if (job.loss != Loss::softmax || job.scaling) return;
-  if (unknowns >= few_unknowns && !sizes_differ_much(job.train.A)) return;
+  if (job.scaling) return;
+  if ((job.loss != Loss::softmax || unknowns >= few_unknowns) && !sizes_differ_much(job.train.A)) return;
   // Features below this size have coefficients of 0 to rounding; factors whose squares overflow would stall the iterations.
   constexpr double least_scale = 1e-15;
   const Scaling unit = standardisation_with_ones(job.train.A);

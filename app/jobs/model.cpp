@@ -67,9 +67,7 @@ void Model::require_a_best_fit(const Samples& train, double l2) const {
   };
   if (value < std::numbers::ln2 ||
       ((never_ends || (stood_still && step > long_step)) && ends_along_a_separating_direction()))
-    throw Misuse(
-        "the classes are linearly separable (but for samples on the separating plane): without a penalty the coefficients "
-        "grow without bound; give --l2 above 0");
+    throw SeparableClasses();
 }
 
 // Conjugate gradients take as many steps as the sizes of the unknowns' curvatures differ: the diagonal of the Hessian where

@@ -19,6 +19,16 @@ struct Score {
   double balanced = 0;  ///< of classes: the mean of the shares of right ones in each
 };
 
+/// Without a penalty there is no best fit.
+class SeparableClasses : public Misuse {
+ public:
+  SeparableClasses()
+      : Misuse(
+            "the classes are linearly separable (but for samples on the separating plane): without a penalty the "
+            "coefficients "
+            "grow without bound; give --l2 above 0") {}
+};
+
 class Model {
  public:
   explicit Model(const JobData& job);
@@ -26,7 +36,7 @@ class Model {
   /// Before solvers are made. Of large problems a rough fit tells where to start, and what makes solves near it quick.
   /// The penalty is a number or one for each feature, as `penalty` takes it. Throws Misuse when there is no best fit.
   void get_ready(const Samples& train, const Array& lambda);
-  /// Throws Misuse when there is none: without a penalty, where the classes are linearly separable.
+  /// Throws SeparableClasses when there is none: without a penalty, where the classes are linearly separable.
   void require_a_best_fit(const Samples& train, double l2) const;
 
   /// From now on losses of softmax are computed by the margins of the other classes, log(1 + Σ exp(sₖ - s_label)): slower,

@@ -41,7 +41,7 @@ std::string page_of(const JobOptions& options, const Report& report, const page:
   std::string shown, said;
   for (const page::Gallery& gallery : report.galleries) shown += page::html_of(gallery);
   for (const page::Figure& figure : report.figures) shown += page::html_of(figure, pictures);
-  for (const page::Table& table : report.tables) said += page::html_of(table);
+  for (const page::Table& table : report.tables) said += page::html_of(table, page::Cells::names);
   if (!said.empty()) said = fmt::format("<div class=\"tables\">\n{}</div>\n", said);
   std::string accuracy;
   for (const std::string& line : report.accuracy) accuracy += fmt::format("<p>{}</p>\n", tied(line));

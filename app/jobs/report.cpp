@@ -127,7 +127,10 @@ int show(const JobOptions& options, const Report& report, Progress& progress) {
   progress.clear();
   std::string text = options.json ? to_text(document) : text_of(report);
   if (folder.wanted() && !options.json) text += fmt::format("\npage: {}\n", folder.path_of_page());
-  print(text);
+  if (!options.prints_a_file) print(text);
+  if (options.prints_a_file && !ending.usable) fmt::print(stderr, "onestep: {}\n", ending.message);
+  for (std::size_t i = 0; options.prints_a_file && i < ending.notes.size(); ++i)
+    fmt::print(stderr, "onestep: note: {}\n", ending.notes[i]);
   const bool drawn = folder.complain();
   if (stop_signal() != 0) return 128 + stop_signal();
   return ending.usable && drawn ? done : failed;

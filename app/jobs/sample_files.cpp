@@ -1,8 +1,10 @@
 #include "jobs/sample_files.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "onestep/data.h"
 
@@ -16,11 +18,17 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-// Calls f with each line of the text, its end included where it has one: a carriage return where there is nothing else.
-template <class F> void for_each_line(std::string_view text, const F& f) {
+// Calls f with each record of the text, its end included where it has one: a line (that a carriage return ends where there
+// is nothing else), or in a CSV file several lines where a quoted text has ends of lines in it.
+template <class F> void for_each_record(std::string_view text, bool is_csv, const F& f) {
   const char end = text.find('\n') == text.npos ? '\r' : '\n';
   while (!text.empty()) {
-    const std::size_t size = std::min(text.find(end), text.size() - 1) + 1;
+    std::size_t size = 0;
+    for (bool inside = false; size < text.size();) {
+      const char c = text[size++];
+      if (is_csv && c == '"') inside = !inside;
+      if (c == end && !inside) break;
+    }
     f(text.substr(0, size));
     text.remove_prefix(size);
   }
@@ -49,31 +57,27 @@ std::string exact(double value) { return fmt::format("{}", value); }
 
 namespace {
 
-// The lines of a text file but those of some samples; nothing where it is not certain that lines are samples one to one: a
-// quoted text may have ends of lines in it, and a first line too many has to have the names of the columns.
-std::string lines_without(const std::string& text, const JobData& job, const std::vector<bool>& left_out) {
+// The records of a text file but those of some samples; nothing where it is not certain that records are samples one to one:
+// a first one too many has to have the names of the columns.
+std::string records_without(const std::string& text, const JobData& job, const std::vector<bool>& left_out) {
   const bool is_csv = !job.encoding.empty();
-  const auto is_empty = [&](std::string_view line) {
-    const std::string_view rest = trimmed(line.substr(0, line.find('\n')));
+  const auto is_empty = [&](std::string_view record) {
+    const std::string_view rest = trimmed(record.substr(0, record.find('\n')));
     return rest.empty() || (!is_csv && rest.starts_with('#'));
   };
   const std::size_t samples = job.in_file;
   std::string_view first;
   std::size_t count = 0;
-  bool spans_lines = false;
-  for_each_line(text, [&](std::string_view line) {
-    spans_lines = spans_lines || (is_csv && std::ranges::count(line, '"') % 2 != 0);
-    if (is_empty(line)) return;
-    if (count++ == 0) first = line;
+  for_each_record(text, is_csv, [&](std::string_view record) {
+    if (!is_empty(record) && count++ == 0) first = record;
   });
-  if (spans_lines) return "";
   const auto is_there = [&](const ColumnEncoding& column) { return first.find(column.name) != std::string_view::npos; };
   const bool has_names = is_csv && count == samples + 1 && std::ranges::all_of(job.encoding, is_there);
   if (count != samples && !has_names) return "";
   std::size_t number = count == samples ? 1 : 0;  // of the next sample; 0 is the line of names
   std::string result;
-  for_each_line(text, [&](std::string_view line) {
-    if (is_empty(line) || !left_out[number++]) result += line;
+  for_each_record(text, is_csv, [&](std::string_view record) {
+    if (is_empty(record) || !left_out[number++]) result += record;
   });
   return result;
 }
@@ -98,18 +102,34 @@ std::string table_without(const JobData& job, const std::vector<bool>& left_out)
 
 }  // namespace
 
-SampleFile file_without(const JobOptions& options, const JobData& job, const std::vector<std::size_t>& rows) {
+void keep_standard_input() {
+  if (lseek(STDIN_FILENO, 0, SEEK_CUR) >= 0) return;
+  std::FILE* copy = std::tmpfile();
+  const auto fail = [] { throw Misuse("standard input cannot be kept for --cleaned: name a file instead of -"); };
+  if (copy == nullptr) fail();
+  std::vector<char> block(std::size_t{1} << 16);
+  for (ssize_t got = 0; (got = read(STDIN_FILENO, block.data(), block.size())) != 0;)
+    if (got < 0 || std::fwrite(block.data(), 1, static_cast<std::size_t>(got), copy) != static_cast<std::size_t>(got))
+      fail();
+  if (std::fflush(copy) != 0 || dup2(fileno(copy), STDIN_FILENO) < 0) fail();
+  std::fclose(copy);
+  std::rewind(stdin);
+}
+
+std::string file_without(const JobOptions& options, const JobData& job, const std::vector<std::size_t>& rows) {
   std::size_t last = job.in_file;
   for (const std::size_t row : job.train.rows) last = std::max(last, row);
   std::vector<bool> left_out(last + 2);
   for (const std::size_t row : rows) left_out[row] = true;
-  if (!options.demo && options.file != "-" && last == job.in_file) {
-    const auto limit = static_cast<std::size_t>(options.memory * 0x1p30);
-    const std::string text = read_text(options.file, limit);
-    if (!is_binary(text))
-      if (std::string kept = lines_without(text, job, left_out); !kept.empty()) return {std::move(kept), true};
-  }
-  return {table_without(job, left_out), false};
+  if (options.demo) return table_without(job, left_out);
+  if (options.file == "-") std::rewind(stdin);
+  const std::string text = read_text(options.file, static_cast<std::size_t>(options.memory * 0x1p30));
+  if (is_binary(text)) return table_without(job, left_out);
+  if (std::string kept = last == job.in_file ? records_without(text, job, left_out) : ""; !kept.empty()) return kept;
+  throw Misuse(fmt::format(
+      "--cleaned: it is not certain which lines of {} are which of its {}, as it has other lines, too; write the "
+      "file without these, or take --csv, which has the numbers of the suspects",
+      job.name, counted(static_cast<std::int64_t>(job.in_file), "sample")));
 }
 
 }  // namespace onestep::app::jobs

@@ -22,12 +22,11 @@ class CsvTable {
 /// A number with all its digits.
 std::string exact(double value);
 
-struct SampleFile {
-  std::string text;
-  bool as_it_was = false;  ///< lines of the training file; else a CSV table of what was read from it
-};
+/// Standard input is read once for the samples, and once more for file_without: what comes from a pipe is kept in a file.
+void keep_standard_input();
 
-/// The training file without some of its samples, which are named by their numbers in it.
-SampleFile file_without(const JobOptions& options, const JobData& job, const std::vector<std::size_t>& rows);
+/// The training file without some of its samples, which are named by their numbers in it: the records of a text file as they
+/// were, of others (IDX, --demo) a CSV table. Throws Misuse where lines cannot be told to be samples.
+std::string file_without(const JobOptions& options, const JobData& job, const std::vector<std::size_t>& rows);
 
 }  // namespace onestep::app::jobs

@@ -227,6 +227,7 @@ std::optional<page::Table> confusion_table(const JobData& job, const NamedScores
                     .title = fmt::format("Confusion, {}", scores.name),
                     .caption = "A row for each class that samples have, a column for each that the model finds.",
                     .columns = {"has"}};
+  table.is_matrix = true;
   for (std::size_t k = 0; k < K; ++k) table.columns.push_back("found " + job.label_text(job.y_of(k)));
   for (std::size_t k = 0; k < K; ++k) {
     table.rows.push_back({job.label_text(job.y_of(k))});

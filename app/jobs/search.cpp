@@ -76,7 +76,7 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
   how.cancelled = [] { return stop_signal() != 0; };
   how.callback = [&progress, verb](const OuterIteration& i) {
     progress.show([&] {
-      return fmt::format("{}: iteration {}, validation loss {}, criticality {:.1e}", verb, i.number, shown(i.value),
+      return fmt::format("{}: iteration {}, validation loss {}, gradient {:.1e}", verb, i.number, shown(i.value),
                          i.critical);
     });
     return stop_signal() == 0;
@@ -97,15 +97,18 @@ bool is_usable(const Outcome& o) {
 std::string message_of(const Outcome& o) {
   if (o.status == Status::cancelled) return "A signal asked to stop.";
   if (o.fell_short > 0 && !std::isfinite(o.norm))
-    return "The linear system of the last hypergradient was not solved: whether anything is left to gain is not known. A "
+    return "The linear system of the last gradient of the validation loss was not solved: whether anything is left to gain "
+           "is not known. A "
            "larger "
            "--l2 to start from conditions the fits better; so does --standardise.";
   if (!is_usable(o)) return why_fit_failed(o.status);
   switch (o.status) {
     case Status::converged:
       if (o.about.empty()) return "";
-      return fmt::format("The hypergradient may be wrong by {:.2g}, far more than it is: the search may have ended early.",
-                         o.bound);
+      return fmt::format(
+          "The gradient of the validation loss may be wrong by {:.2g}, far more than it is: the search may have ended "
+          "early.",
+          o.bound);
     case Status::iteration_limit: return "The search ended at the limit of --iterations; the best point so far is given.";
     case Status::rounding_reached: return "The search ended where the fits are no more accurate; the best point is given.";
     case Status::line_search_failed: return "The search ended where no step lowers the loss any further.";
@@ -117,7 +120,8 @@ std::string ended_text(const JobOptions& options, const Outcome& o) {
   if (is_usable(o)) {
     const std::string spent = fmt::format("{}, {}{}", counted(o.iterations, "iteration"), seconds_text(o.seconds),
                                           o.resumed ? fmt::format(", gone on from {}", options.checkpoint) : "");
-    if (!std::isfinite(o.norm)) return fmt::format("Ended after {} (the last hypergradient is not known)", spent);
+    if (!std::isfinite(o.norm))
+      return fmt::format("Ended after {} (the last gradient of the validation loss is not known)", spent);
     switch (o.status) {
       case Status::converged: return fmt::format("Converged in {}", spent);
       case Status::iteration_limit: return fmt::format("Ended after {} (--iterations allows more)", spent);
@@ -174,25 +178,27 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
   else
     lines.push_back(
         std::isfinite(o.bound)
-            ? fmt::format("Hypergradient {:.2g}, wrong by at most {:.2g} ({}): the true one is at most {:.2g}, and 0 where "
+            ? fmt::format("Gradient of the validation loss {:.2g}, wrong by at most {:.2g} ({}): the true one is at most "
+                          "{:.2g}, and 0 where "
                           "nothing is left to gain.",
                           o.norm, 1.05 * o.bound, o.bound_rests_on, o.norm + 1.05 * o.bound)
-            : fmt::format("Hypergradient {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
+            : fmt::format("Gradient of the validation loss {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
   if (o.fell_short > 0)
-    lines.push_back(
-        fmt::format("The linear systems of {} of {} hypergradients were not solved as accurately as they should be.",
-                    o.fell_short, o.hypergradients));
+    lines.push_back(fmt::format("The linear systems of {} of {} gradients were not solved as accurately as they should be.",
+                                o.fell_short, o.hypergradients));
   if (o.inner_seconds > 0 && o.evaluations > 0 && o.hypergradients > 0) {
     const double solve = o.inner_seconds / o.evaluations, derivative = o.hypergradient_seconds / o.hypergradients;
-    lines.push_back(fmt::format("An inner solve took {} on average, the solve with its hypergradient {:.3f} times that.",
-                                seconds_text(solve), 1 + derivative / solve));
+    lines.push_back(
+        fmt::format("A fit took {} on average, the fit with the gradient of the validation loss {:.3f} times that.",
+                    seconds_text(solve), 1 + derivative / solve));
   }
   return lines;
 }
 
 page::Figure path_figure(const Outcome& o, const std::string& judged_by, const std::string& minimised) {
   page::Panel loss{.title = judged_by, .x = {"iteration"}, .y = {""}},
-      critical{.title = "How far from critical", .x = {"iteration"}, .y = {"criticality, as a share of the loss", true}};
+      critical{
+          .title = "Gradient of the validation loss", .x = {"iteration"}, .y = {"gradient, as a share of the loss", true}};
   constexpr double rounding = 1e-16;  // what is below means no more than 0
   page::Series losses{.label = "", .method = "one_step"}, criticals = losses;
   for (const OuterIteration& i : o.history) {
@@ -202,7 +208,7 @@ page::Figure path_figure(const Outcome& o, const std::string& judged_by, const s
   loss.series = {losses}, critical.series = {criticals};
   return {"path",
           "The search",
-          fmt::format("{}, each along a hypergradient; {} of the inner problem. The {} went from {} to {}.",
+          fmt::format("{}, each along a gradient of the validation loss; {}. The {} went from {} to {}.",
                       counted(o.iterations, "iteration"), counted(o.evaluations, "solve"), minimised,
                       shown(o.history.front().value), shown(o.value)),
           {loss, critical}};

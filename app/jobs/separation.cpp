@@ -21,7 +21,7 @@ std::string separable_class(const JobData& job) {
     two.train.y = Array(job.train.y.shape(), std::move(signs));
     try {
       Model(two).require_a_best_fit(two.train, 0);
-    } catch (const Misuse&) { return job.label_text(static_cast<double>(k)); }
+    } catch (const SeparableClasses&) { return job.label_text(static_cast<double>(k)); }
   }
   return "";
 }
@@ -34,9 +34,10 @@ bool has_certain_samples(const JobData& job, const Array& prediction) {
   return false;
 }
 
+namespace {
+
+// Of two classes, for the end of a message.
 std::string what_separates(const JobData& job) {
-  if (const std::string name = separable_class(job); !name.empty())
-    return fmt::format(" (the class {} is linearly separable from the others)", name);
   if (job.loss != Loss::logistic) return "";
   const auto n = static_cast<std::size_t>(job.n());
   const std::span<const double> a = job.train.A.values(), y = job.train.y.values();
@@ -58,6 +59,18 @@ std::string what_separates(const JobData& job) {
     }
   }
   return "";
+}
+
+}  // namespace
+
+std::string why_no_best_fit(const JobData& job) {
+  if (const std::string name = separable_class(job); !name.empty())
+    return fmt::format(
+        "the class {} is linearly separable from the others: without a penalty its coefficients grow without bound; give "
+        "--l2 "
+        "above 0",
+        name);
+  return SeparableClasses().what() + what_separates(job);
 }
 
 }  // namespace onestep::app::jobs

@@ -10,9 +10,10 @@ namespace onestep::app::jobs {
 /// A class of several that a plane separates from all others; empty where there is none.
 std::string separable_class(const JobData& job);
 
-/// For the end of a message, where it can be said in a few words: one class, or a feature that is above its least value, or
-/// below its largest, in one class only. The features are standardised, as they are without a penalty.
-std::string what_separates(const JobData& job);
+/// Why there is no best fit without a penalty, and what to give: names the class that is separable from the others, where it
+/// is one of several, or of two classes a feature that is above its least value, or below its largest, in one of them only.
+/// The features are standardised, as they are without a penalty.
+std::string why_no_best_fit(const JobData& job);
 
 /// Whether the label of a training sample is predicted with a probability of 1 to ten digits.
 bool has_certain_samples(const JobData& job, const Array& prediction);

@@ -152,11 +152,17 @@ double SoftFits::evaluate_at(const Parts& parameters, std::vector<double>& x, st
 Array SoftFits::fit(const ClassProbabilities& targets, const Array& start) { return fit_to(1e-4, targets, start); }
 
 Array SoftFits::fit_closely(const ClassProbabilities& targets, const Array& start) {
-  return fit_to(std::max(0.1, 0.001 * static_cast<double>(start.values().size())), targets, start);
+  return fit_to(std::max(0.1, 0.001 * static_cast<double>(start.values().size())) * closeness(), targets, start);
 }
 
 Array SoftFits::fit_roughly(const ClassProbabilities& targets, const Array& start) {
-  return fit_to(std::max(0.1, 0.01 * static_cast<double>(start.values().size())), targets, start);
+  return fit_to(std::max(0.1, 0.01 * static_cast<double>(start.values().size())) * closeness(), targets, start);
+}
+
+double SoftFits::closeness() const {
+  constexpr std::int64_t enough_samples = 5;  // for each feature
+  constexpr double close = 1e-3;
+  return A_.shape()[0] >= enough_samples * A_.shape()[1] ? 1 : close;
 }
 
 Array SoftFits::fit_to(double close, const ClassProbabilities& targets, const Array& start) {
@@ -164,16 +170,7 @@ Array SoftFits::fit_to(double close, const ClassProbabilities& targets, const Ar
   if (plan_ == nullptr) return exact(parameters, start);
   const std::optional<Array> found = descend(parameters, start, close);
   if (stop_signal() != 0) throw FitFailed(Status::cancelled, "stopped");
-  Array x = found ? *found : exact(parameters, start);
-  if (!has_fitted_) {
-    // The first solution is near to all others. Half of it curves more, so that first steps are rarely too long: on the
-    // digits that is 8 halvings instead of 787.
-    std::vector<double> half(x.values().begin(), x.values().end());
-    for (double& entry : half) entry /= 2;
-    approximate_hessian(Array(x.shape(), std::move(half)));
-    has_fitted_ = true;
-  }
-  return x;
+  return found ? *found : exact(parameters, start);
 }
 
 // L-BFGS; nothing where it stalls.

@@ -24,8 +24,8 @@ double standard_error_of(const std::vector<double>& all) {
   return std::sqrt(squares / (count - 1) / count);
 }
 
-// Of the mean over all samples. Those of a round share a model, so that they may vary together: where the means of the
-// rounds vary more than independent samples would, that counts.
+}  // namespace
+
 double standard_error_of(const std::vector<std::vector<double>>& rounds) {
   std::vector<double> all, means;
   for (const std::vector<double>& one : rounds) {
@@ -35,8 +35,6 @@ double standard_error_of(const std::vector<std::vector<double>>& rounds) {
   }
   return std::max(standard_error_of(all), standard_error_of(means));
 }
-
-}  // namespace
 
 SolveOptions rough_fit() { return {.tolerance = 1e-6}; }
 

@@ -31,6 +31,10 @@ struct SpreadChoice {
   bool is_shared() const { return tried.empty() || tried[chosen].deviation == 0; }
 };
 
+/// Of the mean over all samples. Those of a round share a model, so that they may vary together: where the means of the
+/// rounds vary more than independent samples would, that counts.
+double standard_error_of(const std::vector<std::vector<double>>& rounds);
+
 /// Penalties of single features: a hyperprior draws them to the best one for all, and how strongly is judged in nested
 /// rounds.
 class SpreadSearch {

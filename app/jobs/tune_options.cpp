@@ -37,7 +37,7 @@ std::vector<Option> tune_options(TuneOptions& options) {
       {.name = "--save",
        .to = &options.save,
        .type = "FILE",
-       .help = "write the model of all samples with what was found, for\nonestep predict",
+       .help = "write the model of all samples with what was found, for\nonestep predict; - for standard output",
        .takes = Takes::output_file},
       {.name = "--iterations",
        .to = &options.iterations,
@@ -49,7 +49,8 @@ std::vector<Option> tune_options(TuneOptions& options) {
        .type = "FILE",
        .help =
            "write what was found there (and the state of the search into\nFILE.search), and go on from it when it exists",
-       .takes = Takes::output_file}};
+       .takes = Takes::output_file,
+       .companion = ".search"}};
   rows.insert(rows.end(), own.begin(), own.end());
   return rows;
 }

@@ -105,14 +105,28 @@ class TuneReport {
       case Status::line_search_failed: how = "Ended, since no step lowers the loss any further, after"; break;
       default: how = fmt::format("Ended ({}) after", to_string(o.status));
     }
-    if (!std::isfinite(o.norm)) how = "Ended, since the last hypergradient is not known, after";
+    if (!std::isfinite(o.norm)) how = "Ended, since the last gradient of the validation loss is not known, after";
     return fmt::format("{}{} {}, {} and {} in all{}: ", choice_text(), how, counted(o.iterations, "iteration"),
                        counted(f_.solves(), "solve"), seconds_text(f_.seconds),
                        f_.resumed ? fmt::format(", gone on from {}", options_.checkpoint) : "");
   }
 
+  std::string choice_of_groups_text() const {
+    const GroupChoice& g = f_.groups;
+    if (!g.weighted)
+      return fmt::format("Whether weights of groups are worth having could not be judged on unseen samples ({}). ", g.note);
+    const std::string error = fmt::format("{:.2g}", g.weighted->gain_error);
+    if (!g.keeps_equal())
+      return fmt::format("Weights of groups lower the loss of unseen samples from {} to {}, by {:.3g} ± {}. ",
+                         shown(g.equal->loss), shown(g.weighted->loss), g.weighted->gain, error);
+    return fmt::format("Equal weights are kept: on unseen samples those that the search found {} {:.3g} ± {}{}. ",
+                       g.weighted->gain > 0 ? "gain" : "are worse by", std::fabs(g.weighted->gain), error,
+                       g.weighted->gain > 0 ? ", no more than two standard errors" : "");
+  }
+
   std::string choice_text() const {
     const SpreadChoice& spread = f_.spread;
+    if (hyper_.is_of_groups()) return choice_of_groups_text();
     if (!f_.shared) return "";
     if (spread.tried.empty())
       return fmt::format(
@@ -138,6 +152,15 @@ class TuneReport {
 
   void add_spread() {
     const SpreadChoice& spread = f_.spread;
+    if (hyper_.is_of_groups()) {
+      const GroupChoice& g = f_.groups;
+      Json& json = report_.document["groups"] = {{"equal_weights_kept", g.keeps_equal()}, {"note", g.note}};
+      if (g.weighted)
+        json.update({{"equal_loss", g.equal->loss},
+                     {"loss", g.weighted->loss},
+                     {"gain", g.weighted->gain},
+                     {"gain_error", g.weighted->gain_error}});
+    }
     if (!f_.shared) return;
     Json tried = Json::array();
     page::Table t{
@@ -267,9 +290,12 @@ class TuneReport {
 
   void add_unseen() {
     const SpreadChoice& spread = f_.spread;
-    if (spread.tried.empty()) return;
+    if (spread.tried.empty() && !f_.groups.weighted) return;
     const std::int64_t count = count_judged(folds_);
-    const SpreadScore &taken = spread.tried[spread.chosen], &shared = spread.tried[0];
+    const SpreadScore &shared = f_.groups.equal ? *f_.groups.equal : spread.tried[0],
+                      &taken = f_.groups.keeps_equal() ? shared
+                               : f_.groups.weighted    ? *f_.groups.weighted
+                                                       : spread.tried[spread.chosen];
     scores_.rows.push_back({by_folds() ? "nested folds, unseen" : "validation in turn, unseen", std::to_string(count),
                             shown(taken.loss), score_text(taken.score), shown(shared.loss), score_text(shared.score)});
   }
@@ -287,15 +313,21 @@ class TuneReport {
         .title = "Beside a search of equal budget",
         .caption = f_.shared ? "Without the hyperprior: a lower loss of the samples judged by may be overfitting." : "",
         .columns = {"search", "solves", judged_by()}};
-    t.rows.push_back({"hypergradient", std::to_string(f_.solves()), fmt::format("{:.8g}", f_.loss)});
+    t.rows.push_back({"by the gradient", std::to_string(f_.solves()), fmt::format("{:.8g}", f_.loss)});
     if (f_.shared) t.rows.push_back({"best shared l2", "", fmt::format("{:.8g}", f_.shared->second)});
     t.rows.push_back({one ? "grid" : "random", std::to_string(f_.compared.size()),
                       std::isfinite(f_.best_compared) ? fmt::format("{:.8g}", f_.best_compared) : "no fit succeeded"});
     report_.tables.push_back(t);
+    if (std::isfinite(f_.best_compared) && f_.best_compared < f_.loss)
+      report_.accuracy.push_back(fmt::format(
+          "A {} of as many solves found a lower {}, {} instead of {}{}.", one ? "grid" : "random search", judged_by(),
+          shown(f_.best_compared), shown(f_.loss),
+          f_.shared ? ": that minimises the loss of these samples alone, without the hyperprior, and may be overfitting"
+                    : ", and a search from there did not end lower"));
   }
 
   void add_accuracy() {
-    report_.accuracy = accuracy_of(f_.search);
+    for (std::string& line : accuracy_of(f_.search)) report_.accuracy.push_back(std::move(line));
     std::vector<std::string> bounds;
     const std::vector<std::string> names = hyper_.names();
     const bool together = names.size() > 1 && f_.search.theta[0].size() == 1;  // one penalty was kept for all
@@ -305,7 +337,7 @@ class TuneReport {
       bounds.push_back(fmt::format("{} at its most", together ? "l2" : names[i]));
     report_.document["at_bounds"] = bounds;
     constexpr std::size_t most = 5;
-    if (bounds.empty()) return;
+    if (bounds.empty() || f_.groups.keeps_equal()) return;
     const auto end = bounds.begin() + static_cast<std::ptrdiff_t>(std::min(most, bounds.size()));
     report_.accuracy.push_back(fmt::format("Held at a bound, [{:g}, {:g}]{}: {}{}.", hyper_.low(), hyper_.high(),
                                            hyper_.is_penalty() ? "" : " before the mean is made 1",

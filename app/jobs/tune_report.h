@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "jobs/group_weights.h"
 #include "jobs/hyper.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
@@ -23,6 +24,7 @@ struct TuneFindings {
   std::vector<Tried> probes;         ///< of one penalty for all
   std::optional<Tried> shared;       ///< the best one, and its loss, where penalties of single features were asked for
   SpreadChoice spread;               ///< how far these may lie apart
+  GroupChoice groups;                ///< whether weights of groups are worth having
   Outcome search;                    ///< the last one, with the hyperprior in its values
   bool found = false;                ///< whether its end can be used
   std::vector<double> values;        ///< of the hyperparameters

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "jobs/memory.h"
+
 namespace onestep::app::jobs {
 
 namespace {
@@ -39,6 +41,12 @@ void settle_validation(TuneOptions& options, JobData& job) {
                       "K takes fewer",
                       options.split, usual_folds, counted(static_cast<std::int64_t>(judged), "sample")));
   }
+  if (options.folds <= 0 && !job.valid && alone.size() == static_cast<std::size_t>(job.train.count()))
+    throw Misuse(
+        fmt::format("{}: each of the {} has a label of its own, so that none can be left out to judge by; it takes two "
+                    "samples of a label at "
+                    "least, or --valid FILE",
+                    job.name, counted(job.train.count(), "sample")));
   if (options.folds <= 0 && !job.valid) split_off(job, options.split, options.seed);
   if (options.folds > 0 && !alone.empty())
     job.notes.push_back(
@@ -46,6 +54,23 @@ void settle_validation(TuneOptions& options, JobData& job) {
             ? fmt::format("one sample only has the label {}: it is trained on in every fold, and judges nothing", alone[0])
             : fmt::format("one sample only has each of the labels {}: they are trained on in every fold, and judge nothing",
                           some_names(alone)));
+}
+
+double require_memory_of_tune(const TuneOptions& options, const JobData& job) {
+  const Sizes sizes = sizes_of(job);
+  const auto needs = [&](double folds) { return needs_of_tune(job.loss, sizes, folds, options.hyper == "l2-per-feature"); };
+  try {
+    return require_memory(options, job.name, needs(options.folds), sizes);
+  } catch (const Misuse& too_much) {
+    const auto is_enough = [&](double folds) {
+      return std::ranges::all_of(needs(folds),
+                                 [&](const Need& need) { return bytes_of(need, sizes) <= options.memory * 0x1p30; });
+    };
+    if (options.folds > 2 && is_enough(2)) throw Misuse(fmt::format("{}, or --folds 2", too_much.what()));
+    if (options.folds > 0 && is_enough(0))
+      throw Misuse(fmt::format("{}, or --split 0.2 in place of folds", too_much.what()));
+    throw;
+  }
 }
 
 }  // namespace onestep::app::jobs

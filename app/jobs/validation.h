@@ -9,4 +9,7 @@ namespace onestep::app::jobs {
 /// few is noted, as is a sample that no fold can hold out.
 void settle_validation(TuneOptions& options, JobData& job);
 
+/// What the job needs, in bytes. Throws Misuse where that is too much, with folds or a split that would do.
+double require_memory_of_tune(const TuneOptions& options, const JobData& job);
+
 }  // namespace onestep::app::jobs

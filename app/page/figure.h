@@ -44,6 +44,7 @@ struct Table {
   std::string id, title, caption;
   std::vector<std::string> columns = {};
   std::vector<std::vector<std::string>> rows = {};
+  bool is_matrix = false;  ///< its columns are read against each other: it scrolls where a screen is narrow
 };
 
 /// A small picture in shades of grey, with a few lines of text under it.

@@ -111,7 +111,8 @@ std::string formula(std::string_view text) {
     const bool has_base =
         is_letter(before) || is_digit(before) || before == ')' || (static_cast<unsigned char>(before) & 0x80U);
     if ((mark != '^' && mark != '_') || !has_base) continue;
-    const bool in_a_word = mark == '_' && at > 1 && (is_letter(text[at - 2]) || is_digit(text[at - 2]));
+    const bool in_a_word =
+        mark == '_' && at > 1 && (is_letter(text[at - 2]) || is_digit(text[at - 2]) || text[at - 2] == '_');
     if (in_a_word) continue;  // a name such as class_0
     const bool braces = text[at + 1] == '{';
     const std::size_t begin = at + 1 + (braces ? 1 : 0), end = braces ? text.find('}', begin) : begin + 1;
@@ -225,17 +226,31 @@ bool is_number(std::string_view text) {
   return !text.empty() && is_digit(text.front()) && text.find_first_of(" \t") == text.npos;
 }
 
-std::string html_of(const Table& table) {
+namespace {
+
+std::string name_of_data(const std::string& name) {
+  constexpr std::size_t most_letters = 40;
+  const std::string shown = shortened(name, most_letters);
+  return shown == name ? escaped(name) : fmt::format("<span title=\"{}\">{}</span>", escaped(name), escaped(shown));
+}
+
+}  // namespace
+
+std::string html_of(const Table& table, Cells contents) {
   std::vector<bool> numbers(table.columns.size(), !table.rows.empty());
   for (const auto& row : table.rows)
     for (std::size_t i = 0; i < row.size() && i < numbers.size(); ++i)
       numbers[i] = numbers[i] && (row[i].empty() || is_number(row[i]));
+  // The first column names what the row is about, also where that is a number.
+  const auto is_name = [&](std::size_t column) {
+    return contents == Cells::names && (column == 0 || column >= numbers.size() || !numbers[column]);
+  };
   const auto cells = [&](const std::vector<std::string>& row, const char* tag) {
     std::string text = "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i)
-      text += fmt::format("<{0}{1} data-column=\"{2}\">{3}</{0}>", tag,
-                          i < numbers.size() && numbers[i] ? " class=\"number\"" : "",
-                          i < table.columns.size() ? escaped(table.columns[i]) : "", prose(row[i]));
+      text += fmt::format(
+          "<{0}{1} data-column=\"{2}\">{3}</{0}>", tag, i < numbers.size() && numbers[i] ? " class=\"number\"" : "",
+          i < table.columns.size() ? escaped(table.columns[i]) : "", is_name(i) ? name_of_data(row[i]) : prose(row[i]));
     return text + "</tr>\n";
   };
   // Few and short columns fit a telephone as they are; others become a list there.
@@ -249,7 +264,7 @@ std::string html_of(const Table& table) {
   std::string text = fmt::format(
       "<div class=\"table{}\" id=\"table-{}\">\n<h3>{}</h3>\n<p class=\"soft\">{}</p>\n<div class=\"wide\"><table>\n"
       "<thead>{}</thead>\n<tbody>\n",
-      letters <= 36 ? " slim" : "", escaped(table.id), escaped(table.title), prose(table.caption),
+      letters <= 36 || table.is_matrix ? " slim" : "", escaped(table.id), escaped(table.title), prose(table.caption),
       cells(table.columns, "th"));
   for (const auto& row : table.rows) text += cells(row, "td");
   return text + "</tbody>\n</table></div>\n</div>\n";

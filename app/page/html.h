@@ -1,6 +1,7 @@
 // The pieces that pages are made of: one HTML file that needs nothing beside it, for any width, light and dark.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -26,7 +27,10 @@ std::string prose(std::string_view text);
 std::string head(std::string_view title);
 
 std::string html_of(const Figure& figure, const Pictures& pictures);
-std::string html_of(const Table& table);
+/// What stands in cells besides numbers: formulas (x_k), or names of data, which are left as they are and cut in the middle
+/// where they are long.
+enum class Cells : std::uint8_t { formulas, names };
+std::string html_of(const Table& table, Cells cells = Cells::formulas);
 std::string html_of(const Gallery& gallery);
 
 /// The end of the page: lines of facts, and the name of the file with every number.

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "page/layout.h"
+#include "page/text.h"
 
 namespace onestep::app::page {
 
@@ -74,21 +75,14 @@ Range range_of(const std::vector<const std::vector<double>*>& values, const Axis
   return range;
 }
 
-std::string shortened(const std::string& name) {
-  constexpr std::size_t most = 22;
-  std::size_t letters_seen = 0, at = 0;
-  for (; at < name.size(); ++at)
-    if ((static_cast<unsigned char>(name[at]) & 0xC0U) != 0x80 && ++letters_seen > most) break;
-  return at < name.size() ? fmt::format("{}…", name.substr(0, at)) : name;
-}
-
 Range rows_of(const std::vector<std::string>& names) {
   Range range;
   range.low = 0.3;
   range.high = static_cast<double>(names.size()) + 0.7;
   range.from_the_top = true;
+  constexpr std::size_t most_letters = 22;
   for (std::size_t i = 0; i < names.size(); ++i)
-    range.ticks.push_back({static_cast<double>(i + 1), shortened(names[i]), true});
+    range.ticks.push_back({static_cast<double>(i + 1), shortened(names[i], most_letters), true});
   return range;
 }
 

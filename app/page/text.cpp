@@ -21,6 +21,15 @@ std::size_t columns_of(std::string_view text) {
   return count;
 }
 
+std::string shortened(std::string_view text, std::size_t most) {
+  std::vector<std::size_t> begins;  // of letters
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80) begins.push_back(i);
+  if (begins.size() <= most || most < 3) return std::string(text);
+  const std::size_t end = (most - 1) / 2, begin = most - 1 - end;
+  return fmt::format("{}…{}", text.substr(0, begins[begin]), text.substr(begins[begins.size() - end]));
+}
+
 std::string padded(const std::string& text, std::size_t width, bool to_the_right) {
   const std::size_t columns = columns_of(text);
   const std::string spaces(columns < width ? width - columns : 0, ' ');

@@ -13,6 +13,9 @@ namespace onestep::app::page {
 /// some, such as the bar of x̄, stand on the letter before.
 std::size_t columns_of(std::string_view text);
 
+/// Of so many letters at most: cut in the middle, as names that begin alike often differ at their ends.
+std::string shortened(std::string_view text, std::size_t most);
+
 /// With spaces up to this width, at its end or at its front.
 std::string padded(const std::string& text, std::size_t width, bool to_the_right = false);
 

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "app/run_command.h"
 #include "jobs/clean_report.h"
@@ -55,6 +58,81 @@ TEST_F(Clean, LabelsThatFollowTheFeaturesAreJudged) {
   const nlohmann::json found = run_command({"clean", file(1, 60, 2, 1), "--loss", "logistic", "--json"}).json();
   EXPECT_EQ(found["status"], "converged");
   EXPECT_GT(found["comparison"]["class_frequencies"]["association"], 0);
+}
+
+// Normal features, of which the first ten follow the right labels; the labels' numbers are random.
+struct Wide {
+  std::string text;
+  std::vector<bool> wrong;
+};
+
+Wide wide(std::uint64_t seed, int samples, int features, double apart, double share_wrong) {
+  Random random(seed);
+  Wide made;
+  for (int j = 0; j < features; ++j) made.text += fmt::format("g{},", j);
+  made.text += "y\n";
+  for (int i = 0; i < samples; ++i) {
+    const bool second = random.flip(), wrong = random.uniform(0, 1) < share_wrong;
+    for (int j = 0; j < features; ++j) {
+      double sum = 0;  // of uniform numbers: nearly normal, of variance 1
+      for (int u = 0; u < 12; ++u) sum += random.uniform(-0.5, 0.5);
+      made.text += fmt::format("{:.5f},", sum + (j < 10 ? (second ? apart : -apart) : 0));
+    }
+    made.text += second != wrong ? "b\n" : "a\n";
+    made.wrong.push_back(wrong);
+  }
+  return made;
+}
+
+// Features outnumber samples: a label that reached a fit by any way would be found again.
+TEST_F(Clean, NothingIsSaidAboutRandomLabelsOfMoreFeaturesThanSamples) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const std::string data = folder_.write("wide.csv", wide(seed, 60, 300, 0, 0).text);
+    const nlohmann::json found = run_command({"clean", data, "--json"}).json();
+    EXPECT_EQ(found["status"], "undecided") << seed;
+    EXPECT_LT(found["comparison"]["class_frequencies"]["accuracy"]["after"], 0.75) << seed;
+  }
+}
+
+TEST_F(Clean, WrongLabelsAreFoundWhereFeaturesOutnumberSamples) {
+  const Wide made = wide(1, 100, 200, 1.2, 0.2);
+  const nlohmann::json found = run_command({"clean", folder_.write("wide.csv", made.text), "--json"}).json();
+  ASSERT_EQ(found["status"], "converged");
+  double right = 0;
+  for (const auto& suspect : found["suspects"]) right += made.wrong[suspect["sample"].get<std::size_t>() - 1] ? 1 : 0;
+  const auto there = static_cast<double>(std::ranges::count(made.wrong, true));
+  EXPECT_GT(2 * right / (there + static_cast<double>(found["suspects"].size())), 0.7);
+}
+
+TEST_F(Clean, RecordsThatSpanLinesAreKeptAsTheyWere) {
+  Random random(3);
+  std::string text = "id,\"a\nnote\",a,b,y\n";
+  for (int i = 0; i < 120; ++i) {
+    const bool second = i % 2 == 0, wrong = i % 11 == 3;
+    text += fmt::format("{},\"said \"\"{}\"\",\nthen left\",{:.4f},{:.4f},{}\n", 1000 + i, i,
+                        random.uniform(-1, 1) + (second ? 4 : 0), random.uniform(-1, 1), second != wrong ? "ham" : "spam");
+  }
+  const std::string file = folder_.write("records.csv", text), kept = (folder_.path() / "kept.csv").string();
+  const std::vector<std::string> line{"--target", "y",        "--drop", "a\nnote",   "--drop",
+                                      "id",       "--header", "yes",    "--cleaned", kept};
+  std::vector<std::string> of_file{"clean", file};
+  of_file.insert(of_file.end(), line.begin(), line.end());
+  of_file.emplace_back("--json");
+  const Ended ended = run_command(of_file);
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const nlohmann::json found = ended.json();
+  ASSERT_GT(found["removed"], 0);
+  std::string expected = text;
+  for (const auto& suspect : found["suspects"]) {
+    const std::string begin = fmt::format("\n{},", 999 + suspect["sample"].get<int>());
+    const std::size_t at = expected.find(begin), end = expected.find("\n1", at + 1);
+    expected.erase(at, (end == expected.npos ? expected.size() - 1 : end) - at);
+  }
+  EXPECT_EQ(contents_of(kept), expected);
+  std::string shell = fmt::format("cat '{}' | {} clean -", file, ONESTEP_COMMAND);
+  for (const std::string& word : line) shell += fmt::format(" '{}'", word);
+  ASSERT_EQ(std::system((shell + " > /dev/null").c_str()), 0);
+  EXPECT_EQ(contents_of(kept), expected) << "standard input";
 }
 
 TEST(Comparison, DoesHarmOnlyBeyondTwoStandardErrors) {

@@ -305,7 +305,7 @@ TEST_F(FitAndPredict, SeparableClassesAreCalledSo) {
   for (int i = 0; i < 12; ++i)
     one_apart += fmt::format("{} 1:{} 2:{}\n", i % 3, i % 3 == 0 ? 9 + i : (i * 5) % 7, (i * 7) % 5);
   EXPECT_THAT(misuse({"fit", folder_.write("one", one_apart), "--l2", "0"}),
-              HasSubstr("(the class 0 is linearly separable from the others)"));
+              HasSubstr("the class 0 is linearly separable from the others"));
   // A feature that only samples of one class have.
   std::string rare;
   for (int i = 0; i < 60; ++i) rare += fmt::format("{} 1:{}{}\n", i % 2, (i * 7) % 5, i % 20 == 3 ? " 2:1" : "");

@@ -163,6 +163,41 @@ TEST_F(JobPages, NamesInFilesAreNoHtml) {
   EXPECT_THAT(html(), HasSubstr("&lt;script&gt;"));
 }
 
+TEST_F(JobPages, NamesAreNoFormulas) {
+  std::string text = "pixel_2_3,1e-5,x_k,p^2,y\n";
+  for (int i = 0; i < 30; ++i)
+    text += std::to_string(i % 7) + "," + std::to_string(i % 5) + "," + std::to_string(i % 3) + "," + std::to_string(i % 4) +
+            (i % 2 == 0 ? ",a_1\n" : ",b_1\n");
+  ASSERT_EQ(run_command({"fit", folder_.write("a.csv", text), "--out", out().string()}).status, 0);
+  for (const char* name : {">pixel_2_3<", ">1e-5<", ">x_k<", ">p^2<", "found a_1"}) EXPECT_THAT(html(), HasSubstr(name));
+}
+
+TEST(PageText, LongNamesAreCutInTheMiddle) {
+  EXPECT_EQ(page::shortened("length of é, first 2019", 11), "lengt… 2019");
+  EXPECT_EQ(page::shortened("length é", 8), "length é");
+}
+
+TEST_F(JobPages, CoefficientsAreComparedByStandardDeviationsInTheOrderOfTheTable) {
+  std::string text = "small,large,y\n";
+  for (int i = 0; i < 60; ++i) {
+    const double a = std::sin(i), b = std::cos(3.0 * i);
+    text += std::to_string(a) + "," + std::to_string(1e6 * b) + "," +
+            (a + 3 * b + 3 * std::sin(7.0 * i * i) > 0 ? "u" : "v") + "\n";
+  }
+  ASSERT_EQ(run_command({"fit", folder_.write("a.csv", text), "--out", out().string()}).status, 0);
+  const Json panel = Json::parse(contents_of(out() / "fit.json"))["figures"][0]["panels"][0];
+  EXPECT_EQ(panel["y"]["names"][0], "large");
+  EXPECT_GT(std::fabs(panel["series"][1]["x"][0].get<double>()), 0.5) << "its coefficient is about 1e-6";
+}
+
+TEST_F(JobPages, AConfusionStaysATable) {
+  std::string text = "a,y\n";
+  for (int i = 0; i < 200; ++i)
+    text += std::to_string(i % 10 + 0.1 * std::sin(i)) + ",class " + std::to_string(i % 10) + "\n";
+  ASSERT_EQ(run_command({"fit", folder_.write("a.csv", text), "--out", out().string()}).status, 0);
+  EXPECT_THAT(html(), HasSubstr("<div class=\"table slim\" id=\"table-confusion\">"));
+}
+
 TEST_F(JobPages, WithoutGnuplotThePageHasTheRestAndSaysWhatIsMissing) {
   const std::string before = getenv("PATH");
   setenv("PATH", folder_.path().c_str(), 1);

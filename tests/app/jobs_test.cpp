@@ -443,9 +443,12 @@ TEST_F(Jobs, TuneWeighsClassesAndGroups) {
     if (at == 0) ++at;
   }
   for (int i = 0; i < 200; ++i) groups += i < 100 ? "0\n" : "1\n";
-  const auto found = json({"tune", folder_.write("mixed", text + noise), "--valid", valid, "--hyper", "sample-group-weight",
+  // Many judge, so that what is gained is more than two standard errors.
+  const std::string many = folder_.write("many", cloud(7, 800));
+  const auto found = json({"tune", folder_.write("mixed", text + noise), "--valid", many, "--hyper", "sample-group-weight",
                            "--groups", folder_.write("groups", groups)});
   const double good = found["hyperparameters"]["values"][0], bad = found["hyperparameters"]["values"][1];
+  EXPECT_FALSE(found["groups"]["equal_weights_kept"]);
   EXPECT_GT(good, 3 * bad);
   // Weights have the mean 1: the penalty is not changed behind the user's back.
   EXPECT_NEAR(good + bad, 2, 1e-12);

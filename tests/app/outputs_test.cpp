@@ -96,5 +96,54 @@ TEST_F(Outputs, NothingThatWasReadIsWrittenOver) {
   EXPECT_EQ(contents_of(in_folder), before);
 }
 
+TEST_F(Outputs, NoTwoOfARunAreTheSameFile) {
+  const std::string out = folder_.path().string(), search = folder_.write("c.search", contents_of(data_));
+  const std::vector<std::vector<std::string>> lines{
+      {"fit", data_, "--out", out, "--save", path("fit.json")},
+      {"fit", data_, "--out", out, "--save", path("index.html")},
+      {"tune", data_, "--out", out, "--save", path("tune.json")},
+      {"tune", data_, "--out", out, "--checkpoint", path("tune.json")},
+      {"tune", data_, "--checkpoint", path("d"), "--save", path("d.search")},
+      {"tune", search, "--checkpoint", path("c")},
+      {"clean", data_, "--out", out, "--csv", path("clean.json")},
+      {"clean", data_, "--out", out, "--cleaned", path("samples.csv")},
+      {"influence", data_, "--out", out, "--csv", path("influence.json")},
+      {"influence", data_, "--out", out, "--csv", path("effects.svg")},
+      {"predict", model_, data_, "--out", out, "--csv", path("predictions.csv")}};
+  for (const std::vector<std::string>& line : lines) {
+    const Ended ended = run_command(line);
+    EXPECT_EQ(ended.status, 2) << line[0] << ' ' << line.back();
+    EXPECT_THAT(ended.err, HasSubstr("name another")) << line[0] << ' ' << line.back();
+    EXPECT_THAT(ended.err, HasSubstr(line[line.size() - 2])) << line[0];
+  }
+  EXPECT_EQ(contents_of(search), contents_of(data_));
+}
+
+TEST_F(Outputs, ADashIsStandardOutput) {
+  const std::vector<std::vector<std::string>> lines{{"clean", data_, "--csv"},
+                                                    {"clean", data_, "--cleaned"},
+                                                    {"influence", data_, "--csv"},
+                                                    {"fit", data_, "--save"},
+                                                    {"tune", data_, "--save"}};
+  for (std::vector<std::string> line : lines) {
+    const std::string file = path("file");
+    std::vector<std::string> to_file = line;
+    to_file.push_back(file), line.emplace_back("-");
+    ASSERT_EQ(run_command(to_file).status, 0) << line[0];
+    const Ended ended = run_command(line);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    const auto without_command = [](std::string text) {
+      if (const auto at = text.find("\"command\""); at != text.npos) text.erase(at, text.find('\n', at) - at);
+      return text;
+    };
+    EXPECT_EQ(without_command(ended.out), without_command(contents_of(file))) << line[0] << ' ' << line[2];
+    EXPECT_FALSE(fs::exists("-"));
+    line.emplace_back("--json");
+    EXPECT_EQ(run_command(line).status, 2) << line[0];
+  }
+  EXPECT_EQ(run_command({"clean", data_, "--csv", "-", "--cleaned", "-"}).status, 2);
+  EXPECT_EQ(run_command({"tune", data_, "--checkpoint", "-"}).status, 2);
+}
+
 }  // namespace
 }  // namespace onestep::test

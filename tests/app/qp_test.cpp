@@ -269,5 +269,31 @@ TEST_F(Qp, ASignalStopsItCleanly) {
   }
 }
 
+// max 2x + y - x² - y² under x + y = 1 and x ≤ 0.6: the file's own Q and q give the conditions of optimality.
+TEST_F(Qp, MultipliersAreForTheSenseOfTheFile) {
+  const Ended ended = run(
+      "NAME m\nOBJSENSE\n    MAX\nROWS\n N cost\n E sum\nCOLUMNS\n x cost 2 sum 1\n y cost 1 sum 1\nRHS\n r sum 1\nBOUNDS\n"
+      " UP b x 0.6\nQUADOBJ\n x x -2\n y y -2\nENDATA\n",
+      {"--solution", "--gradient-of", "objective", "--json"});
+  const nlohmann::json found = ended.json();
+  const double x = found["x"][0], y = found["x"][1], of_sum = found["y"][0];
+  EXPECT_NEAR(x, 0.6, 1e-6);
+  EXPECT_NEAR(-2 * x + 2 + of_sum + found["bound_multipliers"][0].get<double>(), 0, 1e-6);
+  EXPECT_NEAR(-2 * y + 1 + of_sum + found["bound_multipliers"][1].get<double>(), 0, 1e-6);
+  EXPECT_NEAR(found["gradient"]["b"][0], -of_sum, 1e-6);
+}
+
+TEST_F(Qp, HowANegativeUpperBoundAloneIsReadIsSaid) {
+  const std::string begin = "NAME u\nROWS\n N cost\n G sum\nCOLUMNS\n x cost 1 sum 1\nRHS\n r sum 1\nBOUNDS\n",
+                    up = " UP b x -2\n", end = "QUADOBJ\n x x 1\nENDATA\n";
+  const Ended read = run(begin + up + end);
+  EXPECT_EQ(read.status, 1);
+  EXPECT_THAT(read.out,
+              HasSubstr("The variable x is at most -2 without a lower bound: that is how a negative UP bound is read"));
+  const Ended given = run(begin + " LO b x -3\n" + up + end);
+  EXPECT_EQ(given.status, 1);
+  EXPECT_THAT(given.out, ::testing::Not(HasSubstr("UP bound")));
+}
+
 }  // namespace
 }  // namespace onestep::test

@@ -137,7 +137,7 @@ TEST_F(Tune, TheTableHasTheLossThatIsMinimised) {
   EXPECT_NEAR(found["search"]["loss"], found["loss_minimised"], 1e-9);
 }
 
-TEST_F(Tune, DoesNotDependOnTheUnitOfTheFeaturesOrRefusesIt) {
+TEST_F(Tune, DoesNotDependOnTheUnitOfTheFeatures) {
   Made made{"logistic", 80, 5, 2};
   const auto written = [&](double unit) {
     made.unit = unit;
@@ -151,9 +151,7 @@ TEST_F(Tune, DoesNotDependOnTheUnitOfTheFeaturesOrRefusesIt) {
     EXPECT_NEAR(other["hyperparameters"]["values"][0].get<double>() / (unit * unit) / l2, 1, 1e-2) << unit;
   }
   for (const double unit : {1e12, 1e-12}) {
-    const Ended refused = run_command({"tune", written(unit)});
-    EXPECT_EQ(refused.status, 2);
-    EXPECT_THAT(refused.err, HasSubstr("--standardise"));
+    EXPECT_NEAR(json({written(unit)})["loss_minimised"], plain["loss_minimised"], 1e-4) << unit;
     EXPECT_NEAR(json({written(unit), "--standardise"})["loss_minimised"], standardised["loss_minimised"], 1e-6) << unit;
   }
 }
@@ -241,6 +239,54 @@ TEST(Journal, KeepsWhatStepsFoundToTheBitAndRefusesThatOfOtherWork) {
   EXPECT_TRUE(again.resumed());
   ASSERT_NE(again.find("step"), nullptr);
   EXPECT_EQ(*again.find("step"), found);
+}
+
+TEST_F(Tune, WeightsOfGroupsThatSayNothingStayEqual) {
+  const std::string file = folder_.write("a.csv", made_csv(6, {"logistic", 120, 3, 1}, 120));
+  std::string groups;
+  for (int i = 0; i < 120; ++i) groups += fmt::format("{}\n", i * 7 % 5);
+  const auto found = json({file, "--hyper", "sample-group-weight", "--groups", folder_.write("groups", groups)});
+  EXPECT_EQ(found["groups"]["equal_weights_kept"], true);
+  EXPECT_LE(found["groups"]["gain"].get<double>(), 2 * found["groups"]["gain_error"].get<double>());
+  for (const double value : found["hyperparameters"]["values"]) EXPECT_EQ(value, 1);
+  EXPECT_EQ(found["train"], found["start"]["train"]) << "the model is that of equal weights";
+}
+
+TEST_F(Tune, FeaturesInFarSmallerUnitsThanOthersHaveTheirPenalty) {
+  Random random(4);
+  std::string text = "x,c,y\n";
+  for (int i = 0; i < 120; ++i) {
+    const double x = random.uniform(-1, 1), c = random.uniform(-1, 1);
+    text += fmt::format("{},{},{}\n", x, 1e10 * c, 3 * x + 3 * c + random.uniform(-1, 1) > 0 ? "a" : "b");
+  }
+  const auto found = json({folder_.write("u.csv", text)});
+  EXPECT_LT(found["loss_minimised"], 0.4);
+  EXPECT_THAT(found["notes"].dump(), HasSubstr("consider --standardise"));
+}
+
+TEST_F(Tune, ARefusalNamesWhatWouldDo) {
+  std::string wide;
+  for (int j = 0; j < 400; ++j) wide += fmt::format("f{},", j);
+  wide += "y\n";
+  Random random(8);
+  for (int i = 0; i < 60; ++i) {
+    for (int j = 0; j < 400; ++j) wide += fmt::format("{:.3f},", random.uniform(-1, 1));
+    wide += i % 2 == 0 ? "a\n" : "b\n";
+  }
+  const Ended too_large = run_command({"tune", folder_.write("wide.csv", wide), "--memory", "0.1"});
+  EXPECT_EQ(too_large.status, 2);
+  EXPECT_THAT(too_large.err, HasSubstr("--folds 2"));
+  const Ended alone = run_command({"tune", folder_.write("alone.csv", "a,y\n1,x\n2,z\n3,w\n"), "--header", "yes"});
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, Not(HasSubstr("--split")));
+  EXPECT_THAT(alone.err, HasSubstr("two samples of a label"));
+}
+
+TEST_F(Tune, TheTerminalSpeaksOfTheGradientOfTheValidationLoss) {
+  const Ended said =
+      run_command({"tune", folder_.write("a.csv", made_csv(3, {"logistic", 60, 4, 1}, 60)), "--compare", "grid"});
+  EXPECT_THAT(said.out, HasSubstr("Gradient of the validation loss"));
+  for (const char* word : {"ypergradient", "nner solve", "riticality"}) EXPECT_THAT(said.out, Not(HasSubstr(word)));
 }
 
 }  // namespace
