@@ -1,11 +1,21 @@
-"""What tests share: a generator with a fixed seed, and a logistic regression."""
+"""What tests share: a generator with a fixed seed, a logistic regression, and how hypothesis draws its examples.
+
+The fast set is the same everywhere: hypothesis derives its examples from the test alone. With ONESTEP_LONG in the environment
+it draws more, from the seed that is given by --hypothesis-seed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 
+import hypothesis
 import numpy as np
 import pytest
+
+hypothesis.settings.register_profile("fast", derandomize=True, max_examples=30, deadline=None, database=None)
+hypothesis.settings.register_profile("long", max_examples=500, deadline=None, database=None, print_blob=True)
+hypothesis.settings.load_profile("long" if "ONESTEP_LONG" in os.environ else "fast")
 
 
 @pytest.fixture
