@@ -1,0 +1,133 @@
+"""Logistic regression, with two classes or more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from onestep.sklearn._base import LinearEstimator
+from onestep.sklearn._problem import Floats, floats, probabilities
+
+
+class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
+    """Logistic regression whose penalty is found by the derivative of the loss of held-out samples.
+
+    Minimises the sum of w_i times the negative log probability of the label of sample i, plus penalty / 2 times the squares
+    of the coefficients: that of `sklearn.linear_model.LogisticRegression(C=1 / penalty)`. With more than two classes the
+    probabilities are a softmax, and the coefficients of a feature sum to zero over the classes.
+
+    >>> model = onestep.sklearn.LogisticRegression().fit(X, y)
+    >>> model.penalty_, model.coef_, model.coef_se_
+
+    Parameters
+    ----------
+    penalty : "one" (default), "per-feature", "per-class", a number or an array of one for each feature
+        "one": one number is found. "per-feature" and "per-class": one for each feature or class, where samples that the
+        search has not seen gain by it by more than two standard errors; else one. With two classes there is one vector of
+        coefficients, and "per-class" is "one".
+    fit_intercept : bool
+        Whether there are intercepts, which are not penalised.
+    folds : int
+        How many folds judge a penalty. Identical samples share a fold.
+    random_state : int, RandomState or None
+        Deals the samples into folds.
+    tolerance : float
+        Of the fit: the length of its last step, relative to the coefficients (of features of unit variance).
+    keep_samples : bool
+        Whether the estimator keeps its training samples, which standard errors, `influence` and `suspects` are computed from.
+
+    Attributes
+    ----------
+    classes_
+        The labels, sorted.
+    coef_, intercept_
+        Of the features as they were given: a row for each class, or one for the second of two classes.
+    penalty_
+        The number, or the array, that the fit was made with.
+    search_
+        How it was found (`PenaltySearch`); None where it was given.
+    """
+
+    def __init__(
+        self,
+        penalty: Any = "one",
+        *,
+        fit_intercept: bool = True,
+        folds: int = 5,
+        random_state: Any = 0,
+        tolerance: float = 1e-10,
+        keep_samples: bool = True,
+    ) -> None:
+        self.penalty = penalty
+        self.fit_intercept = fit_intercept
+        self.folds = folds
+        self.random_state = random_state
+        self.tolerance = tolerance
+        self.keep_samples = keep_samples
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LogisticRegression:
+        """Finds the penalty, if it is not given, and fits to all samples.
+
+        >>> LogisticRegression(penalty=1.0).fit(X, y, sample_weight=w)
+        """
+        X, y = self._validated(X, y)
+        check_classification_targets(y)
+        w = self._weights(sample_weight, X)
+        self.classes_ = np.unique(y[w > 0])
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"LogisticRegression needs samples of at least 2 classes, but the data have one class: {self.classes_[0]!r}"
+            )
+        classes = np.searchsorted(self.classes_, y)
+        classes = np.minimum(classes, len(self.classes_) - 1)  # labels of samples without weight may be others
+        target: Floats
+        if len(self.classes_) == 2:
+            target = np.where(classes == 1, 1.0, -1.0)
+            self._fitted = self._fit("logistic", X, target, w, classes)
+        else:
+            target = np.eye(len(self.classes_))[classes]
+            self._fitted = self._fit("softmax", X, target, w, classes)
+        scaling, x = self._fitted.scaling, self._fitted.x
+        of_classes = x[:, None] if x.ndim == 1 else x
+        self.coef_: Floats = np.ascontiguousarray((of_classes[: X.shape[1]] / scaling.scale[:, None]).T)
+        intercept = of_classes[-1] if self.fit_intercept else np.zeros(of_classes.shape[1])
+        self.intercept_: Floats = intercept - self.coef_ @ scaling.mean
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """The logarithm of the odds of the second of two classes, or a score for each class.
+
+        >>> model.decision_function(X) > 0
+        """
+        outputs = self._validated_samples(X) @ self.coef_.T + self.intercept_
+        return floats(outputs[:, 0] if len(self.classes_) == 2 else outputs)
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class of each sample.
+
+        >>> model.predict(X)
+        """
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probabilities of the classes, a row for each sample.
+
+        >>> model.predict_proba(X)[:, 1]
+        """
+        scores = self.decision_function(X)
+        return probabilities(np.column_stack([np.zeros(len(scores)), scores]) if scores.ndim == 1 else scores)
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Their logarithms, also where the probabilities are too small for a number.
+
+        >>> model.predict_log_proba(X)
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            scores = np.column_stack([np.zeros(len(scores)), scores])
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        return floats(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
