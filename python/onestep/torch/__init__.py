@@ -1,0 +1,20 @@
+"""Solvers as layers of PyTorch, and equilibrium models: derivatives of what an iteration converges to, inside autograd.
+
+    project = onestep.torch.layer(onestep.quadratic_program(simplex), axes=(1,))
+    project(torch.randn(64, 3, requires_grad=True)).sum().backward()
+
+`layer` takes a solver of onestep, whose function is NumPy.
+"""
+
+from __future__ import annotations
+
+try:
+    import torch as _torch
+except ImportError as error:
+    raise ImportError("onestep.torch needs PyTorch: pip install torch") from error
+
+from onestep.torch._layer import Layer as Layer
+from onestep.torch._layer import Solved as Solved
+from onestep.torch._layer import layer as layer
+
+del _torch
