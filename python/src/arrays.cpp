@@ -149,7 +149,7 @@ nb::object numpy_empty(std::span<const std::int64_t> dims, std::span<double>* me
   nb::object shape = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(dims.size())));
   std::size_t size = 1;
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    PyTuple_SET_ITEM(shape.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(dims[i]));
+    PyTuple_SetItem(shape.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(dims[i]));
     size *= static_cast<std::size_t>(dims[i]);
   }
   nb::object made = numpy.empty(shape);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "buffer_protocol.h"
 #include "common.h"
 
 namespace onestep::python {

@@ -4,7 +4,8 @@
 NB_MODULE(_core, m) {
   using namespace onestep::python;
 #ifdef NDEBUG
-  // What a module of the user's keeps until the interpreter ends is no leak of ours; tests look for those (test_lifetime.py).
+  // What a module of the user's keeps until the interpreter ends is no leak of ours; tests look for those
+  // (test_lifetime.py).
   nb::set_leak_warnings(false);
 #endif
   m.attr("__version__") = ONESTEP_VERSION;

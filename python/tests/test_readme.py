@@ -33,7 +33,9 @@ def test_the_version_is_that_of_the_project():
 def test_importing_leaves_alone_what_it_does_not_need():
     code = "import sys, numpy; before = set(sys.modules); import onestep; print(*sorted(set(sys.modules) - before))"
     added = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {name for name in added if not name.startswith("onestep")} <= {"__future__", "atexit"}, added
+    # The first two cost nothing; a wheel has its part of nanobind in a package of its own.
+    free = {"__future__", "atexit", "nanobind_backend", "nanobind_backend._nb_backend_v1"}
+    assert {name for name in added if not name.startswith("onestep")} <= free, added
 
 
 def test_every_name_of_the_package_has_a_docstring():

@@ -14,13 +14,14 @@
 
 #include "hwy/targets.h"
 #include "onestep/threads.h"
+#include "parallel/blas_name.h"
 
 // Whichever BLAS is linked has some of these; the others are null.
 extern "C" {
-[[gnu::weak]] void openblas_set_num_threads(int n);
-[[gnu::weak]] int openblas_get_num_threads();
-[[gnu::weak]] int openblas_get_parallel();
-[[gnu::weak]] const char* openblas_get_corename();
+[[gnu::weak]] void openblas_set_num_threads(int n) ONESTEP_BLAS_NAME(openblas_set_num_threads);
+[[gnu::weak]] int openblas_get_num_threads() ONESTEP_BLAS_NAME(openblas_get_num_threads);
+[[gnu::weak]] int openblas_get_parallel() ONESTEP_BLAS_NAME(openblas_get_parallel);
+[[gnu::weak]] const char* openblas_get_corename() ONESTEP_BLAS_NAME(openblas_get_corename);
 [[gnu::weak]] void omp_set_num_threads(int n);
 [[gnu::weak]] int omp_get_max_threads();
 [[gnu::weak]] int MKL_Set_Num_Threads_Local(int n);

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "backend/cpu/sizes.h"
+#include "parallel/blas_name.h"
 #include "parallel/blas_threads.h"
 
 namespace onestep::cpu {
@@ -37,17 +38,18 @@ using Length = std::size_t;
 extern "C" {
 void dgemm_(const Trans& ta, const Trans& tb, const Size& m, const Size& n, const Size& k, const double& alpha,
             const double* a, const Stride& lda, const double* b, const Stride& ldb, const double& beta, double* c,
-            const Stride& ldc, Length = 1, Length = 1);
+            const Stride& ldc, Length = 1, Length = 1) ONESTEP_BLAS_NAME(dgemm_);
 void dgemv_(const Trans& t, const Size& m, const Size& n, const double& alpha, const double* a, const Stride& lda,
-            const double* x, const Stride& incx, const double& beta, double* y, const Stride& incy, Length = 1);
+            const double* x, const Stride& incx, const double& beta, double* y, const Stride& incy, Length = 1)
+    ONESTEP_BLAS_NAME(dgemv_);
 void dtrsm_(const Side& side, const Uplo& uplo, const Trans& t, const Diag& diag, const Size& m, const Size& n,
             const double& alpha, const double* a, const Stride& lda, double* b, const Stride& ldb, Length = 1, Length = 1,
-            Length = 1, Length = 1);
+            Length = 1, Length = 1) ONESTEP_BLAS_NAME(dtrsm_);
 void dtrsv_(const Uplo& uplo, const Trans& t, const Diag& diag, const Size& n, const double* a, const Stride& lda, double* x,
-            const Stride& incx, Length = 1, Length = 1, Length = 1);
-void dgetrf_(const Size& m, const Size& n, double* a, const Stride& lda, int* pivots, int& info);
+            const Stride& incx, Length = 1, Length = 1, Length = 1) ONESTEP_BLAS_NAME(dtrsv_);
+void dgetrf_(const Size& m, const Size& n, double* a, const Stride& lda, int* pivots, int& info) ONESTEP_BLAS_NAME(dgetrf_);
 void dsytrf_(const Uplo& uplo, const Size& n, double* a, const Stride& lda, int* pivots, double* work, const Size& lwork,
-             int& info, Length = 1);
+             int& info, Length = 1) ONESTEP_BLAS_NAME(dsytrf_);
 }
 
 }  // namespace blas
