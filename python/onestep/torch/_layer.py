@@ -127,7 +127,7 @@ class Layer(torch.nn.Module):
             return (
                 inputs,
                 (),
-                Call(self._problems.number, (False,) * len(inputs), 1, Kept()),
+                Call(self._problems, (False,) * len(inputs), 1, Kept()),
                 [to_host(t) for t in inputs],
             )
         if len(inputs) != len(self.axes):
@@ -150,7 +150,7 @@ class Layer(torch.nn.Module):
             to_host(t).expand(*batch, *t.shape[e:]).reshape((count, *t.shape[e:])) if e > 0 else to_host(t)
             for t, e in zip(inputs, extra)
         ]
-        return inputs, batch, Call(self._problems.number, tuple(e > 0 for e in extra), count, Kept()), on_host
+        return inputs, batch, Call(self._problems, tuple(e > 0 for e in extra), count, Kept()), on_host
 
     def _check_single(self, inputs: Sequence[Tensor]) -> None:
         for i, t in enumerate(inputs):

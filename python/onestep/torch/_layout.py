@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from onestep.torch._problems import Kept
+from onestep.torch._problems import Kept, Problems
 
 InDims = Sequence[int | None]
 
@@ -17,10 +17,15 @@ InDims = Sequence[int | None]
 class Call:
     """What a forward pass and the derivatives of it share."""
 
-    layer: int
+    problems: Problems  # a graph keeps them, so that its layer may be gone
     batched: tuple[bool, ...]
     count: int
-    kept: Kept | None
+    kept: Kept
+
+    @property
+    def layer(self) -> int:
+        """What operators know the layer by."""
+        return self.problems.number
 
     @property
     def number(self) -> int:

@@ -42,7 +42,7 @@ _current = threading.local()
 
 
 @contextmanager
-def keeping(kept: Kept | None) -> Iterator[None]:
+def keeping(kept: Kept) -> Iterator[None]:
     """Operators that run inside put their solutions here, or take them from here.
 
     The object reaches an operator past its arguments. A graph that records the operator, and runs it later on other numbers,
