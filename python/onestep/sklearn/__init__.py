@@ -13,6 +13,8 @@ except ImportError:
 if tuple(int(part) for part in _sklearn.__version__.split(".")[:2]) < (1, 6):
     raise ImportError(f"onestep.sklearn needs scikit-learn 1.6 or later, not {_sklearn.__version__}: pip install -U scikit-learn")
 
+from onestep.sklearn._influence import Influence as Influence
+from onestep.sklearn._influence import Retrained as Retrained
 from onestep.sklearn._logistic import LogisticRegression as LogisticRegression
 from onestep.sklearn._ridge import Ridge as Ridge
 from onestep.sklearn._tuning import PenaltySearch as PenaltySearch

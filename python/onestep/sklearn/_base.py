@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import numbers
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from onestep.sklearn._fitted import Fitted
 from onestep.sklearn._folds import distinct
+from onestep.sklearn._influence import Influence, influence
 from onestep.sklearn._problem import Floats, Indices, Loss, Model, Samples, Scaling
+from onestep.sklearn._standard_errors import standard_errors
 from onestep.sklearn._tuning import Kind, PenaltySearch, tune
 
 KINDS: tuple[Kind, ...] = ("one", "per-feature", "per-class")
 LARGEST, SMALLEST = 1e100, 1e-100  # of values whose squares are still numbers
-
-
-@dataclasses.dataclass(frozen=True)
-class Fitted:
-    """A fit as it was made: what standard errors and influences are computed from."""
-
-    model: Model
-    samples: Samples | None  # those with a positive weight, scaled; None where they were not kept
-    used: Indices  # their places among the samples that fit was given
-    given: int  # how many these were
-    strength: Floats
-    x: Floats  # of the scaled features
-    scaling: Scaling
-    target_mean: float = 0.0
-    target_scale: float = 1.0
 
 
 class LinearEstimator(BaseEstimator):  # type: ignore[misc]
@@ -132,6 +119,56 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = fit.iterations
         kept = samples if self.keep_samples else None
         return Fitted(model, kept, used, given, strength, fit.x, scaling, *scales)
+
+    @property
+    def coef_se_(self) -> Floats:
+        """Standard errors of `coef_`, of its shape: square roots of the diagonal of the inverse Hessian of what was minimised
+        (for Ridge times the variance of the residuals), the penalty included.
+
+        With a penalty they are those of the posterior under the prior that the penalty is: how far the data and the prior leave
+        a coefficient open. Without one they are the usual ones of maximum likelihood. They take the model to be true, samples
+        to be independent, weights to be numbers of repetitions, and the penalty to be known: that it was found from the same
+        samples is not in them. With more than two classes they are of contrasts with the mean of the classes.
+
+        >>> model.coef_ / model.coef_se_
+        """
+        coef, _ = self._standard_errors()
+        return coef if np.ndim(self.coef_) > 1 else coef[0]
+
+    @property
+    def intercept_se_(self) -> Any:
+        """Standard errors of `intercept_`, as `coef_se_`; 0 without an intercept.
+
+        >>> model.intercept_ / model.intercept_se_
+        """
+        _, intercept = self._standard_errors()
+        return intercept if np.ndim(self.intercept_) > 0 else float(intercept[0])
+
+    def _standard_errors(self) -> tuple[Floats, Floats]:
+        return standard_errors(*self._with_samples("a standard error"))
+
+    def influence(self, X_val: Any, y_val: Any, *, verify: int = 0) -> Influence:
+        """What each training sample does to the mean loss of these samples: the derivative by its weight, and how the loss is
+        predicted to change without it, with the penalty as it is. `verify` fits again without that many of the samples with
+        the largest effects, and says what came of it.
+
+        >>> effects = model.influence(X_val, y_val, verify=5)
+        >>> effects.order[:10], effects.removal, effects.is_certain.sum(), effects.verified
+        """
+        fitted, samples = self._with_samples("influence")
+        return influence(fitted, samples, self._judging(X_val, y_val), verify)
+
+    def _judging(self, X: Any, y: Any) -> Samples:
+        """Validation samples in the scaling of the fit."""
+        refuse_sparse(self, X)
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=False, y_numeric=is_regressor(self))
+        A = self._fitted.scaling.apply(X)
+        if self._fitted.model.intercept:
+            A = np.column_stack([A, np.ones(len(A))])
+        return Samples(np.ascontiguousarray(A), self._targets(y), np.ones(len(A)))
+
+    def _targets(self, y: Any) -> Floats:
+        raise NotImplementedError
 
     def _with_samples(self, what: str) -> tuple[Fitted, Samples]:
         check_is_fitted(self)

@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from onestep.sklearn._base import LinearEstimator
-from onestep.sklearn._problem import Floats, floats, probabilities
+from onestep.sklearn._problem import Floats, Indices, Loss, floats, probabilities
 
 
 class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
@@ -83,19 +83,30 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
             )
         classes = np.searchsorted(self.classes_, y)
         classes = np.minimum(classes, len(self.classes_) - 1)  # labels of samples without weight may be others
-        target: Floats
-        if len(self.classes_) == 2:
-            target = np.where(classes == 1, 1.0, -1.0)
-            self._fitted = self._fit("logistic", X, target, w, classes)
-        else:
-            target = np.eye(len(self.classes_))[classes]
-            self._fitted = self._fit("softmax", X, target, w, classes)
+        loss: Loss = "logistic" if len(self.classes_) == 2 else "softmax"
+        self._fitted = self._fit(loss, X, self._coded(classes), w, classes)
         scaling, x = self._fitted.scaling, self._fitted.x
-        of_classes = x[:, None] if x.ndim == 1 else x
+        of_classes = x[:, None] if x.ndim == 1 else x - x.mean(axis=1, keepdims=True)  # sums are 0 to rounding, or weighted
         self.coef_: Floats = np.ascontiguousarray((of_classes[: X.shape[1]] / scaling.scale[:, None]).T)
         intercept = of_classes[-1] if self.fit_intercept else np.zeros(of_classes.shape[1])
         self.intercept_: Floats = intercept - self.coef_ @ scaling.mean
         return self
+
+    def _coded(self, classes: Indices) -> Floats:
+        """Labels as the fit has them."""
+        if len(self.classes_) == 2:
+            return floats(np.where(classes == 1, 1.0, -1.0))
+        return np.eye(len(self.classes_))[classes]
+
+    def _classes_of(self, y: Any) -> Indices:
+        """The places of labels among classes_."""
+        unknown = sorted(set(np.unique(y).tolist()) - set(self.classes_.tolist()))
+        if unknown:
+            raise ValueError(f"y has labels that the training samples do not have: {unknown[:5]}; there are {self.classes_.tolist()[:10]}")
+        return np.asarray(np.searchsorted(self.classes_, y), dtype=np.intp)
+
+    def _targets(self, y: Any) -> Floats:
+        return self._coded(self._classes_of(y))
 
     def decision_function(self, X: Any) -> Floats:
         """The logarithm of the odds of the second of two classes, or a score for each class.

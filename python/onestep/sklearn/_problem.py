@@ -103,15 +103,18 @@ class Model:
 
     def loss_values(self, samples: Samples, x: Floats) -> Floats:
         """The loss of each sample at given coefficients."""
-        prediction = samples.A @ x
+        return self.loss_of_outputs(samples.A @ x, samples.y)
+
+    def loss_of_outputs(self, outputs: Floats, y: Floats) -> Floats:
+        """Of each sample. Targets are those of Samples; outputs may have axes of their own before those of the targets."""
         if self.loss == "logistic":
-            return floats(np.logaddexp(0.0, -samples.y * prediction))
+            return floats(np.logaddexp(0.0, -y * outputs))
         if self.loss == "ridge":
-            return floats(0.5 * np.square(prediction - samples.y))
-        others = prediction - np.sum(samples.y * prediction, axis=1, keepdims=True)
-        others[samples.y > 0] = -np.inf
-        largest = np.maximum(others.max(axis=1), -1e300)  # not minus infinity, which less itself would be NaN
-        rest = largest + np.log(np.sum(np.exp(others - largest[:, None]), axis=1))
+            return floats(0.5 * np.square(outputs - y))
+        others = outputs - np.sum(y * outputs, axis=-1, keepdims=True)
+        others = np.where(y > 0, -np.inf, others)
+        largest = np.maximum(others.max(axis=-1), -1e300)  # not minus infinity, which less itself would be NaN
+        rest = largest + np.log(np.sum(np.exp(others - largest[..., None]), axis=-1))
         return floats(np.logaddexp(0.0, rest))
 
     def penalty(self, x: Any, strength: Any) -> Any:
@@ -225,8 +228,9 @@ class Model:
         of_losses = samples.A.T @ (samples.w[:, None] * first)
         return floats(of_losses.reshape(self.shape) + self.penalties(strength) * x)
 
-    def hessian(self, samples: Samples, strength: Floats, x: Floats) -> Floats:
-        """Of the objective, a row for each unknown in the order of x.ravel(), with what holds sums of classes."""
+    def hessian(self, samples: Samples, strength: Floats, x: Floats, held: bool = True) -> Floats:
+        """Of the objective, a row for each unknown in the order of x.ravel(). Where the penalties of classes differ, `held` says
+        whether what holds sums of classes is in it."""
         _, second = self.output_derivatives(samples, x)
         m, K = self.columns, second.shape[1]
         H = np.empty((m, K, m, K))
@@ -240,7 +244,7 @@ class Model:
         if self.loss == "softmax":
             direction = np.ones((m, K))
             if self.per_class:
-                direction[: self.features] = strength / np.mean(strength)
+                direction[: self.features] = strength / np.mean(strength) if held else 0.0
             for j in range(m):
                 H[j, :, j, :] += np.outer(direction[j], direction[j])
         return floats(flat)

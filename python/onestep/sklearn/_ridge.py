@@ -87,6 +87,9 @@ class Ridge(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         self.intercept_ = float(mean + x[-1] - scaling.mean @ self.coef_) if self.fit_intercept else 0.0
         return self
 
+    def _targets(self, y: Any) -> Floats:
+        return (np.asarray(y, dtype=np.float64) - self._fitted.target_mean) / self._fitted.target_scale
+
     def predict(self, X: Any) -> Floats:
         """Of each sample.
 
