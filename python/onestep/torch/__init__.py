@@ -3,7 +3,7 @@
     project = onestep.torch.layer(onestep.quadratic_program(simplex), axes=(1,))
     project(torch.randn(64, 3, requires_grad=True)).sum().backward()
 
-`layer` takes a solver of onestep, whose function is NumPy.
+`layer` takes a solver of onestep, whose function is NumPy; `QP` takes the data of quadratic programs as tensors.
 """
 
 from __future__ import annotations
@@ -16,5 +16,6 @@ except ImportError as error:
 from onestep.torch._layer import Layer as Layer
 from onestep.torch._layer import Solved as Solved
 from onestep.torch._layer import layer as layer
+from onestep.torch._program import QP as QP
 
 del _torch

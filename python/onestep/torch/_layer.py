@@ -81,12 +81,16 @@ class Layer(torch.nn.Module):
 
     def solve(self, *theta: Any) -> Solved:
         """All parts of the state, and the status of each problem."""
+        return self.solve_like(theta, theta)
+
+    def solve_like(self, theta: Sequence[Any], like: Sequence[Any]) -> Solved:
+        """The same, where dtype="input" means that of the tensors among `like`."""
         inputs, batch, call, on_host = self._prepared(theta)
         if torch.compiler.is_compiling():  # compilers see the operator, which has a backward pass of its own
             *state, status = torch.ops.onestep.solve(on_host, call.layer, call.batched, call.count)
         else:
             *state, status = Solve.apply(call, *on_host)
-        device, dtype = device_of(inputs), dtype_of(inputs, self.dtype)
+        device, dtype = device_of(inputs), dtype_of(like, self.dtype)
         shaped = [part.reshape((*batch, *part.shape[1:])).to(device=device, dtype=dtype) for part in state]
         return Solved(tuple(shaped), status.reshape(batch).to(device))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +20,8 @@ _warned = False
 
 def as_tensor(value: Any, name: str) -> Tensor:
     """A tensor of real numbers. Anything else is refused by name."""
-    t = value if isinstance(value, Tensor) else torch.as_tensor(value)
+    # Numbers of Python are doubles, as NumPy has it; torch would round them. Arrays may change later, so they are copied.
+    t = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
     if t.layout is not torch.strided:
         raise MisuseError(f"[layer] {name} is a sparse tensor, which this version does not support: use .to_dense()")
     if t.is_complex() or t.dtype is torch.bool or t.is_quantized:
@@ -38,22 +42,17 @@ def to_host(t: Tensor) -> Tensor:
     return t.to(device="cpu", dtype=torch.float64)
 
 
-def device_of(inputs: list[Tensor]) -> torch.device:
+def device_of(inputs: Sequence[Tensor]) -> torch.device:
     """Of results: that of the first input which is not in the memory of the host."""
     return next((t.device for t in inputs if t.device.type != "cpu"), torch.device("cpu"))
 
 
-def dtype_of(inputs: list[Tensor], asked: Dtype) -> torch.dtype:
-    """Of results: as asked for; "input" is what torch makes of the inputs' dtypes together."""
-    if isinstance(asked, torch.dtype):
-        return asked
-    floating = [t.dtype for t in inputs if t.is_floating_point()]
-    if not floating:
-        return torch.float64
-    dtype = floating[0]
-    for other in floating[1:]:
-        dtype = torch.promote_types(dtype, other)
-    return dtype
+def dtype_of(inputs: Sequence[Any], asked: Dtype) -> torch.dtype:
+    """Of results: as asked for; "input" is what torch makes of the dtypes of those inputs together that are tensors."""
+    floating = [t.dtype for t in inputs if isinstance(t, Tensor) and t.is_floating_point()]
+    if isinstance(asked, torch.dtype) or not floating:
+        return asked if isinstance(asked, torch.dtype) else torch.float64
+    return functools.reduce(torch.promote_types, floating)
 
 
 def checked_dtype(dtype: Dtype) -> Dtype:
