@@ -10,6 +10,9 @@ it can be.
 
 from __future__ import annotations
 
+import importlib as _importlib
+import typing as _typing
+
 from onestep._core import Adam as Adam
 from onestep._core import Auto as Auto
 from onestep._core import Certificate as Certificate
@@ -65,6 +68,7 @@ from onestep._core import quadratic_program as quadratic_program
 from onestep._core import relu as relu
 from onestep._core import set_threads as set_threads
 from onestep._core import sigmoid as sigmoid
+from onestep._core import signs_of as signs_of
 from onestep._core import softplus as softplus
 from onestep._core import solve_factored as solve_factored
 from onestep._core import solve_many as solve_many
@@ -81,3 +85,41 @@ from onestep._errors import NotConvergedError as NotConvergedError
 from onestep._errors import TracingError as TracingError
 from onestep._errors import WriteError as WriteError
 from onestep._numpy import traced_functions as traced_functions
+
+if _typing.TYPE_CHECKING:
+    from onestep._data import ColumnEncoding as ColumnEncoding
+    from onestep._data import Dataset as Dataset
+    from onestep._data import QpsFile as QpsFile
+    from onestep._data import read_csv as read_csv
+    from onestep._data import read_dataset as read_dataset
+    from onestep._data import read_idx as read_idx
+    from onestep._data import read_libsvm as read_libsvm
+    from onestep._data import read_qps as read_qps
+    from onestep._models import LinearModel as LinearModel
+    from onestep._models import read_model as read_model
+
+# What not every program needs is imported when it is first asked for.
+_LATER = {
+    "ColumnEncoding": "_data",
+    "Dataset": "_data",
+    "QpsFile": "_data",
+    "read_csv": "_data",
+    "read_dataset": "_data",
+    "read_idx": "_data",
+    "read_libsvm": "_data",
+    "read_qps": "_data",
+    "LinearModel": "_models",
+    "read_model": "_models",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'onestep' has no attribute {name!r}")
+    value = getattr(_importlib.import_module(f"onestep.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

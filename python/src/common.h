@@ -14,6 +14,7 @@ using namespace nb::literals;
 // Each adds what its file is about to the module.
 void bind_arrays(nb::module_& m);
 void bind_bilevel(nb::module_& m);
+void bind_data(nb::module_& m);
 void bind_errors(nb::module_& m);
 void bind_expr(nb::module_& m);
 void bind_foreign(nb::module_& m);

@@ -24,4 +24,5 @@ NB_MODULE(_core, m) {
   bind_methods(m);
   bind_program(m);
   bind_bilevel(m);
+  bind_data(m);
 }

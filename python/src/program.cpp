@@ -71,8 +71,10 @@ struct PyProgramSolution {
   std::shared_ptr<Turns> turns = std::make_shared<Turns>();
 };
 
-PyProgramSolution solve_qp(double tolerance, int max_iterations, double time_limit, const nb::kwargs& named) {
+PyProgramSolution solve_qp(double tolerance, int max_iterations, double time_limit, double constant,
+                           const nb::kwargs& named) {
   QuadraticProgram program;
+  program.constant = constant;
   set_parts(program, nb::borrow<nb::dict>(named), array_of);
   // An iteration is short; signals are looked at as in any other solve.
   const ProgramOptions options{.tolerance = tolerance,
@@ -158,15 +160,16 @@ void bind_program(nb::module_& m) {
   const ProgramOptions defaults;
   m.def(
       "solve_qp", solve_qp, "tolerance"_a = defaults.tolerance, "max_iterations"_a = defaults.iteration_limit,
-      "time_limit"_a = defaults.time_limit, "data"_a,
+      "time_limit"_a = defaults.time_limit, "constant"_a = 0.0, "data"_a,
       nb::sig(
           "def solve_qp(*, Q: ArrayOrParts | None = None, q: ArrayOrParts | None = None, A: ArrayOrParts | None = None, b: "
           "ArrayOrParts | None = None, G: ArrayOrParts | None = None, l: ArrayOrParts | None = None, u: ArrayOrParts | None "
           "= "
           "None, lo: ArrayOrParts | None = None, hi: ArrayOrParts | None = None, tolerance: float = 1e-9, max_iterations: "
           "int "
-          "= 200, time_limit: float = ...) -> ProgramSolution"),
-      "Solves a quadratic program given as arrays. What it does not have is left out; a number stands for a vector of it.");
+          "= 200, time_limit: float = ..., constant: float = 0.0) -> ProgramSolution"),
+      "Solves a quadratic program given as arrays. What it does not have is left out; a number stands for a vector of it; "
+      "the constant is added to the objective.");
 }
 
 }  // namespace onestep::python
