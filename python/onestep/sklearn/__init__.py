@@ -17,5 +17,7 @@ from onestep.sklearn._influence import Influence as Influence
 from onestep.sklearn._influence import Retrained as Retrained
 from onestep.sklearn._logistic import LogisticRegression as LogisticRegression
 from onestep.sklearn._ridge import Ridge as Ridge
+from onestep.sklearn._suspects import BeforeAndAfter as BeforeAndAfter
+from onestep.sklearn._suspects import Suspects as Suspects
 from onestep.sklearn._tuning import PenaltySearch as PenaltySearch
 from onestep.sklearn._tuning import Spread as Spread

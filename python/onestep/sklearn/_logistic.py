@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
 from onestep.sklearn._base import LinearEstimator
+from onestep.sklearn._fitted import Fitted
 from onestep.sklearn._problem import Floats, Indices, Loss, floats, probabilities
+from onestep.sklearn._suspects import Suspects, suspects
 
 
 class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
@@ -108,6 +112,34 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
     def _targets(self, y: Any) -> Floats:
         return self._coded(self._classes_of(y))
 
+    def suspects(self, X_val: Any = None, y_val: Any = None, *, penalty: float = 1.0) -> Suspects:
+        """Training samples whose label is probably wrong, each judged by fits that its label did not reach by any way (folds
+        within folds, 40 fits). Samples whose labels can be trusted, if there are some, join every fit but those without their
+        fold, and say whether the model does better without the suspects.
+
+        The fits are not the one of this estimator, whose penalty may have been found with the labels in question: features are
+        standardised, and `penalty` is for these.
+
+        >>> found = LogisticRegression().fit(X, y).suspects()
+        >>> if found.decided: print(found.order[:10], found.suspects.sum(), found.helps)
+        """
+        fitted, samples = self._with_samples("suspects")
+        strength = np.asarray(penalty, dtype=np.float64)
+        if strength.shape != () or not np.isfinite(strength) or not strength > 0:
+            raise ValueError(f"penalty={penalty!r}: a number above 0")
+        if (X_val is None) != (y_val is None):
+            raise ValueError("samples with trusted labels need both X_val and y_val")
+        trusted_A, trusted = samples.A[:0], np.zeros(0, dtype=np.intp)
+        if X_val is not None:
+            judging = self._judging(X_val, y_val)
+            trusted_A, trusted = judging.A, _classes_in(judging.y)
+        plain = dataclasses.replace(fitted.model, factors=np.ones(fitted.model.features), per_class=False)
+        rng = check_random_state(self.random_state)
+        of_used = suspects(
+            plain, (samples.A, _classes_in(samples.y), samples.w), (trusted_A, trusted), self.classes_, strength, rng
+        )
+        return of_used if len(fitted.used) == fitted.given else _of_all(of_used, fitted)
+
     def decision_function(self, X: Any) -> Floats:
         """The logarithm of the odds of the second of two classes, or a score for each class.
 
@@ -142,3 +174,19 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):  # type: ignore[misc
             scores = np.column_stack([np.zeros(len(scores)), scores])
         shifted = scores - scores.max(axis=1, keepdims=True)
         return floats(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
+def _classes_in(coded: Floats) -> Indices:
+    """The places of labels among the classes, from what the fit has."""
+    return np.asarray(coded > 0 if coded.ndim == 1 else coded.argmax(axis=1), dtype=np.intp)
+
+
+def _of_all(found: Suspects, fitted: Fitted) -> Suspects:
+    """Samples of weight 0 are no suspects, and last in the order."""
+    rest = np.setdiff1d(np.arange(fitted.given), fitted.used)
+    quality, right, mask = np.ones(fitted.given), np.ones(fitted.given), np.zeros(fitted.given, dtype=bool)
+    quality[fitted.used], right[fitted.used], mask[fitted.used] = found.quality, found.right, found.suspects
+    other = np.resize(found.other, fitted.given)
+    other[fitted.used] = found.other
+    order = np.concatenate([fitted.used[found.order], rest])
+    return dataclasses.replace(found, quality=quality, right=right, suspects=mask, other=other, order=order)
