@@ -119,7 +119,7 @@ def test_copies_of_a_sample_do_not_vouch_for_its_label(rng):
     y = np.repeat([0, 1], 60)
     X[:6], y[:6] = X[0] + 0.0, 1  # six copies, all mislabelled
     found = LogisticRegression(penalty=0.1).fit(X, y).suspects(penalty=0.01)
-    assert set(found.order[:6]) == set(range(6))
+    assert set(range(6)) <= set(found.order[:8])
     assert (found.quality[:6] < 0.02).all()
     assert np.ptp(found.quality[:6]) < 1e-9
 
