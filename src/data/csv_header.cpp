@@ -68,13 +68,12 @@ Below look_below(const Records& records, const std::vector<Fields>& rest, std::s
 FirstLine of_numbers(const Fields& fields, const Records& records, const std::vector<Fields>& rest) {
   constexpr std::size_t long_sequence = 6, enough_lines = 3;
   std::vector<double> features, all;
-  std::size_t strange = 0, far = 0, fractional = 0;
+  std::size_t strange = 0, far = 0;
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (is_missing(fields[i])) continue;
     const double value = records.number_in(fields[i]).value_or(0);
     const Below below = look_below(records, rest, i);
     all.push_back(value);
-    fractional += below.fractions ? 1 : 0;
     if (i + 1 == fields.size()) continue;  // the target, mostly
     features.push_back(value);
     const double reach = 10 * (below.high - below.low);
