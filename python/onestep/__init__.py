@@ -97,6 +97,7 @@ if _typing.TYPE_CHECKING:
     from onestep._data import read_qps as read_qps
     from onestep._models import LinearModel as LinearModel
     from onestep._models import read_model as read_model
+    from onestep._progress import Progress as Progress
 
 # What not every program needs is imported when it is first asked for.
 _LATER = {
@@ -109,6 +110,7 @@ _LATER = {
     "read_libsvm": "_data",
     "read_qps": "_data",
     "LinearModel": "_models",
+    "Progress": "_progress",
     "read_model": "_models",
 }
 

@@ -155,11 +155,15 @@ void bind_bilevel(nb::module_& m) {
       .def_ro("seconds", &Outcome::seconds, "In all.")
       .def_ro("resumed", &Outcome::resumed, "Whether it went on from a checkpoint.")
       .def_ro("history", &Outcome::history, "All outer iterations.")
-      .def("__repr__", [](const Outcome& o) {
-        std::ostringstream text;
-        text << o;
-        return "<Outcome: " + text.str() + ">";
-      });
+      .def("__repr__",
+           [](const Outcome& o) {
+             std::ostringstream text;
+             text << o;
+             return "<Outcome: " + text.str() + ">";
+           })
+      .def(
+          "_repr_html_", [](nb::handle self) { return html_of("of_outcome", self); },
+          nb::sig("def _repr_html_(self) -> str"));
 
   const BilevelOptions defaults;
   m.def(

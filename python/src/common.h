@@ -11,6 +11,11 @@ namespace onestep::python {
 namespace nb = nanobind;
 using namespace nb::literals;
 
+// What notebooks show of an object: a function of python/onestep/_html.py, which is imported when it is first asked for.
+inline nb::object html_of(const char* function, nb::handle object) {
+  return nb::module_::import_("onestep._html").attr(function)(object);
+}
+
 // Each adds what its file is about to the module.
 void bind_arrays(nb::module_& m);
 void bind_bilevel(nb::module_& m);

@@ -152,10 +152,13 @@ void bind_many(nb::module_& m) {
            "(dx/dtheta) v of every problem, along a first axis.")
       .def("even_if_unconverged", even_if_unconverged,
            "A copy whose derivatives are returned even where a solve did not converge.")
-      .def("__repr__", [](const PyManySolutions& s) {
-        return "<ManySolutions: " + std::to_string(s.solutions.size()) + " problems, " +
-               std::to_string(s.solutions.failed().size()) + " failed>";
-      });
+      .def("__repr__",
+           [](const PyManySolutions& s) {
+             return "<ManySolutions: " + std::to_string(s.solutions.size()) + " problems, " +
+                    std::to_string(s.solutions.failed().size()) + " failed>";
+           })
+      .def(
+          "_repr_html_", [](nb::handle self) { return html_of("of_many", self); }, nb::sig("def _repr_html_(self) -> str"));
   m.def(
       "solve_many", solve_many_once, "solver"_a, "arguments"_a, "start"_a = nb::none(), "estimator"_a = nb::none(),
       nb::sig(

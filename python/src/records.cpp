@@ -143,6 +143,9 @@ void bind_certificate(nb::module_& m) {
     text << c;
     return text.str();
   });
+  record.type.def(
+      "_repr_html_", [](nb::handle self) { return html_of("of_certificate", self); },
+      nb::sig("def _repr_html_(self) -> str"));
 }
 
 }  // namespace

@@ -85,7 +85,10 @@ void bind_solution(nb::module_& m) {
       .def("even_if_unconverged", even_if_unconverged,
            "A copy whose derivatives are returned even if the solve did not converge or the linear system is singular.")
       .def("__reduce__", pickle, nb::sig("def __reduce__(self) -> typing.Any"))
-      .def("__repr__", text_of);
+      .def("__repr__", text_of)
+      .def(
+          "_repr_html_", [](nb::handle self) { return html_of("of_solution", self); },
+          nb::sig("def _repr_html_(self) -> str"));
 }
 
 }  // namespace onestep::python
