@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def of_certificate(c: Certificate) -> str:
         rows = [("bound", "none: refused"), ("because", html.escape(c.reason))]
     else:
         rows = [
-            ("error", f"at most {c.bound:.2g} ({c.basis.name}), {c.relative:.2g} of the derivative"),
+            ("error", f"at most {_up(c.bound)} ({c.basis.name}), {_up(c.relative)} of the derivative"),
             ("mostly", html.escape(c.dominant.name.replace("_", " "))),
         ]
         if not math.isnan(c.estimate):
@@ -58,13 +59,22 @@ def of_outcome(o: Outcome) -> str:
     rows = [("status", _status(o.status, o.message)), ("objective", f"{o.value:.6g}")]
     norm = "unknown" if math.isnan(o.norm) else f"{o.norm:.2g}"
     if math.isfinite(o.bound):
-        norm += f", wrong by at most {o.bound:.2g}"
+        norm += f", wrong by at most {_up(o.bound)}"
     rows += [("hypergradient", norm), ("cost", f"{_count(o.iterations, 'iteration')}, {o.seconds:.3g} s")]
     rows += [(f"theta[{i}]" if len(o.theta) > 1 else "theta", _array(t)) for i, t in enumerate(o.theta)]
     picture = _course([i.value for i in o.history])
     if picture:
         rows.append(("course", picture))
     return _table("Outcome", rows)
+
+
+def _up(bound: float) -> str:
+    """With two digits, rounded up: what is printed is a bound, too."""
+    text = f"{bound:.1e}"
+    if float(text) < bound:
+        unit = Decimal(text).as_tuple().exponent
+        text = str(Decimal(text) + Decimal(1).scaleb(int(unit)))
+    return f"{float(text):.2g}"
 
 
 def _count(number: int, what: str) -> str:

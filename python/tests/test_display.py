@@ -11,9 +11,10 @@ import xml.dom.minidom
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies
 
 import onestep
-from onestep import Progress
+from onestep import Progress, _html
 
 QUADRATIC = onestep.newton(lambda x, t: np.sum((x - t) ** 2))
 
@@ -151,3 +152,9 @@ def test_notebooks_show_an_outcome_with_its_course():
     assert values["status"] == "✓ converged" and values["theta"].startswith("[3, 3]")
     points = re.search(r'points="([^"]*)"', shown)
     assert points is not None and len(points.group(1).split()) == len(o.history)
+
+
+@given(strategies.floats(1e-300, 1e300))
+def test_a_bound_is_rounded_up_where_it_is_shown(bound):
+    shown = float(_html._up(bound))
+    assert bound <= shown <= 1.1 * bound
