@@ -60,11 +60,20 @@ def _reduction(reduce: Callable[..., Expr]) -> Callable[..., Expr]:
     return traced
 
 
+def _extremum(name: str, reduce: Callable[..., Expr]) -> Callable[..., Expr]:
+    def of_entries(a: Expr, along: int | None) -> Expr:
+        if (a.size if along is None else a.shape[along]) == 0:
+            raise TracingError(f"np.{name}: shape {a.shape} has no entries to take the {name}imum of")
+        return reduce(a, along)
+
+    return _reduction(of_entries)
+
+
 total = _reduction(_core.sum)
 mean = _reduction(_core.mean)
 prod = _reduction(_core.prod)
-largest = _reduction(_core.max)
-smallest = _reduction(_core.min)
+largest = _extremum("max", _core.max)
+smallest = _extremum("min", _core.min)
 
 
 def var(a: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Expr:

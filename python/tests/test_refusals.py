@@ -216,3 +216,11 @@ def test_arguments_with_defaults_are_no_parameters():
 
     for f in (lambda x, t, A=A: np.sum((A @ x - t) ** 2), Model().objective, Model(), functools.partial(three, A)):
         np.testing.assert_allclose(onestep.newton(f).solve(np.zeros(2), np.ones(2)).x, expected)
+
+
+@pytest.mark.parametrize("shape, axis", [((0,), None), ((0, 3), 0), ((3, 0), 1)])
+def test_no_entries_have_no_maximum(shape, axis):
+    for of in (np.max, np.min):
+        with pytest.raises(onestep.TracingError, match="has no entries"):
+            onestep.traced(lambda x: of(x, axis=axis), shape)
+    assert onestep.traced(lambda x: np.max(x, axis=0), (3, 0))(np.zeros((3, 0))).shape == (0,)
