@@ -14,15 +14,15 @@
 namespace onestep {
 namespace {
 
-using Random = std::mt19937_64;
+using Generator = std::mt19937_64;
 
-std::vector<double> gaussian(Random& random, std::size_t count) {
+std::vector<double> gaussian(Generator& random, std::size_t count) {
   std::normal_distribution<double> normal;
   std::vector<double> v(count);
   for (double& e : v) e = normal(random);
   return v;
 }
-double uniform(Random& random, double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); }
+double uniform(Generator& random, double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); }
 
 double norm(std::span<const double> v) {
   double sum = 0;
@@ -69,7 +69,7 @@ struct Contraction {
   Array a, b, c;
   double rho;
 };
-Contraction contraction(Random& random, Kind kind, std::size_t n, std::size_t m) {
+Contraction contraction(Generator& random, Kind kind, std::size_t n, std::size_t m) {
   std::vector<double> a = gaussian(random, n * n);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < n; ++j) {
@@ -98,7 +98,7 @@ struct Case {
   Contraction map;
   Array theta, v, direction;
 };
-Case random_case(Random& random) {
+Case random_case(Generator& random) {
   Case c;
   c.kind = static_cast<Kind>(random() % 3);
   c.n = 2 + random() % 49;
@@ -128,7 +128,7 @@ class Bound : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Bound, IsNeverBelowTheErrorAndNotFarAboveItOnAffineMaps) {
   const bool affine = GetParam();
-  Random random(affine ? 1 : 2);
+  Generator random(affine ? 1 : 2);
   std::vector<double> ratios;
   for (int i = 0; i < cases(); ++i) {
     const Case c = random_case(random);
@@ -161,7 +161,7 @@ TEST_P(Bound, IsNeverBelowTheErrorAndNotFarAboveItOnAffineMaps) {
 
 TEST_P(Bound, HoldsForKStepsAndImplicit) {
   const bool affine = GetParam();
-  Random random(affine ? 3 : 4);
+  Generator random(affine ? 3 : 4);
   for (int i = 0; i < cases() / 10; ++i) {
     const Case c = random_case(random);
     const Truth right = truth(c, affine);
@@ -181,7 +181,7 @@ TEST_P(Bound, HoldsForKStepsAndImplicit) {
 
 TEST_P(Bound, AutoMeetsItsTolerance) {
   const bool affine = GetParam();
-  Random random(affine ? 5 : 6);
+  Generator random(affine ? 5 : 6);
   for (int i = 0; i < cases(); ++i) {
     const Case c = random_case(random);
     const Truth right = truth(c, affine);
@@ -546,7 +546,7 @@ TEST(Certificate, LeavesTheReportOfTheLastDerivative) {
 
 TEST(Certificate, OfALargeMapHolds) {
   constexpr std::int64_t n = 300;
-  Random random(7);
+  Generator random(7);
   const Contraction k = contraction(random, Kind::general, n, 5);
   const Solver s = solver_of(k, true, {});
   const Array theta({5}, gaussian(random, 5)), v({n}, gaussian(random, n));
@@ -563,7 +563,7 @@ TEST(Certificate, IsOfADerivativeThatDoesNotDependOnWhatWasAskedBefore) {
   for (const Estimator& e : {Estimator(Auto{1e-2}), Estimator(Auto{1e-6}), Estimator(Implicit{.how = Implicit::matrix_free}),
                              Estimator(OneStep{}), Estimator(KStep{3})})
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-      Random random(seed);
+      Generator random(seed);
       constexpr std::int64_t n = 24;
       const Contraction k = contraction(random, Kind::general, n, 3);
       const Solver s = solver_of(k, true, {});
