@@ -22,7 +22,9 @@ std::vector<double> gaussian(Generator& random, std::size_t count) {
   for (double& e : v) e = normal(random);
   return v;
 }
-double uniform(Generator& random, double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); }
+double uniform(Generator& random, double low, double high) {
+  return std::uniform_real_distribution<double>(low, high)(random);
+}
 
 double norm(std::span<const double> v) {
   double sum = 0;
