@@ -1,0 +1,146 @@
+"""Solves the programs of a batch, and differentiates their solutions; on NumPy's arrays."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+import onestep
+from onestep._core import ManySolutions, Solution
+from onestep._errors import NoDerivativeError, NotConvergedError
+from onestep.cvxpylayers._canonical import Canonical, Floats
+
+OnError = Literal["raise", "nan", "keep"]
+
+
+@dataclass
+class Solved:
+    """What a backward pass differentiates. It belongs to one forward pass."""
+
+    canonical: Canonical
+    solutions: Solution | ManySolutions
+    count: int
+    on_error: OnError
+
+    def one(self, i: int) -> Solution:
+        return self.solutions if isinstance(self.solutions, Solution) else self.solutions[i]
+
+    def failed(self) -> list[int]:
+        if isinstance(self.solutions, Solution):
+            return [] if self.solutions.status.is_solution else [0]
+        return [i for i, status in enumerate(self.solutions.statuses) if not status.is_solution]
+
+
+class _Program:
+    """The traced function of the parts that vary; the others are constants."""
+
+    def __init__(self, names: tuple[str, ...], constants: dict[str, Floats]) -> None:
+        self.names = names
+        self.constants = constants
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+    def __call__(self, *parts: Any) -> dict[str, Any]:
+        return {**self.constants, **dict(zip(self.names, parts))}
+
+
+def solve(
+    canonical: Canonical,
+    values: tuple[Floats | None, Floats, Floats],
+    options: dict[str, Any],
+    estimator: Any,
+    on_error: OnError,
+) -> tuple[Floats, Floats, Solved]:
+    """The minimisers, the multipliers of all constraints, and what differentiates them."""
+    count = values[1].shape[0]
+    programs = canonical.programs(*values)
+    names = canonical.parameters
+    constants = {name: part[0] for name, part in programs.items() if name not in names}
+    solver = onestep.quadratic_program(_Program(names, constants), **options)
+    theta = [programs[name] for name in names]
+    solutions: Solution | ManySolutions
+    if count == 1:
+        solutions = solver.solve(*(part[0] for part in theta), estimator=estimator)
+    else:
+        solutions = onestep.solve_many(solver, *(list(part) for part in theta), estimator=estimator)
+    solved = Solved(canonical, solutions, count, on_error)
+    failed = solved.failed()
+    if failed and on_error == "raise":
+        raise _not_converged(solved, failed)
+    states = [solved.one(i).state for i in range(count)]
+    primal = np.stack([state[0] for state in states])
+    dual = np.stack([np.concatenate([state[1], state[2]]) for state in states])
+    if on_error == "nan":
+        primal[failed] = np.nan
+        dual[failed] = np.nan
+    return primal, dual, solved
+
+
+def vjp(solved: Solved, dprimal: Floats, ddual: Floats) -> tuple[Floats | None, Floats, Floats]:
+    """The gradients of the values that were handed over, for cotangents of the minimisers and the multipliers."""
+    e = solved.canonical.equalities
+    c = (dprimal, np.ascontiguousarray(ddual[:, :e]), np.ascontiguousarray(ddual[:, e:]), np.zeros(dprimal.shape))
+    gradients = _together(solved, c)
+    if gradients is None:
+        gradients = _one_by_one(solved, c)
+    return solved.canonical.gradients(dict(zip(solved.canonical.parameters, gradients)), solved.count)
+
+
+def _together(solved: Solved, c: tuple[Floats, ...]) -> list[Floats] | None:
+    """None where they have to be looked at one by one."""
+    s = solved.solutions
+    if isinstance(s, Solution) or (solved.on_error != "raise" and solved.failed()):
+        return None
+    try:
+        return _all_parts(s.vjp(c))
+    except NoDerivativeError:
+        if solved.on_error == "raise":
+            raise
+        return None
+
+
+def _one_by_one(solved: Solved, c: tuple[Floats, ...]) -> list[Floats]:
+    """A problem that has no derivative gives NaN, or what there is of it; with a cotangent of zero it gives zero."""
+    parts: list[list[Floats] | None] = []
+    for i in range(solved.count):
+        of_one = tuple(part[i] for part in c)
+        if not any(np.any(part) for part in of_one):
+            parts.append(None)
+            continue
+        s = solved.one(i)
+        if solved.on_error == "keep":
+            s = s.even_if_unconverged()
+        try:
+            parts.append(_all_parts(s.vjp(of_one)))
+        except (NotConvergedError, NoDerivativeError):
+            if solved.on_error == "raise":
+                raise
+            parts.append([np.full(shape, np.nan) for shape in _shapes(solved.canonical)])
+    zeros = [np.zeros(shape) for shape in _shapes(solved.canonical)]
+    each = [zeros if of_one is None else of_one for of_one in parts]
+    return [np.stack([of_one[k] for of_one in each]) for k in range(len(zeros))]
+
+
+def _shapes(canonical: Canonical) -> list[tuple[int, ...]]:
+    n, e, i = canonical.variables, canonical.equalities, canonical.inequalities
+    of = {"Q": (n, n), "q": (n,), "A": (e, n), "b": (e,), "G": (i, n), "u": (i,)}
+    return [of[name] for name in canonical.parameters]
+
+
+def _all_parts(parts: Any) -> list[Floats]:
+    return list(parts) if isinstance(parts, tuple) else [parts]
+
+
+def _not_converged(solved: Solved, failed: list[int]) -> NotConvergedError:
+    first = solved.one(failed[0])
+    which = ""
+    if solved.count > 1:
+        which = f"{len(failed)} of {solved.count} problems did not end at a solution; the first, number {failed[0]}: "
+    return NotConvergedError(
+        f"[cvxpylayers] {which}{first.message}. QPSolver(on_error='nan') or 'keep' goes on",
+        first.status,
+        first.statistics.iterations,
+    )
