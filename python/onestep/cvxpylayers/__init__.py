@@ -17,6 +17,7 @@ except ImportError:
         f"onestep.cvxpylayers needs CVXPYlayers 1.2 or later, not {_version}: pip install -U cvxpylayers"
     ) from None
 
+from onestep.cvxpylayers._programs import SolverError as SolverError
 from onestep.cvxpylayers._solver import QPSolver as QPSolver
 
 del _SolverInterface

@@ -60,7 +60,7 @@ class JaxData:
 
         count, rows = self._count(), self.canonical.equalities + self.canonical.inequalities
         shapes = [_like(jax, (count, size), self.q.dtype) for size in (self.canonical.variables, rows)]
-        primal, dual = jax.pure_callback(on_host, tuple(shapes), *values)
+        primal, dual = jax.pure_callback(on_host, tuple(shapes), *values, vmap_method="sequential")
         return primal, dual, solver_args
 
     def jax_derivative(self, dprimal: Any, ddual: Any, saved: Any) -> tuple[Any, Any, Any]:
@@ -79,7 +79,7 @@ class JaxData:
 
         if traced:
             given = () if isinstance(saved, Solved) else values
-            found = jax.pure_callback(on_host, [like for like in of if like is not None], dprimal, ddual, *given)
+            found = jax.pure_callback(on_host, [like for like in of if like is not None], dprimal, ddual, *given, vmap_method="sequential")
         else:
             found = [jnp.asarray(g) for g in on_host(dprimal, ddual)]
         return (None if self.P is None else found[0]), found[-2], found[-1]

@@ -16,6 +16,10 @@ from onestep.cvxpylayers._canonical import Canonical, Floats
 OnError = Literal["raise", "nan", "keep"]
 
 
+class SolverError(NotConvergedError, RuntimeError):
+    """A problem has no solution, or none was found: NotConvergedError, and what CVXPYlayers says layers raise."""
+
+
 @dataclass
 class Solved:
     """What a backward pass differentiates. It belongs to one forward pass."""
@@ -134,13 +138,12 @@ def _all_parts(parts: Any) -> list[Floats]:
     return list(parts) if isinstance(parts, tuple) else [parts]
 
 
-def _not_converged(solved: Solved, failed: list[int]) -> NotConvergedError:
+def _not_converged(solved: Solved, failed: list[int]) -> SolverError:
     first = solved.one(failed[0])
     which = ""
     if solved.count > 1:
         which = f"{len(failed)} of {solved.count} problems did not end at a solution; the first, number {failed[0]}: "
-    return NotConvergedError(
-        f"[cvxpylayers] {which}{first.message}. QPSolver(on_error='nan') or 'keep' goes on",
-        first.status,
-        first.statistics.iterations,
+    why = first.message.split("; Solution::proof()")[0].replace(" of Solution::proof()", "").rstrip(".")
+    return SolverError(
+        f"[cvxpylayers] {which}{why}. QPSolver(on_error='nan') or 'keep' goes on", first.status, first.statistics.iterations
     )

@@ -30,7 +30,7 @@ class QPSolver(SolverInterface):
     parameters; a layer whose problem has other cones is refused when it is made. Batches are solved on all threads.
 
     `estimator` is how solutions are differentiated, one of onestep's. `on_error` says what happens to problems that do not
-    end at a solution: "raise" raises NotConvergedError, with "nan" their solutions and gradients are NaN, and "keep" keeps
+    end at a solution: "raise" raises SolverError, with "nan" their solutions and gradients are NaN, and "keep" keeps
     whatever there is. `options` are those of onestep.quadratic_program: tolerance, max_iterations, time_limit, callback;
     all of these but dense_limit can be changed for a call of a layer by its `solver_args`. Problems are solved with dense
     matrices, of at most `dense_limit` entries for each.
