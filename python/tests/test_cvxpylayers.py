@@ -119,11 +119,16 @@ def test_a_linear_program_has_the_derivatives_of_its_vertex():
     c, b, x = cp.Parameter(2), cp.Parameter(), cp.Variable(2)
     budget = cp.sum(x) == b
     layer = layer_of(cp.Problem(cp.Minimize(c @ x), [budget, x >= 0]), [c, b], [x, budget.dual_variables[0]])
-    of_c, of_b = torch.tensor([1.0, 2.0], dtype=DOUBLE).requires_grad_(), torch.tensor(1.0, dtype=DOUBLE).requires_grad_()
+    of_c, of_b = (
+        torch.tensor([1.0, 2.0], dtype=DOUBLE).requires_grad_(),
+        torch.tensor(1.0, dtype=DOUBLE).requires_grad_(),
+    )
     vertex, price = layer(of_c, of_b)
     torch.testing.assert_close(vertex, torch.tensor([1.0, 0.0], dtype=DOUBLE), rtol=0, atol=1e-9)
     torch.testing.assert_close(price, torch.tensor(-1.0, dtype=DOUBLE), rtol=0, atol=1e-9)  # as CVXPY's, of sum(x) - b
-    torch.testing.assert_close(torch.autograd.grad(vertex[0], of_b, retain_graph=True)[0], torch.tensor(1.0, dtype=DOUBLE))
+    torch.testing.assert_close(
+        torch.autograd.grad(vertex[0], of_b, retain_graph=True)[0], torch.tensor(1.0, dtype=DOUBLE)
+    )
     moved = torch.autograd.grad(price, of_c)[0]
     torch.testing.assert_close(moved, torch.tensor([-1.0, 0.0], dtype=DOUBLE), rtol=0, atol=1e-7)
 
@@ -149,7 +154,9 @@ def quad_form(make, kind, count=1, maximise=False):
     q, x = cp.Parameter(n), cp.Variable(n)
     objective = 0.5 * make(x, *parameters) + q @ x
     return layer_of(
-        cp.Problem(cp.Maximize(objective) if maximise else cp.Minimize(objective), [x >= -1, x <= 1]), [*parameters, q], [x]
+        cp.Problem(cp.Maximize(objective) if maximise else cp.Minimize(objective), [x >= -1, x <= 1]),
+        [*parameters, q],
+        [x],
     )
 
 

@@ -94,7 +94,10 @@ def test_float32_goes_in_and_comes_out(rng):
 def test_a_problem_without_a_solution_is_an_error(rng):
     lower, x = cp.Parameter(), cp.Variable()
     solve = CvxpyLayer(
-        cp.Problem(cp.Minimize(cp.square(x)), [x >= lower, x <= 0]), parameters=[lower], variables=[x], solver=QPSolver()
+        cp.Problem(cp.Minimize(cp.square(x)), [x >= lower, x <= 0]),
+        parameters=[lower],
+        variables=[x],
+        solver=QPSolver(),
     )
     with pytest.raises(SolverError, match="No point satisfies"):
         solve(jnp.array(1.0))
@@ -108,7 +111,9 @@ def test_a_problem_without_a_solution_is_an_error(rng):
 
 def test_an_unconstrained_problem_and_gradients_by_a_linear_term_alone():
     q, x = cp.Parameter(3), cp.Variable(3)
-    solve = CvxpyLayer(cp.Problem(cp.Minimize(cp.sum_squares(x) + q @ x)), parameters=[q], variables=[x], solver=QPSolver())
+    solve = CvxpyLayer(
+        cp.Problem(cp.Minimize(cp.sum_squares(x) + q @ x)), parameters=[q], variables=[x], solver=QPSolver()
+    )
     at = jnp.array([1.0, -2.0, 0.5])
     np.testing.assert_allclose(solve(at)[0], -at / 2, rtol=1e-12)
     for jacobian in (jax.jacrev, lambda f: jax.jit(jax.jacrev(f))):
