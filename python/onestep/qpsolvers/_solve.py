@@ -115,19 +115,19 @@ def _solver(verbose: bool, options: dict[str, Any]) -> Solver:
             raise ParamError(
                 f"[qpsolvers] onestep has no option {name!r}; there are {known}, certificate and dense_limit"
             )
-    if not options and not verbose:
-        return _default_solver()
     if verbose:
         options = {**options, "callback": _printing(options.get("callback"))}
     try:
+        if all(type(value) in (float, int) for value in options.values()):
+            return _solver_of_numbers(**options)
         return onestep.quadratic_program(**{"estimator": onestep.Implicit(), **options})
     except (MisuseError, TypeError) as error:
         raise ParamError(str(error)) from error
 
 
-@functools.cache
-def _default_solver() -> Solver:
-    return onestep.quadratic_program(estimator=onestep.Implicit())
+@functools.lru_cache(maxsize=16)
+def _solver_of_numbers(**options: float) -> Solver:
+    return onestep.quadratic_program(estimator=onestep.Implicit(), **options)
 
 
 def _printing(callback: Any) -> Any:
