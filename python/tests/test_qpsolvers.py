@@ -83,9 +83,9 @@ def test_importing_makes_onestep_a_solver_that_qpsolvers_knows_once():
     onestep.qpsolvers.register()
     assert qpsolvers.available_solvers.count("onestep") == qpsolvers.dense_solvers.count("onestep") == 1
     assert "onestep" not in qpsolvers.sparse_solvers
-    np.testing.assert_allclose(qpsolvers.solve_qp(P2, Q2, lb=np.zeros(2), ub=np.ones(2), solver="onestep"), [1, 1])
+    np.testing.assert_allclose(qpsolvers.solve_qp(P2, Q2, lb=np.zeros(2), ub=np.full(2, 0.5), solver="onestep"), [0.5, 0.5])
     np.testing.assert_allclose(qpsolvers.solve_ls(P2, -Q2, solver="onestep"), [1, 2])
-    np.testing.assert_allclose(onestep.qpsolvers.solve_qp([[1, 0], [0, 1]], [-1, -2], lb=[0, 0], ub=[1, 1]), [1, 1])
+    np.testing.assert_allclose(onestep.qpsolvers.solve_qp([[1, 0], [0, 1]], [-1, -3], lb=[0, 0], ub=[2, 2]), [1, 2])
 
 
 def test_a_solution_says_how_it_ended_and_what_it_cost():
@@ -173,8 +173,8 @@ def test_the_proof_of_infeasibility_contradicts_and_that_of_unboundedness_descen
     np.testing.assert_allclose(G.T @ proof["z"] + proof["z_box"], 0, atol=1e-9)
     assert (proof["z"] >= 0).all() and h @ proof["z"] == pytest.approx(-1.0)
     crossing = solve(Problem(P2, Q2, lb=np.ones(2), ub=np.zeros(2))).extras
-    assert "proof" not in crossing and "bounds cross" in crossing["message"] and "[lb, entry 0]" in crossing["message"]
-    assert "[P, entry 3]" in solve(Problem(np.diag([1.0, np.nan]), Q2)).extras["message"]
+    assert "proof" not in crossing and "bounds cross" in crossing["message"] and crossing["message"].endswith(": lb[0]")
+    assert solve(Problem(np.diag([1.0, np.nan]), Q2)).extras["message"].endswith(": P[3]")
     P = np.diag([1.0, 0])
     direction = solve(Problem(P, Q2, lb=np.zeros(2))).extras["proof"]["direction"]
     assert Q2 @ direction == pytest.approx(-1.0) and np.abs(P @ direction).max() < 1e-9 and direction.min() >= 0
@@ -197,15 +197,15 @@ def test_the_proof_of_infeasibility_contradicts_and_that_of_unboundedness_descen
         ({"lb": np.array([0.3, 0.1]), "ub": np.array([0.3, 1.5])}, [0.3, 1.5]),
         ({"lb": np.full(2, -INF), "ub": np.full(2, INF)}, [1, 2]),
         ({"P": np.eye(2, dtype=np.float32), "q": Q2.astype(np.float32), "lb": np.zeros(2, np.float32)}, [1, 2]),
-        ({"P": np.eye(2, dtype=int), "q": np.array([-1, -2]), "ub": np.array([1, 1])}, [1, 1]),
+        ({"P": np.eye(2, dtype=int), "q": np.array([-1, -3]), "ub": np.array([2, 2])}, [1, 2]),
         (
             {
                 "P": np.asfortranarray(np.diag([1.0, 2])),
-                "q": np.array([-1.0, 0, -2])[::2],
+                "q": np.array([-0.5, 0, -3])[::2],
                 "G": np.eye(4)[::2, ::2],
                 "h": np.ones(2),
             },
-            [1, 1],
+            [0.5, 1],
         ),
     ],
 )
@@ -256,9 +256,22 @@ def test_limits_are_kept_and_the_last_point_is_there(capsys):
     short = solve(problem, max_iterations=2, verbose=True)
     assert short.found is False and short.extras["status"] is Status.iteration_limit
     assert short.extras["last"]["x"].shape == (6,)
-    assert capsys.readouterr().out.startswith("onestep    1: objective ")
-    stopped = solve(problem, callback=lambda iteration: iteration.number < 2)
-    assert stopped.extras["status"] is Status.cancelled
+    assert capsys.readouterr().out.startswith("onestep: iteration_limit in 2 iterations")
+    assert solve(problem, time_limit=1e-12).extras["status"] is Status.time_limit
+
+
+def test_a_solution_is_as_accurate_as_asked_where_strict_complementarity_fails():
+    solution = solve(Problem(P2, Q2, ub=np.array([1.0, 3.0])))  # the first bound is active, its multiplier is 0
+    assert residuals(solution) < 1e-8
+    np.testing.assert_allclose(solution.x, [1, 2], atol=1e-4)
+    assert solution.certificate(solution.x).basis == onestep.Certificate.Basis.refused
+
+
+def test_where_the_solution_is_not_unique_there_is_one_and_no_derivative():
+    solution = solve(Problem(np.zeros((2, 2)), np.array([1.0, 0.0]), lb=np.zeros(2), ub=np.ones(2)))
+    assert solution.found and residuals(solution) < 1e-9
+    with pytest.raises((onestep.NoDerivativeError, onestep.NotConvergedError)):
+        solution.vjp(np.ones(2))
 
 
 def test_sparse_matrices_are_written_out_up_to_a_limit():

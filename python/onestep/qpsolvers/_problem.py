@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,18 @@ class Program:
     def data(self) -> tuple[Floats, ...]:
         """As a quadratic_program takes them whose data are its parameters."""
         return (self.P, self.q, self.A, self.b, self.G, np.full(self.h.shape, -np.inf), self.h, self.lb, self.ub)
+
+    def parts(self) -> dict[str, Any]:
+        """As solve_qp takes them."""
+        names = ("Q", "q", "A", "b", "G", "u", "lo", "hi")
+        return dict(zip(names, (self.P, self.q, self.A, self.b, self.G, self.h, self.lb, self.ub)))
+
+    def kept(self) -> Program:
+        """A copy, which does not change when the arrays do that the problem was made of."""
+        copied = copy.copy(self)
+        for name, part in vars(self).items():
+            setattr(copied, name, part.copy())
+        return copied
 
     def objective(self, x: Floats) -> float:
         return float(0.5 * x @ self.P @ x + self.q @ x)

@@ -5,24 +5,21 @@ from __future__ import annotations
 import functools
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import qpsolvers
 from qpsolvers import solvers as _tables
 
 import onestep
-from onestep._core import Iteration, Solver, Status
+from onestep._core import ProgramSolution, Solver, Status
 from onestep._errors import MisuseError
 from onestep.qpsolvers._problem import DENSE_LIMIT, Floats, ParamError, Program
-from onestep.qpsolvers._solution import Solution
-
-if TYPE_CHECKING:
-    from onestep._core import Estimator
+from onestep.qpsolvers._solution import Ended, Solution
 
 NAME = "onestep"
 _NAMES = {"Q": "P", "u": "h", "lo": "lb", "hi": "ub"}
-_OPTIONS = ("tolerance", "max_iterations", "time_limit", "callback", "estimator")
+_OPTIONS = ("tolerance", "max_iterations", "time_limit")
 
 
 def solve_problem(
@@ -30,19 +27,20 @@ def solve_problem(
     initvals: Any = None,
     verbose: bool = False,
     *,
+    estimator: Any = None,
     certificate: Any = None,
     dense_limit: int = DENSE_LIMIT,
     **options: Any,
 ) -> Solution:
-    """Solves a problem of qpsolvers by the interior point method of `onestep.quadratic_program`.
+    """Solves a problem of qpsolvers by the interior point method of `onestep.solve_qp`.
 
     >>> solution = onestep.qpsolvers.solve_problem(problem, tolerance=1e-6)
     >>> solution.found, solution.extras["status"], solution.x
 
     P is read as (P + P')/2, which has the same objective. `initvals` is where to start: x, or a tuple of x, y, z and z_box
-    as an earlier solution has them. `options` are those of `onestep.quadratic_program`: tolerance, max_iterations,
-    time_limit, callback and estimator, which is Implicit() by default: derivatives are then as accurate after a warm start
-    as after any other solve. Sparse matrices are written out, up to `dense_limit` entries of P, G and A together.
+    as an earlier solution has them. `options` are those of `onestep.solve_qp`: tolerance, max_iterations, time_limit. Sparse
+    matrices are written out, up to `dense_limit` entries of P, G and A together. `estimator` is how the solution is
+    differentiated, implicitly by default.
 
     What is found has x, y, z, z_box and obj; of a problem that was not solved these are None. `extras` has the status, its
     message and the number of iterations; the certificate of vjp(c), where `certificate=c` asks for it; the "proof" that a
@@ -51,23 +49,31 @@ def solve_problem(
     """
     begin = time.perf_counter()
     program = Program(problem, dense_limit)
-    solver = _solver(verbose, options)
+    _check_options(options)
     start = None if initvals is None else _start(initvals, program)
     ready = time.perf_counter()
-    solved = solver.solve(*program.data(), start=start)
+    try:
+        solver = differentiable_solver(estimator)
+        ended = (start and _solved_from(start, solver.with_options(**options), program)) or _solved(program, options)
+    except (MisuseError, TypeError) as error:
+        raise ParamError(str(error)) from error
     end = time.perf_counter()
 
     solution = Solution(problem)
     solution.build_time, solution.solve_time = ready - begin, end - ready
-    solution.found = solved.status.is_solution
-    solution.extras = {"status": solved.status, "message": _message(solved), "iterations": solved.statistics.iterations}
+    solution.found = ended.status.is_solution
+    solution.extras = {"status": ended.status, "message": ended.message, "iterations": ended.iterations}
     if solution.found:
-        solution.x, solution.y, solution.z, box = solved.state
+        solution.x, solution.y, solution.z, box = ended.state
         solution.z_box = box if problem.lb is not None or problem.ub is not None else np.zeros(0)
         solution.obj = program.objective(solution.x)
     else:
-        solution.extras |= _about_failure(solved)
-    solution._solved, solution._shapes = solved, tuple(part.shape for part in program.data())
+        solution.extras |= _about_failure(ended, solver, program)
+    solution._ended, solution._program, solution._solver = ended, program.kept(), solver
+    if verbose:
+        print(
+            f"onestep: {ended.status.name} in {ended.iterations} iterations, objective {solution.obj}. {ended.message}"
+        )
     if certificate is not None and solution.found:
         solution.extras["certificate"] = solution.certificate(certificate)
     return solution
@@ -108,34 +114,38 @@ def register() -> None:
             table.append(NAME)
 
 
-def _solver(verbose: bool, options: dict[str, Any]) -> Solver:
+def _check_options(options: dict[str, Any]) -> None:
     for name in options:
         if name not in _OPTIONS:
             known = ", ".join(_OPTIONS)
             raise ParamError(
-                f"[qpsolvers] onestep has no option {name!r}; there are {known}, certificate and dense_limit"
+                f"[qpsolvers] onestep has no option {name!r}; there are {known}, estimator, certificate and dense_limit"
             )
-    if verbose:
-        options = {**options, "callback": _printing(options.get("callback"))}
-    try:
-        if all(type(value) in (float, int) for value in options.values()):
-            return _solver_of_numbers(**options)
-        return onestep.quadratic_program(**{"estimator": onestep.Implicit(), **options})
-    except (MisuseError, TypeError) as error:
-        raise ParamError(str(error)) from error
 
 
-@functools.lru_cache(maxsize=16)
-def _solver_of_numbers(**options: float) -> Solver:
-    return onestep.quadratic_program(estimator=onestep.Implicit(), **options)
+@functools.cache
+def _implicit() -> Solver:
+    return onestep.quadratic_program(estimator=onestep.Implicit())
 
 
-def _printing(callback: Any) -> Any:
-    def print_and_ask(i: Iteration) -> Any:
-        print(f"onestep {i.number:4d}: objective {i.value:.9e}, largest relative residual {i.step:.2e}")
-        return True if callback is None else callback(i)
+def differentiable_solver(estimator: Any) -> Solver:
+    return _implicit() if estimator is None else onestep.quadratic_program(estimator=estimator)
 
-    return print_and_ask
+
+def _solved(program: Program, options: dict[str, Any]) -> Ended:
+    """Residuals and the gap are what the tolerance is about. A solve that can be differentiated at its last step also waits
+    for that step to be short, which it need not become where the solution is not unique."""
+    s: ProgramSolution = onestep.solve_qp(**program.parts(), **options)
+    return Ended(s.status, _message(s.status, s.about), s.iterations, (s.x, s.y, s.z, s.bound_multipliers))
+
+
+def _solved_from(start: tuple[Floats, ...], solver: Solver, program: Program) -> Ended | None:
+    """None where that did not end at a solution: the start is then no good."""
+    s = solver.solve(*program.data(), start=start)
+    if not s.status.is_solution:
+        return None
+    x, y, z, z_box = s.state
+    return Ended(s.status, _message(s.status, ""), s.statistics.iterations, (x, y, z, z_box))
 
 
 def _start(initvals: Any, program: Program) -> tuple[Floats, ...]:
@@ -154,26 +164,27 @@ def _start(initvals: Any, program: Program) -> tuple[Floats, ...]:
     return tuple(parts)
 
 
-def _about_failure(solved: onestep.Solution) -> dict[str, Any]:
-    x, y, z, z_box = solved.state
-    if solved.status in (Status.iteration_limit, Status.time_limit, Status.cancelled):
-        return {"last": {"x": x, "y": y, "z": z, "z_box": z_box}}
-    if solved.status not in (Status.infeasible, Status.unbounded):
+def _about_failure(ended: Ended, solver: Solver, program: Program) -> dict[str, Any]:
+    if ended.status in (Status.iteration_limit, Status.time_limit):
+        return {"last": dict(zip(("x", "y", "z", "z_box"), ended.state))}
+    if ended.status not in (Status.infeasible, Status.unbounded):
         return {}
+    again = solver.solve(*program.data())
     try:
-        proof = solved.proof
+        proof = again.proof if again.status is ended.status else ()
     except MisuseError:  # a bound above another, a row of zeros: the message names it
+        proof = ()
+    if not proof:
         return {}
-    if solved.status is Status.unbounded:
+    if ended.status is Status.unbounded:
         return {"proof": {"direction": proof[0]}}
     return {"proof": dict(zip(("y", "z", "z_box"), proof[1:]))}
 
 
-def _message(solved: onestep.Solution) -> str:
+def _message(status: Status, about: str) -> str:
     """With the names of qpsolvers."""
-    text = solved.message
-    if solved.status is Status.infeasible and text.endswith("]"):
-        about = text[text.rindex("[") :]
-        text = f"No point satisfies all constraints: bounds cross, or a row of zeros has to be another number {about}"
-    text = text.replace("Solution::proof()", 'extras["proof"]')
-    return re.sub(r"\[(Q|u|lo|hi), entry", lambda found: f"[{_NAMES[found[1]]}, entry", text)
+    text = status.explanation.replace("Solution::proof()", 'extras["proof"]')
+    if status is Status.infeasible and about:
+        text = "No point satisfies all constraints: bounds cross, or a row of zeros has to be another number"
+    about = re.sub(r"^(Q|u|lo|hi)\b", lambda found: _NAMES[found[0]], about)
+    return f"{text.rstrip('.')}: {about}" if about else text
