@@ -173,8 +173,8 @@ def test_the_proof_of_infeasibility_contradicts_and_that_of_unboundedness_descen
     np.testing.assert_allclose(G.T @ proof["z"] + proof["z_box"], 0, atol=1e-9)
     assert (proof["z"] >= 0).all() and h @ proof["z"] == pytest.approx(-1.0)
     crossing = solve(Problem(P2, Q2, lb=np.ones(2), ub=np.zeros(2))).extras
-    assert "proof" not in crossing and "bounds cross" in crossing["message"] and crossing["message"].endswith(": lb[0]")
-    assert solve(Problem(np.diag([1.0, np.nan]), Q2)).extras["message"].endswith(": P[3]")
+    assert "proof" not in crossing and "bounds cross" in crossing["message"] and crossing["message"].endswith("[lb, entry 0]")
+    assert solve(Problem(np.diag([1.0, np.nan]), Q2)).extras["message"].endswith("[P, entry 3]")
     P = np.diag([1.0, 0])
     direction = solve(Problem(P, Q2, lb=np.zeros(2))).extras["proof"]["direction"]
     assert Q2 @ direction == pytest.approx(-1.0) and np.abs(P @ direction).max() < 1e-9 and direction.min() >= 0

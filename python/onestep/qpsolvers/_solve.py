@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import qpsolvers
 from qpsolvers import solvers as _tables
 
 import onestep
-from onestep._core import ProgramSolution, Solver, Status
+from onestep._core import Iteration, Solver, Status
 from onestep._errors import MisuseError
 from onestep.qpsolvers._problem import DENSE_LIMIT, Floats, ParamError, Program
 from onestep.qpsolvers._solution import Ended, Solution
@@ -20,6 +22,8 @@ from onestep.qpsolvers._solution import Ended, Solution
 NAME = "onestep"
 _NAMES = {"Q": "P", "u": "h", "lo": "lb", "hi": "ub"}
 _OPTIONS = ("tolerance", "max_iterations", "time_limit")
+_TOLERANCE = 1e-9
+_PATIENCE = 20  # iterations whose residuals are small enough before it is given up that steps become short
 
 
 def solve_problem(
@@ -32,15 +36,15 @@ def solve_problem(
     dense_limit: int = DENSE_LIMIT,
     **options: Any,
 ) -> Solution:
-    """Solves a problem of qpsolvers by the interior point method of `onestep.solve_qp`.
+    """Solves a problem of qpsolvers by the interior point method of `onestep.quadratic_program`.
 
     >>> solution = onestep.qpsolvers.solve_problem(problem, tolerance=1e-6)
     >>> solution.found, solution.extras["status"], solution.x
 
     P is read as (P + P')/2, which has the same objective. `initvals` is where to start: x, or a tuple of x, y, z and z_box
-    as an earlier solution has them. `options` are those of `onestep.solve_qp`: tolerance, max_iterations, time_limit. Sparse
-    matrices are written out, up to `dense_limit` entries of P, G and A together. `estimator` is how the solution is
-    differentiated, implicitly by default.
+    as an earlier solution has them. `options` are tolerance, max_iterations and time_limit. Sparse matrices are written
+    out, up to `dense_limit` entries of P, G and A together. `estimator` is how the solution is differentiated, implicitly by
+    default.
 
     What is found has x, y, z, z_box and obj; of a problem that was not solved these are None. `extras` has the status, its
     message and the number of iterations; the certificate of vjp(c), where `certificate=c` asks for it; the "proof" that a
@@ -53,8 +57,7 @@ def solve_problem(
     start = None if initvals is None else _start(initvals, program)
     ready = time.perf_counter()
     try:
-        solver = differentiable_solver(estimator)
-        ended = (start and _solved_from(start, solver.with_options(**options), program)) or _solved(program, options)
+        ended = _solved(program, start, estimator, options)
     except (MisuseError, TypeError) as error:
         raise ParamError(str(error)) from error
     end = time.perf_counter()
@@ -67,13 +70,14 @@ def solve_problem(
         solution.x, solution.y, solution.z, box = ended.state
         solution.z_box = box if problem.lb is not None or problem.ub is not None else np.zeros(0)
         solution.obj = program.objective(solution.x)
-    else:
-        solution.extras |= _about_failure(ended, solver, program)
-    solution._ended, solution._program, solution._solver = ended, program.kept(), solver
+    elif ended.status in (Status.iteration_limit, Status.time_limit):
+        solution.extras["last"] = dict(zip(("x", "y", "z", "z_box"), ended.state))
+    elif proof := _proof(ended):
+        solution.extras["proof"] = proof
+    solution._ended = ended
     if verbose:
-        print(
-            f"onestep: {ended.status.name} in {ended.iterations} iterations, objective {solution.obj}. {ended.message}"
-        )
+        how = f"{ended.status.name} in {ended.iterations} iterations"
+        print(f"onestep: {how}, objective {solution.obj}: {ended.message}")
     if certificate is not None and solution.found:
         solution.extras["certificate"] = solution.certificate(certificate)
     return solution
@@ -123,29 +127,48 @@ def _check_options(options: dict[str, Any]) -> None:
             )
 
 
-@functools.cache
-def _implicit() -> Solver:
-    return onestep.quadratic_program(estimator=onestep.Implicit())
-
-
-def differentiable_solver(estimator: Any) -> Solver:
-    return _implicit() if estimator is None else onestep.quadratic_program(estimator=estimator)
-
-
-def _solved(program: Program, options: dict[str, Any]) -> Ended:
-    """Residuals and the gap are what the tolerance is about. A solve that can be differentiated at its last step also waits
-    for that step to be short, which it need not become where the solution is not unique."""
-    s: ProgramSolution = onestep.solve_qp(**program.parts(), **options)
-    return Ended(s.status, _message(s.status, s.about), s.iterations, (s.x, s.y, s.z, s.bound_multipliers))
-
-
-def _solved_from(start: tuple[Floats, ...], solver: Solver, program: Program) -> Ended | None:
-    """None where that did not end at a solution: the start is then no good."""
+def _solved(program: Program, start: tuple[Floats, ...] | None, estimator: Any, options: dict[str, Any]) -> Ended:
+    """Until the residuals are small and the last step is short in every entry of x. Where steps do not become short, as they
+    need not where the solution is not unique, small residuals are enough."""
+    solver = _solver(estimator, options)
     s = solver.solve(*program.data(), start=start)
-    if not s.status.is_solution:
-        return None
-    x, y, z, z_box = s.state
-    return Ended(s.status, _message(s.status, ""), s.statistics.iterations, (x, y, z, z_box))
+    iterations = s.statistics.iterations
+    if s.status not in (Status.cancelled, Status.line_search_failed, Status.singular):
+        x, y, z, z_box = s.state
+        return Ended(s.status, _message(s.status, s.message), iterations, (x, y, z, z_box), s, None, solver)
+    r = onestep.solve_qp(**program.parts(), **options)
+    message = _message(r.status, f"{r.status.explanation} [{r.about}]" if r.about else r.status.explanation)
+    state = (r.x, r.y, r.z, r.bound_multipliers)
+    return Ended(r.status, message, iterations + r.iterations, state, None, program.kept(), solver)
+
+
+def _solver(estimator: Any, options: dict[str, Any]) -> Solver:
+    if estimator is None and all(type(value) in (float, int) for value in options.values()):
+        return _solver_of_numbers(**options)
+    return _new_solver(estimator, options)
+
+
+@functools.lru_cache(maxsize=16)
+def _solver_of_numbers(**options: float) -> Solver:
+    return _new_solver(onestep.Implicit(), options)
+
+
+def _new_solver(estimator: Any, options: dict[str, Any]) -> Solver:
+    return onestep.quadratic_program(
+        estimator=estimator, callback=_patient(options.get("tolerance", _TOLERANCE)), **options
+    )
+
+
+def _patient(tolerance: float) -> Callable[[Iteration], bool]:
+    """A callback that stops a solve whose residuals are small enough while its steps stay long."""
+    small = threading.local()
+
+    def goes_on(i: Iteration) -> bool:
+        before = 0 if i.number <= 1 else getattr(small, "count", 0)
+        small.count = before + (i.step <= tolerance)
+        return bool(small.count <= _PATIENCE)
+
+    return goes_on
 
 
 def _start(initvals: Any, program: Program) -> tuple[Floats, ...]:
@@ -164,27 +187,22 @@ def _start(initvals: Any, program: Program) -> tuple[Floats, ...]:
     return tuple(parts)
 
 
-def _about_failure(ended: Ended, solver: Solver, program: Program) -> dict[str, Any]:
-    if ended.status in (Status.iteration_limit, Status.time_limit):
-        return {"last": dict(zip(("x", "y", "z", "z_box"), ended.state))}
-    if ended.status not in (Status.infeasible, Status.unbounded):
+def _proof(ended: Ended) -> dict[str, Floats]:
+    if ended.status not in (Status.infeasible, Status.unbounded) or ended.solved is None:
         return {}
-    again = solver.solve(*program.data())
     try:
-        proof = again.proof if again.status is ended.status else ()
+        proof = ended.solved.proof
     except MisuseError:  # a bound above another, a row of zeros: the message names it
-        proof = ()
-    if not proof:
         return {}
     if ended.status is Status.unbounded:
-        return {"proof": {"direction": proof[0]}}
-    return {"proof": dict(zip(("y", "z", "z_box"), proof[1:]))}
+        return {"direction": proof[0]}
+    return dict(zip(("y", "z", "z_box"), proof[1:]))
 
 
-def _message(status: Status, about: str) -> str:
+def _message(status: Status, text: str) -> str:
     """With the names of qpsolvers."""
-    text = status.explanation.replace("Solution::proof()", 'extras["proof"]')
-    if status is Status.infeasible and about:
-        text = "No point satisfies all constraints: bounds cross, or a row of zeros has to be another number"
-    about = re.sub(r"^(Q|u|lo|hi)\b", lambda found: _NAMES[found[0]], about)
-    return f"{text.rstrip('.')}: {about}" if about else text
+    if status is Status.infeasible and text.endswith("]"):
+        about = text[text.rindex("[") :]
+        text = f"No point satisfies all constraints: bounds cross, or a row of zeros has to be another number {about}"
+    text = text.replace("Solution::proof()", 'extras["proof"]')
+    return re.sub(r"\[(Q|u|lo|hi)\b", lambda found: f"[{_NAMES[found[1]]}", text)
