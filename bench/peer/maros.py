@@ -128,6 +128,26 @@ def errors(d, x, y, z, z_box):
     return float(primal), float(dual), float(gap)
 
 
+def selftest():
+    """The errors of an exact solution, and of the same with one thing wrong."""
+    import numpy as np
+
+    # Nearest to (-1, 3, 0.5) in x1 + x2 = 1, x1 - x2 <= -0.5, -0.5 <= x1, with nothing said of x3.
+    d = {"P": np.diag([1.0, 1.0, 2.0]), "q": np.array([1.0, -3.0, -1.0]), "G": np.array([[1.0, -1.0, 0.0]]),
+         "h": np.array([-0.5]), "A": np.array([[1.0, 1.0, 0.0]]), "b": np.array([1.0]),
+         "lb": np.array([-0.5, -np.inf, -np.inf]), "ub": np.full(3, np.inf)}
+    x, y, z, z_box = np.array([-0.5, 1.5, 0.5]), np.array([1.5]), np.zeros(1), np.array([-2.0, 0.0, 0.0])
+    cases = {
+        "exact": (x, y, z, z_box), "x": (x + 0.1, y, z, z_box), "y": (x, -y, z, z_box), "z": (x, y, z - 1.0, z_box),
+        "sign": (x, y, z, -z_box), "absent bound": (x, y, z, z_box + np.array([0.0, 1.0, 0.0])),
+    }
+    for name, case in cases.items():
+        error = max(errors(d, *case))
+        good = error < 1e-15 if name in ("exact", "z", "absent bound") else error > 1e-2
+        if not good:
+            sys.exit(f"peers: maros selftest: {name}: error {error:.1e}")
+
+
 # ---- a contender's process ----
 
 

@@ -301,6 +301,19 @@ def test_on_error_nan_marks_the_problem_that_failed_and_leaves_the_others_their_
     assert kept.isfinite().all() and torch.autograd.grad(kept.sum(), lower)[0].isfinite().all()
 
 
+def test_where_there_is_no_derivative_the_solution_is_returned_and_the_backward_pass_refuses():
+    c, x = cp.Parameter(2), cp.Variable(2)
+    problem = cp.Problem(cp.Minimize(c @ x), [x >= 0, x <= 1])
+    flat = torch.tensor([0.0, 1.0], dtype=DOUBLE).requires_grad_()  # the first variable may have any value
+    (found,) = layer_of(problem, [c], [x])(flat)
+    assert 0 <= found[0] <= 1 and abs(found[1]) < 1e-8
+    with pytest.raises(onestep.NoDerivativeError):
+        found.sum().backward()
+    (found,) = layer_of(problem, [c], [x], on_error="nan")(torch.stack([flat, torch.ones_like(flat)]))
+    (gradient,) = torch.autograd.grad(found.sum(), flat)
+    assert gradient.isnan().all()
+
+
 def test_not_a_number_is_no_solution():
     with pytest.raises(SolverError, match="NaN or an infinity"):
         least_squares()(draw(30, 6), torch.full((30,), torch.nan, dtype=DOUBLE))
@@ -322,6 +335,8 @@ def test_options_reach_the_solver_and_wrong_ones_are_refused():
         QPSolver(estimator="implicit")
     with pytest.raises(onestep.MisuseError, match="dense_limit"):
         least_squares(dense_limit=100)
+    assert repr(QPSolver()) == "QPSolver()"
+    assert repr(QPSolver(on_error="nan", tolerance=1e-6)) == "QPSolver(tolerance=1e-06, on_error='nan')"
     with pytest.raises(onestep.MisuseError, match="CvxpyLayer"):
         QPSolver().solve_numpy_batch(None, np.zeros((1, 2)), np.zeros((1, 1)), {}, {}, False)
 

@@ -79,7 +79,9 @@ class JaxData:
 
         if traced:
             given = () if isinstance(saved, Solved) else values
-            found = jax.pure_callback(on_host, [like for like in of if like is not None], dprimal, ddual, *given, vmap_method="sequential")
+            found = jax.pure_callback(
+                on_host, [like for like in of if like is not None], dprimal, ddual, *given, vmap_method="sequential"
+            )
         else:
             found = [jnp.asarray(g) for g in on_host(dprimal, ddual)]
         return (None if self.P is None else found[0]), found[-2], found[-1]

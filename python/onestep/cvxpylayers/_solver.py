@@ -57,6 +57,12 @@ class QPSolver(SolverInterface):
         self.dense_limit = dense_limit
         self.options = options
 
+    def __repr__(self) -> str:
+        said = {"estimator": self.estimator, **self.options}
+        if self.on_error != "raise":
+            said["on_error"] = self.on_error
+        return f"QPSolver({', '.join(f'{name}={value!r}' for name, value in said.items() if value is not None)})"
+
     # What CVXPYlayers calls. P, q and A are values of the canonical form, one problem in each row.
 
     def setup(self, ctx: Any) -> None:
