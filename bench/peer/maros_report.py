@@ -108,8 +108,8 @@ def markdown(problems, rows, about, accuracies, limit, versions):
     said += "".join("| " + " | ".join(cells) + " |\n" for cells in summary(rows, about, accuracies, limit))
     said += "\n" + "".join(paragraph(f"{name}: {what}.", "- ") for name, what in about.items())
     said += "".join("\n" + paragraph(remark) for remark in remarks(problems, rows, accuracies))
-    said += "\n" + paragraph(f"Asked for {power(accuracies[-1])}; n variables, m equalities, p inequalities; in parentheses the "
-                             "error, where it is larger; a dash where there is no answer:")
+    said += "\n" + paragraph(f"Asked for {power(accuracies[-1])}; n variables, m equalities, p inequalities; in parentheses "
+                             "the error, where it is larger; a dash where there is no answer:")
     said += "\n| program | n | m | p | " + " | ".join(about) + " |\n|---|" + "--:|" * (3 + len(about)) + "\n"
     for cells in each(problems, rows, about, accuracies[-1]):
         said += "| " + " | ".join(cells) + " |\n"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -314,6 +317,23 @@ def test_where_there_is_no_derivative_the_solution_is_returned_and_the_backward_
     assert gradient.isnan().all()
 
 
+def test_a_solution_whose_steps_stay_long_is_returned_and_has_no_derivative(monkeypatch):
+    """As that of QADLITTL to 1e-6: the solver that can be differentiated stops short, though there is a solution."""
+    lower, upper = torch.tensor([1.0, 2.0], dtype=DOUBLE).requires_grad_(), torch.tensor([2.0, 3.0], dtype=DOUBLE)
+    layer, many = bounded_by(), bounded_by(on_error="nan")
+
+    def stopped_short(solved):
+        return [onestep.Status.line_search_failed, *([onestep.Status.converged] * (solved.count - 1))]
+
+    monkeypatch.setattr("onestep.cvxpylayers._programs.Solved.statuses", stopped_short)
+    for one, at in ((layer, slice(0, 1)), (layer, slice(0, 2)), (many, slice(0, 2))):
+        (x,) = one(lower[at], upper[at])
+        torch.testing.assert_close(x.detach(), lower[at].detach(), rtol=0, atol=1e-6)
+        if one is layer:
+            with pytest.raises(onestep.NoDerivativeError, match="problem 0"):
+                x.sum().backward()
+
+
 def test_not_a_number_is_no_solution():
     with pytest.raises(SolverError, match="NaN or an infinity"):
         least_squares()(draw(30, 6), torch.full((30,), torch.nan, dtype=DOUBLE))
@@ -358,3 +378,13 @@ def test_values_of_numpy_are_solved_one_by_one_and_in_batches():
     np.testing.assert_allclose(dAs, [dA, dA], rtol=1e-12)
     with pytest.raises(onestep.MisuseError, match="needs_grad"):
         solver.derivative_numpy(primal, dual, solver.solve_numpy(P, q, M, context.cone_dims, {}, False)[2])
+
+
+def test_without_cvxpylayers_the_import_says_what_to_install():
+    for missing, said in (
+        ("cvxpylayers", "needs CVXPYlayers: pip install"),
+        ("cvxpylayers.interfaces.base", "1.2 or later"),
+    ):
+        code = f"import sys; sys.modules['{missing}'] = None; import onestep.cvxpylayers"
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert ended.returncode == 1 and "ImportError: onestep.cvxpylayers" in ended.stderr and said in ended.stderr

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -83,7 +86,9 @@ def test_importing_makes_onestep_a_solver_that_qpsolvers_knows_once():
     onestep.qpsolvers.register()
     assert qpsolvers.available_solvers.count("onestep") == qpsolvers.dense_solvers.count("onestep") == 1
     assert "onestep" not in qpsolvers.sparse_solvers
-    np.testing.assert_allclose(qpsolvers.solve_qp(P2, Q2, lb=np.zeros(2), ub=np.full(2, 0.5), solver="onestep"), [0.5, 0.5])
+    np.testing.assert_allclose(
+        qpsolvers.solve_qp(P2, Q2, lb=np.zeros(2), ub=np.full(2, 0.5), solver="onestep"), [0.5, 0.5]
+    )
     np.testing.assert_allclose(qpsolvers.solve_ls(P2, -Q2, solver="onestep"), [1, 2])
     np.testing.assert_allclose(onestep.qpsolvers.solve_qp([[1, 0], [0, 1]], [-1, -3], lb=[0, 0], ub=[2, 2]), [1, 2])
 
@@ -173,7 +178,11 @@ def test_the_proof_of_infeasibility_contradicts_and_that_of_unboundedness_descen
     np.testing.assert_allclose(G.T @ proof["z"] + proof["z_box"], 0, atol=1e-9)
     assert (proof["z"] >= 0).all() and h @ proof["z"] == pytest.approx(-1.0)
     crossing = solve(Problem(P2, Q2, lb=np.ones(2), ub=np.zeros(2))).extras
-    assert "proof" not in crossing and "bounds cross" in crossing["message"] and crossing["message"].endswith("[lb, entry 0]")
+    assert (
+        "proof" not in crossing
+        and "bounds cross" in crossing["message"]
+        and crossing["message"].endswith("[lb, entry 0]")
+    )
     assert solve(Problem(np.diag([1.0, np.nan]), Q2)).extras["message"].endswith("[P, entry 3]")
     P = np.diag([1.0, 0])
     direction = solve(Problem(P, Q2, lb=np.zeros(2))).extras["proof"]["direction"]
@@ -315,6 +324,21 @@ def test_options_that_do_not_exist_are_refused(option):
     with pytest.raises(qpsolvers.ParamError, match=next(iter(option))) as caught:
         qpsolvers.solve_qp(P2, Q2, solver="onestep", **option)
     assert isinstance(caught.value, onestep.MisuseError)
+
+
+def test_threads_solve_side_by_side():
+    problems = [random_problem(np.random.default_rng(seed), n=12, rows=9) for seed in range(8)]
+    alone = [solve(p).x for p in problems]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda i: solve(problems[i % 8]).x, range(200)))
+    for i, x in enumerate(together):
+        np.testing.assert_array_equal(x, alone[i % 8])
+
+
+def test_without_qpsolvers_the_import_says_what_to_install():
+    code = "import sys; sys.modules['qpsolvers'] = None; import onestep.qpsolvers"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 1 and "ImportError: onestep.qpsolvers needs qpsolvers: pip install" in ended.stderr
 
 
 def test_the_data_of_a_solution_may_change_and_its_copies_are_numbers():

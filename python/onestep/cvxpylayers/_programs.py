@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 import onestep
-from onestep._core import ManySolutions, Solution
+from onestep._core import ManySolutions, Solution, Status
 from onestep._errors import NoDerivativeError, NotConvergedError
 from onestep.cvxpylayers._canonical import Canonical, Floats
 
+State = tuple[Floats, ...]
 OnError = Literal["raise", "nan", "keep"]
 
 
@@ -28,14 +29,21 @@ class Solved:
     solutions: Solution | ManySolutions
     count: int
     on_error: OnError
+    without_derivative: dict[int, State]
+    """The solutions of problems whose last step did not become short, as it need not where there are several."""
 
     def one(self, i: int) -> Solution:
         return self.solutions if isinstance(self.solutions, Solution) else self.solutions[i]
 
+    def state(self, i: int) -> State:
+        return self.without_derivative.get(i) or self.one(i).state
+
+    def statuses(self) -> list[Status]:
+        return [self.solutions.status] if isinstance(self.solutions, Solution) else self.solutions.statuses
+
     def failed(self) -> list[int]:
-        if isinstance(self.solutions, Solution):
-            return [] if self.solutions.status.is_solution else [0]
-        return [i for i, status in enumerate(self.solutions.statuses) if not status.is_solution]
+        statuses = enumerate(self.statuses())
+        return [i for i, status in statuses if not status.is_solution and i not in self.without_derivative]
 
 
 class _Program:
@@ -70,17 +78,28 @@ def solve(
         solutions = solver.solve(*(part[0] for part in theta), estimator=estimator)
     else:
         solutions = onestep.solve_many(solver, *(list(part) for part in theta), estimator=estimator)
-    solved = Solved(canonical, solutions, count, on_error)
+    solved = Solved(canonical, solutions, count, on_error, {})
+    _look_again(solved, programs, options)
     failed = solved.failed()
     if failed and on_error == "raise":
         raise _not_converged(solved, failed)
-    states = [solved.one(i).state for i in range(count)]
+    states = [solved.state(i) for i in range(count)]
     primal = np.stack([state[0] for state in states])
     dual = np.stack([np.concatenate([state[1], state[2]]) for state in states])
     if on_error == "nan":
         primal[failed] = np.nan
         dual[failed] = np.nan
     return primal, dual, solved
+
+
+def _look_again(solved: Solved, programs: dict[str, Floats], options: dict[str, Any]) -> None:
+    """Where a solve stopped short, for a solution that has small residuals, whatever the steps to it were."""
+    limits = {name: value for name, value in options.items() if name != "callback"}
+    for i, status in enumerate(solved.statuses()):
+        if status in (Status.line_search_failed, Status.singular):
+            s = onestep.solve_qp(**{name: part[i] for name, part in programs.items()}, **limits)
+            if s.status.is_solution:
+                solved.without_derivative[i] = (s.x, s.y, s.z, s.bound_multipliers)
 
 
 def vjp(solved: Solved, dprimal: Floats, ddual: Floats) -> tuple[Floats | None, Floats, Floats]:
@@ -96,7 +115,7 @@ def vjp(solved: Solved, dprimal: Floats, ddual: Floats) -> tuple[Floats | None, 
 def _together(solved: Solved, c: tuple[Floats, ...]) -> list[Floats] | None:
     """None where they have to be looked at one by one."""
     s = solved.solutions
-    if isinstance(s, Solution) or (solved.on_error != "raise" and solved.failed()):
+    if isinstance(s, Solution) or solved.without_derivative or (solved.on_error != "raise" and solved.failed()):
         return None
     try:
         return _all_parts(s.vjp(c))
@@ -117,6 +136,12 @@ def _one_by_one(solved: Solved, c: tuple[Floats, ...]) -> list[Floats]:
         s = solved.one(i)
         if solved.on_error == "keep":
             s = s.even_if_unconverged()
+        elif i in solved.without_derivative and solved.on_error == "raise":
+            raise NoDerivativeError(
+                f"[cvxpylayers] the solution of problem {i} has no derivative that could be computed: it may not be unique",
+                "steps stay long",
+                s.status,
+            )
         try:
             parts.append(_all_parts(s.vjp(of_one)))
         except (NotConvergedError, NoDerivativeError):

@@ -39,8 +39,8 @@ def model_of(estimator: Any, fitted: Fitted) -> LinearModel:
 
 
 def from_model(model: LinearModel) -> LogisticRegression | Ridge:
-    """An estimator, already fitted, of a model that the command has written, or an estimator by `to_model`. It has no training
-    samples, and so no standard errors and influences.
+    """An estimator, already fitted, of a model that the command has written, or an estimator by `to_model`. It has no
+    training samples, and so no standard errors and influences.
 
     >>> estimator = onestep.sklearn.from_model(onestep.read_model("model.json"))
     >>> estimator.predict(X)
