@@ -94,9 +94,9 @@ that mean the same: residuals and duality gap, absolute and relative. What it re
 all: primal residual, dual residual and duality gap, each over 1 and the largest of its terms, in the largest entry;
 multipliers of the wrong sign are set to zero first. The error is the largest of the three. "Says solved" is what the solver
 says, "solved" is what its error says, and "false" counts solutions that it says are solved although their error is more
-than 1,000 times what was asked for; the largest error is of those that it says are solved. Times are of the whole call of
-qpsolvers, from Python, with one thread, medians over turns that alternate; their mean is geometric, shifted by {shift}; what
-is not solved to what was asked for counts as {limit:g} s."""
+than 1,000 times what was asked for; the largest error is of those that it says are solved. Times are CPU times of the whole
+call of qpsolvers, from Python, with one thread, medians over turns that alternate; their mean is geometric, shifted by
+{shift}; what is not solved to what was asked for counts as {limit:g} s."""
 
 
 def markdown(problems, rows, about, accuracies, limit, versions):

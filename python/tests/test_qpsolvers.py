@@ -270,10 +270,22 @@ def test_limits_are_kept_and_the_last_point_is_there(capsys):
 
 
 def test_a_solution_is_as_accurate_as_asked_where_strict_complementarity_fails():
-    solution = solve(Problem(P2, Q2, ub=np.array([1.0, 3.0])))  # the first bound is active, its multiplier is 0
-    assert residuals(solution) < 1e-8
-    np.testing.assert_allclose(solution.x, [1, 2], atol=1e-4)
-    assert solution.certificate(solution.x).basis == onestep.Certificate.Basis.refused
+    problem = Problem(P2, Q2, ub=np.array([1.0, 3.0]))  # the first bound is active, its multiplier is 0
+    for short_steps, accuracy in ((True, 1e-8), (False, 1e-4)):
+        solution = solve(problem, short_steps=short_steps)
+        assert residuals(solution) < 1e-8
+        np.testing.assert_allclose(solution.x, [1, 2], atol=accuracy)
+        assert solution.certificate(solution.x).basis == onestep.Certificate.Basis.refused
+
+
+def test_without_short_steps_a_solve_is_shorter_and_has_the_same_derivatives_and_statuses():
+    problem = random_problem(np.random.default_rng(5), n=30, rows=20, equalities=4)
+    usual, short = solve(problem), solve(problem, short_steps=False)
+    assert short.extras["iterations"] <= usual.extras["iterations"]
+    np.testing.assert_allclose(short.x, usual.x, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(short.vjp(usual.x)["h"], usual.vjp(usual.x)["h"], rtol=1e-7, atol=1e-9)
+    crossing = solve(Problem(P2, Q2, np.array([[1.0, 0], [-1, 0]]), np.array([0.0, -1])), short_steps=False)
+    assert crossing.extras["status"] is Status.infeasible and crossing.extras["proof"]["z"].size == 2
 
 
 def test_where_the_solution_is_not_unique_there_is_one_and_no_derivative():

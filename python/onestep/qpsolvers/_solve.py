@@ -31,6 +31,7 @@ def solve_problem(
     initvals: Any = None,
     verbose: bool = False,
     *,
+    short_steps: bool = True,
     estimator: Any = None,
     certificate: Any = None,
     dense_limit: int = DENSE_LIMIT,
@@ -46,6 +47,10 @@ def solve_problem(
     out, up to `dense_limit` entries of P, G and A together. `estimator` is how the solution is differentiated, implicitly by
     default.
 
+    The tolerance is of the residuals and the duality gap, which say little of x where strict complementarity fails or its
+    entries differ in size. So the solve goes on until its last step is short in every entry of x, as far as that can be had.
+    With short_steps=False it does not, as solvers in general do not: it takes fewer iterations.
+
     What is found has x, y, z, z_box and obj; of a problem that was not solved these are None. `extras` has the status, its
     message and the number of iterations; the certificate of vjp(c), where `certificate=c` asks for it; the "proof" that a
     problem is infeasible (multipliers of its constraints that contradict each other) or unbounded (a direction), where it
@@ -57,7 +62,7 @@ def solve_problem(
     start = None if initvals is None else _start(initvals, program)
     ready = time.perf_counter()
     try:
-        ended = _solved(program, start, estimator, options)
+        ended = _solved(program, start, estimator, short_steps, options)
     except (MisuseError, TypeError) as error:
         raise ParamError(str(error)) from error
     end = time.perf_counter()
@@ -123,23 +128,37 @@ def _check_options(options: dict[str, Any]) -> None:
         if name not in _OPTIONS:
             known = ", ".join(_OPTIONS)
             raise ParamError(
-                f"[qpsolvers] onestep has no option {name!r}; there are {known}, estimator, certificate and dense_limit"
+                f"[qpsolvers] onestep has no option {name!r}; there are {known}, short_steps, estimator, certificate and "
+                "dense_limit"
             )
 
 
-def _solved(program: Program, start: tuple[Floats, ...] | None, estimator: Any, options: dict[str, Any]) -> Ended:
-    """Until the residuals are small and the last step is short in every entry of x. Where steps do not become short, as they
-    need not where the solution is not unique, small residuals are enough."""
+def _solved(
+    program: Program, start: tuple[Floats, ...] | None, estimator: Any, short_steps: bool, options: dict[str, Any]
+) -> Ended:
+    """Until the last step is short; where steps do not become short, as they need not where the solution is not unique,
+    small residuals are enough."""
     solver = _solver(estimator, options)
-    s = solver.solve(*program.data(), start=start)
-    iterations = s.statistics.iterations
-    if s.status not in (Status.cancelled, Status.line_search_failed, Status.singular):
-        x, y, z, z_box = s.state
-        return Ended(s.status, _message(s.status, s.message), iterations, (x, y, z, z_box), s, None, solver)
+    iterations = 0
+    if short_steps or start is not None:
+        ended = _with_short_steps(program, start, solver)
+        if ended.status not in (Status.cancelled, Status.line_search_failed, Status.singular):
+            return ended
+        iterations = ended.iterations
     r = onestep.solve_qp(**program.parts(), **options)
+    if r.status in (Status.infeasible, Status.unbounded):  # which has a proof there
+        again = _with_short_steps(program, None, solver)
+        if again.status is r.status:
+            return again
     message = _message(r.status, f"{r.status.explanation} [{r.about}]" if r.about else r.status.explanation)
     state = (r.x, r.y, r.z, r.bound_multipliers)
     return Ended(r.status, message, iterations + r.iterations, state, None, program.kept(), solver)
+
+
+def _with_short_steps(program: Program, start: tuple[Floats, ...] | None, solver: Solver) -> Ended:
+    s = solver.solve(*program.data(), start=start)
+    x, y, z, z_box = s.state
+    return Ended(s.status, _message(s.status, s.message), s.statistics.iterations, (x, y, z, z_box), s, None, solver)
 
 
 def _solver(estimator: Any, options: dict[str, Any]) -> Solver:
