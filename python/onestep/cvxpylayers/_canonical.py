@@ -78,16 +78,20 @@ class Canonical:
         }
 
     def programs(self, P: Floats | None, q: Floats, A: Floats) -> dict[str, Floats]:
-        """The parts of the programs of a batch, each with an axis for it in front, of the values that are handed over."""
-        count, n, m = q.shape[0], self.variables, self.equalities + self.inequalities
-        Q = np.zeros((count, n, n))
+        """The parts of the programs of a batch, each with an axis for it in front, of the values that are handed over. Of
+        parts that are the same in all there is one."""
+        n, m, e = self.variables, self.equalities + self.inequalities, self.equalities
+        Q = np.zeros((self._distinct(q, "Q"), n, n))
         if P is not None:
-            Q[:, self.P_rows, self.P_columns] = P
-        M, r = np.zeros((count, m, n)), np.zeros((count, m))
-        M[:, self.M_rows, self.M_columns] = -A[:, : self.M_rows.size]
-        r[:, self.r_rows] = A[:, self.M_rows.size :]
-        e = self.equalities
+            Q[:, self.P_rows, self.P_columns] = P[: len(Q)]
+        M, r = np.zeros((self._distinct(q, "A", "G"), m, n)), np.zeros((self._distinct(q, "b", "u"), m))
+        M[:, self.M_rows, self.M_columns] = -A[: len(M), : self.M_rows.size]
+        r[:, self.r_rows] = A[: len(r), self.M_rows.size :]
         return {"Q": Q, "q": q[:, :-1].copy(), "A": M[:, :e], "b": r[:, :e], "G": M[:, e:], "u": r[:, e:]}
+
+    def _distinct(self, q: Floats, *names: str) -> int:
+        """How many of these parts a batch has."""
+        return q.shape[0] if any(name in self.parameters for name in names) else 1
 
     def gradients(self, of: dict[str, Floats], count: int) -> tuple[Floats | None, Floats, Floats]:
         """Those of the values, of those of the parts that vary. The others do not depend on the layer's parameters."""

@@ -97,7 +97,8 @@ def _look_again(solved: Solved, programs: dict[str, Floats], options: dict[str, 
     limits = {name: value for name, value in options.items() if name != "callback"}
     for i, status in enumerate(solved.statuses()):
         if status in (Status.line_search_failed, Status.singular):
-            s = onestep.solve_qp(**{name: part[i] for name, part in programs.items()}, **limits)
+            of_one = {name: part[min(i, len(part) - 1)] for name, part in programs.items()}
+            s = onestep.solve_qp(**of_one, **limits)
             if s.status.is_solution:
                 solved.without_derivative[i] = (s.x, s.y, s.z, s.bound_multipliers)
 
