@@ -155,6 +155,16 @@ def paragraph(text, first=""):
                          break_on_hyphens=False) + "\n"
 
 
+def write(file, suite, text):
+    """Makes this the part of a suite in the file: suites that write to one file each keep what the others wrote."""
+    path = pathlib.Path(file)
+    before = path.read_text() if path.exists() else ""
+    first, *others = re.split(r"^<!-- bench/peers --suite (\w+) -->\n", before, flags=re.MULTILINE)
+    parts = {"peers": first, **dict(zip(others[::2], others[1::2])), suite: text}
+    named = [f"<!-- bench/peers --suite {name} -->\n{part}" for name, part in parts.items() if name != "peers"]
+    path.write_text("\n".join(part.strip() + "\n" for part in [parts["peers"], *named] if part.strip()))
+
+
 def markdown(tables, notes):
     today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     text = "# Beside its peers\n\n" + paragraph(MARKDOWN)

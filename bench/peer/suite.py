@@ -277,4 +277,4 @@ def run(options):
         with_gaps = [{k: v for k, v in dataclasses.asdict(row).items() if k != "reason" or v} for row in rows]
         pathlib.Path(options.json).write_text(json.dumps(with_gaps, indent=1) + "\n")
     if options.write:
-        pathlib.Path(options.write).write_text(report.markdown(tables, notes))
+        report.write(options.write, "peers", report.markdown(tables, notes))

@@ -32,8 +32,8 @@ class Worker:
             raise RuntimeError(f"failed with status {self.process.wait()}: {last[:100]}")
         return line
 
-    def turn(self):
-        self.process.stdin.write("go\n")
+    def turn(self, line="go"):
+        self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
         return self.answer()
 

@@ -13,6 +13,7 @@ except ImportError:
 if tuple(int(part) for part in _sklearn.__version__.split(".")[:2]) < (1, 6):
     raise ImportError(f"onestep.sklearn needs scikit-learn 1.6 or later, not {_sklearn.__version__}: pip install -U scikit-learn")
 
+from onestep.sklearn._file import from_model as from_model
 from onestep.sklearn._influence import Influence as Influence
 from onestep.sklearn._influence import Retrained as Retrained
 from onestep.sklearn._logistic import LogisticRegression as LogisticRegression

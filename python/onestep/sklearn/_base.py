@@ -10,6 +10,8 @@ from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from onestep._models import LinearModel
+from onestep.sklearn._file import model_of
 from onestep.sklearn._fitted import Fitted
 from onestep.sklearn._folds import distinct
 from onestep.sklearn._influence import Influence, influence
@@ -157,6 +159,14 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         """
         fitted, samples = self._with_samples("influence")
         return influence(fitted, samples, self._judging(X_val, y_val), verify)
+
+    def to_model(self) -> LinearModel:
+        """What was fitted, as a model that `onestep predict` reads from its file; `from_model` is the way back.
+
+        >>> model.to_model().write("model.json")
+        """
+        check_is_fitted(self)
+        return model_of(self, self._fitted)
 
     def _judging(self, X: Any, y: Any) -> Samples:
         """Validation samples in the scaling of the fit."""
