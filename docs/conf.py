@@ -30,7 +30,7 @@ highlight_language = "none"
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_selector = "div:not(.highlight-output):not(.highlight-none) > div.highlight pre"
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "html_image"]
 myst_heading_anchors = 3
 
 breathe_projects = {"onestep": str(here.parent / "build/docs/doxygen/xml")}
@@ -39,10 +39,12 @@ breathe_default_members = ("members",)
 breathe_show_include = False
 cpp_id_attributes = ["ONESTEP_HIDDEN"]
 
-autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_member_order = "bysource"
+autodoc_mock_imports = ["torch", "jax", "jaxlib", "cvxpy", "cvxpylayers", "qpsolvers", "scs"]  # need not be installed
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+default_role = "code"
 python_maximum_signature_line_length = 90
 cpp_maximum_signature_line_length = 100
 toc_object_entries_show_parents = "hide"

@@ -11,6 +11,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.util import inspect
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -24,7 +25,7 @@ ELSEWHERE = {
 
 def links_of_the_site(_app: Sphinx, path: pathlib.Path, _parent: str, content: list[str]) -> None:
     """Files of the repository that are included link to each other as they lie there."""
-    if pathlib.Path(path).parent.resolve() != ROOT:
+    if (ROOT / "docs" / path).resolve().parent != ROOT:
         return
 
     def other(link: re.Match[str]) -> str:
@@ -38,6 +39,27 @@ def links_of_the_site(_app: Sphinx, path: pathlib.Path, _parent: str, content: l
         return f"[{words}]({ELSEWHERE[target]})" if target in ELSEWHERE else words
 
     content[0] = re.sub(r"\[([^\]]*)\]\(([^)\s]+)\)", other, content[0])
+
+
+def sentences(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+    """Docstrings are sentences, in which no sign is markup but the backtick. The lists of parameters and attributes that
+    scikit-learn asks for are definition lists under a heading."""
+    found: list[str] = []
+    for line in lines:
+        if re.fullmatch(r"-{3,}", line.strip()):
+            found[-1:] = [f".. rubric:: {found[-1]}", ""]
+        elif line.lstrip().startswith(">>>"):
+            found.append(line)
+        else:
+            parts = line.split("`")
+            parts[::2] = [re.sub(r"([*|]|_\b)", r"\\\1", part) for part in parts[::2]]
+            found.append("`".join(parts))
+    lines[:] = found
+
+
+def is_routine(thing: object, among=inspect.isroutine) -> bool:
+    """Also the static methods of the compiled module."""
+    return among(thing) or type(thing).__name__ == "nb_func"
 
 
 class Operations(SphinxDirective):
@@ -108,6 +130,8 @@ class Header(SphinxDirective):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("include-read", links_of_the_site)
+    app.connect("autodoc-process-docstring", sentences)
+    inspect.isroutine = is_routine
     app.add_directive("operations", Operations)
     app.add_directive("drawing", Figure)
     app.add_directive("header", Header)
