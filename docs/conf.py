@@ -20,6 +20,7 @@ html_static_path = ["static"]
 html_css_files = ["onestep.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#005f99", "color-brand-content": "#005f99"},
     "dark_css_variables": {"color-brand-primary": "#6cb8e6", "color-brand-content": "#6cb8e6"},

@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import pytest
 
+import onestep
+
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SAME_OUTPUT = ROOT / "tests" / "readme" / "same_output"
@@ -96,3 +98,25 @@ def test_a_figure_is_what_the_code_beside_it_draws(script, tmp_path, monkeypatch
     runpy.run_path(str(script), run_name="__main__")
     same = subprocess.run([SAME_OUTPUT, script.with_suffix(".svg"), drawn], capture_output=True, encoding="utf-8")
     assert same.returncode == 0, same.stdout[-500:]
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="needs the sources' folder docs")
+def test_the_reference_has_every_public_name_of_python():
+    text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^\.\. auto\w+:: (\w+)", text, re.MULTILINE))
+    public = {name for name in dir(onestep) if not name.startswith("_") and not hasattr(getattr(onestep, name), "__path__")}
+    assert public - {"annotations"} == shown
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="needs the sources' folder docs")
+def test_the_reference_has_every_header_of_cpp():
+    text = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("reference/cpp-*.md"))
+    headers = {header.name for header in (ROOT / "include" / "onestep").glob("*.h")}
+    assert headers - {"export.h", "onestep.h", "data.h"} == set(re.findall(r"\{header\} (\S+)", text))
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="needs the sources' folder docs")
+def test_every_status_and_error_is_explained():
+    text = (DOCS / "how-to" / "errors.md").read_text(encoding="utf-8")
+    words = [status.name for status in onestep.Status] + [name for name in dir(onestep) if re.fullmatch(r"\w+Error", name)]
+    assert [word for word in words if f"`{word}`" not in text] == []
