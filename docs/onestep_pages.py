@@ -31,7 +31,7 @@ def links_of_the_site(_app: Sphinx, path: pathlib.Path, _parent: str, content: l
 
     def other(link: re.Match[str]) -> str:
         words, target = link[1], link[2]
-        if re.match(r"https?:|#", target):
+        if not (ROOT / target.split("#")[0]).is_file():
             return link[0]
         if target.startswith("docs/"):
             return f"[{words}](/{target.removeprefix('docs/')})"
@@ -39,7 +39,8 @@ def links_of_the_site(_app: Sphinx, path: pathlib.Path, _parent: str, content: l
             return f"[{words}](/examples.md#{pathlib.Path(target).name.replace('.', '-').replace('_', '-')})"
         return f"[{words}]({ELSEWHERE[target]})" if target in ELSEWHERE else words
 
-    content[0] = re.sub(r"\[([^\]]*)\]\(([^)\s]+)\)", other, content[0])
+    text = re.sub(r"\[([^\]]*)\]\(([^)\s]+)\)", other, content[0])
+    content[0] = text.replace('src="docs/', 'src="/')
 
 
 def sentences(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:

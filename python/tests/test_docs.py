@@ -67,7 +67,15 @@ def skip_without_what_is_imported(blocks: list[Block]) -> None:
 PAGES = {str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md")) if blocks_of(page)}
 
 
+@pytest.fixture
+def same_threads():
+    before = onestep.threads()
+    yield
+    onestep.set_threads(before)
+
+
 @pytest.mark.parametrize("name", PAGES)
+@pytest.mark.usefixtures("same_threads")
 def test_a_page_does_what_it_shows(name, tmp_path, monkeypatch):
     blocks = blocks_of(PAGES[name])
     skip_without_what_is_imported(blocks)
