@@ -49,7 +49,8 @@ def main(folder):
                 elif fragment and target in pages and fragment not in pages[target].ids:
                     problems.append(f"{where}: there is no place {link}")
     for style in site.rglob("*.css"):
-        problems += [f"{style.relative_to(site)}: fetches {u}" for u in re.findall(r"url\(['\"]?(https?:[^)]*)", style.read_text("utf-8"))]
+        elsewhere = re.findall(r"url\(['\"]?(https?:[^)]*)", style.read_text("utf-8"))
+        problems += [f"{style.relative_to(site)}: fetched from elsewhere: {link}" for link in elsewhere]
     print(f"{len(pages)} pages; {sum(len(p.links) for p in pages.values())} links, to other sites:", *sorted(others), sep="\n  ")
     if problems:
         sys.exit("\n".join(problems))

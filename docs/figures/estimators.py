@@ -92,7 +92,8 @@ def draw_panel(left, title, steps, found):
     text(left, top - 14, "relative error of the gradient", size=11)
     for power in range(0, 13, 4):
         line(left, down(10.0**-power), right, down(10.0**-power), more='stroke-opacity="0.2"')
-        text(left - 8, down(10.0**-power) + 4, "1" if power == 0 else f'10<tspan dy="-5" font-size="9">−{power}</tspan>', "end", 12)
+        label = "1" if power == 0 else f'10<tspan dy="-5" font-size="9">−{power}</tspan>'
+        text(left - 8, down(10.0**-power) + 4, label, "end", 12)
     ticks = steps if len(steps) < 12 else [1, *range(10, steps[-1] + 1, 10)]
     for k in ticks:
         text(across(k), bottom + 18, str(k), "middle", 12)
