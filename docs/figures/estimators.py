@@ -41,7 +41,7 @@ panels = [
 ]
 panels = [(title, steps, errors(solver, steps)) for title, steps, solver in panels]
 # [drawing]
-FLOOR = 1e-12  # what is below differs from machine to machine
+DECADES = 10  # what is below is near rounding, and differs from machine to machine
 COLOURS = {"unrolled": "#d98200", "implicit": "#0a9a6c", "one step": "#2f8fd0"}
 SAYS = {
     "unrolled": "all k steps",
@@ -87,10 +87,10 @@ def draw_panel(left, title, steps, found):
     """Errors against the number of steps, on a logarithmic scale."""
     top, bottom, right = 205, 430, left + 300
     across = lambda k: left + (right - left) * (k - steps[0]) / (steps[-1] - steps[0])
-    down = lambda e: top + (bottom - top) * -np.log10(min(max(e, FLOOR), 1)) / 12
+    down = lambda e: top + (bottom - top) * min(max(-np.log10(e), 0), DECADES) / DECADES
     text(left, top - 32, title, size=14)
     text(left, top - 14, "relative error of the gradient", size=11)
-    for power in range(0, 13, 4):
+    for power in range(0, DECADES + 1, 2):
         line(left, down(10.0**-power), right, down(10.0**-power), more='stroke-opacity="0.2"')
         label = "1" if power == 0 else f'10<tspan dy="-5" font-size="9">−{power}</tspan>'
         text(left - 8, down(10.0**-power) + 4, label, "end", 12)
@@ -99,7 +99,7 @@ def draw_panel(left, title, steps, found):
         text(across(k), bottom + 18, str(k), "middle", 12)
     text(right, bottom + 36, "steps k", "end", 12)
     for (name, colour), wide, dash in zip(COLOURS.items(), (5, 2.5, 2.5), ("", "", "6 4")):
-        points = " ".join(f"{across(k):.1f},{down(e):.1f}" for k, e in zip(steps, found[name]))
+        points = " ".join(f"{across(k):.1f},{down(e):.3f}" for k, e in zip(steps, found[name]))
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{wide}" stroke-dasharray="{dash}"/>')
 
 
