@@ -11,8 +11,6 @@ project = "onestep"
 author = "the authors of onestep"
 version = release = re.search(r"project\(onestep VERSION ([0-9.]+)", (here.parent / "CMakeLists.txt").read_text("utf-8"))[1]
 extensions = ["myst_parser", "breathe", "sphinx.ext.autodoc", "sphinx_copybutton", "onestep_pages"]
-exclude_patterns = ["requirements.txt"]
-nitpicky = False
 
 html_theme = "furo"
 html_title = "onestep"
@@ -38,7 +36,6 @@ breathe_projects = {"onestep": str(here.parent / "build/docs/doxygen/xml")}
 breathe_default_project = "onestep"
 breathe_default_members = ("members",)
 breathe_show_include = False
-cpp_id_attributes = ["ONESTEP_HIDDEN"]
 
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["torch", "cvxpy", "cvxpylayers"]  # need not be installed
@@ -55,4 +52,3 @@ suppress_warnings = [
     "duplicate_declaration.cpp",
     "ref.python",  # onestep and onestep.jax both have a Solver: a bare name is that of onestep
 ]
-linkcheck_ignore = [r"https?://.*"]  # only links within the site are followed; the others are listed by ./run docs
