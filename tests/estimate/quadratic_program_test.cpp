@@ -526,5 +526,27 @@ TEST(QuadraticProgram, HasNoBoundWhereTheDataTakeTheLargerOfEqualParameters) {
     }
 }
 
+TEST(QuadraticProgram, AutoHasTheSameBitsWhateverWasAskedBefore) {
+  std::mt19937_64 random(11);
+  std::normal_distribution<double> normal;
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto some = [&](std::size_t n) {
+      std::vector<double> v(n);
+      for (double& e : v) e = normal(random);
+      return v;
+    };
+    const Array G(Shape{3, 4}, some(12)), c(some(4));
+    const Solver solver = quadratic_program(
+        [&](Expr q) { return TracedProgram{.Q = 2.0 * eye(4), .q = q, .G = G, .u = 0.1, .lo = -0.5, .hi = 0.5}; });
+    const Array q(some(4));
+    const Solution once = solve(solver, q, Auto{}), often = solve(solver, q, Auto{});
+    (void)often.vjp(Array(some(4)));
+    (void)often.certificate(c);
+    (void)often.jvp(Array(some(4)));
+    const Array first = once.vjp(c), later = often.vjp(c);
+    for (std::int64_t k = 0; k < 4; ++k) ASSERT_EQ(first(k), later(k)) << trial;
+  }
+}
+
 }  // namespace
 }  // namespace onestep
