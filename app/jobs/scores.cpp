@@ -83,13 +83,15 @@ void score_classes(Scores& scores, const JobData& job, const Array& prediction, 
     right.push_back(K == 2 ? k == 1 : likeliest[i] == k);
   }
   double present = 0;
+  std::size_t correct = 0;
   for (std::size_t k = 0; k < K; ++k) {
     const auto all = static_cast<double>(std::reduce(scores.confusion[k].begin(), scores.confusion[k].end()));
-    scores.accuracy += static_cast<double>(scores.confusion[k][k]) / count;
+    correct += scores.confusion[k][k];
     if (all == 0) continue;
     scores.balanced += static_cast<double>(scores.confusion[k][k]) / all;
     present += 1;
   }
+  scores.accuracy = static_cast<double>(correct) / count;  // 1 where all are, to the last bit
   scores.balanced /= std::max(1.0, present);
   calibrate(scores, sure, right);
   double sum = 0, areas = 0;

@@ -61,11 +61,11 @@ void Cells::refuse_at(const char* where, std::size_t column, std::string_view ad
 
 void Cells::refuse_among_numbers(const char* where, std::size_t column) const {
   if (may_be_header(where))
-    refuse_at(
-        where, column,
-        "most of this column are numbers; where the first line has the names of the columns, say that there is a header",
-        Remedy::header);
-  refuse_at(where, column, "most of this column are numbers", Remedy::missing_text);
+    refuse_at(where, column,
+              "most values of this column are numbers; where the first line has the names of the columns, say that there is "
+              "a header",
+              Remedy::header);
+  refuse_at(where, column, "most values of this column are numbers", Remedy::missing_text);
 }
 
 // Whether it stands in a first line that was taken for a sample, which was a guess.

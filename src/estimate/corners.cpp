@@ -10,12 +10,12 @@ namespace onestep::detail {
 namespace {
 
 constexpr int pairs = 3;
-constexpr std::uint64_t seed_of_signs = 1;
+constexpr std::uint64_t seed_of_moves = 1;
 constexpr double parameter_radius = 1e-13;  // relative to the largest entry
 // An operation is far from its kink where what decides it changes by less than this, relative, between x and a corner.
 constexpr double far_from_kink = 0.5;
 
-// All entries the same way first, then at random: where two are equal, one has to move against the other.
+// All entries the same way first, then each its own: of two that are equal one has to move away from the other.
 std::vector<Array> moved(std::span<const Array> theta, double side, int pair) {
   std::vector<Array> result;
   std::size_t entry = 0;
@@ -26,8 +26,7 @@ std::vector<Array> moved(std::span<const Array> theta, double side, int pair) {
     for (const double e : entries) size = std::isfinite(e) ? std::max(size, std::fabs(e)) : size;
     const double by = side * parameter_radius * (size == 0 ? 1 : size);
     for (double& e : entries) {
-      const double sign = pair == 0 ? 1 : random_sign(entry, seed_of_signs + static_cast<std::uint64_t>(pair));
-      e += sign * by;
+      e += by * (pair == 0 ? 1 : random_entry(entry, seed_of_moves + static_cast<std::uint64_t>(pair)));
       ++entry;
     }
     result.emplace_back(a.shape(), std::move(entries));
@@ -43,13 +42,13 @@ Corners::Corners(SolutionState& s, const Map& map, ConstVector x)
 }
 
 bool Corners::visit(double half_width, const std::function<void(Point&)>& look) {
-  std::vector<double> corner(x_.size()), signs(x_.size());
+  std::vector<double> corner(x_.size()), moves(x_.size());
   for (int pair = 0; pair < pairs; ++pair) {
-    for (std::size_t i = 0; i < signs.size(); ++i)
-      signs[i] = random_sign(i, seed_of_signs + static_cast<std::uint64_t>(pair));
+    for (std::size_t i = 0; i < moves.size(); ++i)
+      moves[i] = random_entry(i, seed_of_moves + static_cast<std::uint64_t>(pair));
     for (const double side : {1.0, -1.0}) {
       std::ranges::copy(x_, corner.begin());
-      add(corner, signs, side * half_width);
+      add(corner, moves, side * half_width);
       if (!visit_corner(corner, s_.theta, look)) return false;
     }
   }

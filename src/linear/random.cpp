@@ -13,6 +13,12 @@ std::uint64_t split_mix(std::uint64_t i) {
 
 double random_sign(std::size_t i, std::uint64_t seed) { return ((split_mix(i + seed) >> 40U) & 1U) != 0 ? 1 : -1; }
 
+double random_entry(std::size_t i, std::uint64_t seed) {
+  const std::uint64_t bits = split_mix(i + (seed << 40U) + 1);
+  const double size = 0.5 + static_cast<double>(bits >> 32U) * 0x1p-33;
+  return ((bits >> 31U) & 1U) != 0 ? size : -size;
+}
+
 void fill_random(Vector v) {
   for (std::size_t i = 0; i < v.size(); ++i) {
     const std::uint64_t bits = split_mix(i + 1);

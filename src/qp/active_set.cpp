@@ -125,8 +125,19 @@ double QpActiveSet::slack(std::size_t i) const {
   return static_cast<double>(slack);
 }
 
-/// True when no slack and no multiplier is negative; otherwise those that are change sides: the worst multiplier first, rows
-/// only when there is none, so that the set changes as an active set method would change it.
+/// How wrong the value of an inactive constraint, or a multiplier, can be by the error of the linear solve.
+double QpActiveSet::error_of(std::size_t i) const {
+  const std::size_t n = solver_.n_;
+  double row_size = 1;
+  if (i < solver_.rows_ && active_[i] == QpActive::none) {
+    row_size = 0;
+    for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
+  }
+  return row_size * optimum_.error * static_cast<double>(std::max(largest_of(optimum_.dx), largest_of(optimum_.dlambda)));
+}
+
+/// True when no slack and no multiplier is negative; otherwise those that are change sides. One that cannot be told from 0
+/// stays where it is, or it would change sides for ever.
 bool QpActiveSet::correct_guess() {
   const std::size_t all = solver_.all_;
   bool right = true;
@@ -134,7 +145,7 @@ bool QpActiveSet::correct_guess() {
     const QpActive side = active_[i];
     if (side == QpActive::equality) continue;
     if (side == QpActive::none) {
-      if (!(slack(i) < 0)) continue;
+      if (!(slack(i) < -error_of(i))) continue;
       right = false;
       const bool has_both = solver_.upper_.has[i] > 0 && solver_.lower_.has[i] > 0;
       bool upper = solver_.upper_.has[i] > 0;
@@ -148,7 +159,7 @@ bool QpActiveSet::correct_guess() {
       continue;
     }
     const long double multiplier = optimum_.dlambda[i] * (side == QpActive::upper ? 1 : -1);
-    if (multiplier < 0) {
+    if (multiplier < -error_of(i)) {
       right = false;
       active_[i] = QpActive::none;
     }
@@ -163,16 +174,9 @@ void QpActiveSet::find_undecided() {
   constexpr int trials = 2;
   const parallel::BlasSerial serial;
   const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
-  const double error = optimum_.error * static_cast<double>(std::max(largest_of(optimum_.dx), largest_of(optimum_.dlambda)));
   std::vector<double> uncertain(all), x(n), lambda(rows), value(rows), gradient(n);
-  for (std::size_t i = 0; i < all; ++i) {
-    double row_size = 1;
-    if (i < rows && active_[i] == QpActive::none) {
-      row_size = 0;
-      for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
-    }
-    uncertain[i] = row_size * error + (active_[i] == QpActive::none ? epsilon * solver_.primal_terms_[i] : 0);
-  }
+  for (std::size_t i = 0; i < all; ++i)
+    uncertain[i] = error_of(i) + (active_[i] == QpActive::none ? epsilon * solver_.primal_terms_[i] : 0);
   std::uint32_t state = 3;
   const auto sign = [&state] {
     state = state * 1664525U + 1013904223U;

@@ -46,6 +46,7 @@ class QpActiveSet {
  private:
   bool factor();
   bool leave_out_dependent(std::span<const double> strength);
+  double error_of(std::size_t i) const;
   bool correct_guess();
   void find_undecided();
 

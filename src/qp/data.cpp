@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
+
+#include "linear/random.h"
 
 namespace onestep::detail {
 
@@ -93,15 +94,14 @@ std::vector<Array> QpDataAt::direction() const {
 
 bool QpDataAt::look_beside(const std::function<void()>& look) {
   constexpr double radius = 1e-13;  // relative to the largest entry of a parameter
-  constexpr int pairs = 4;          // the first moves all entries the same way
+  // The first moves all entries the same way, the others each its own: of two that are equal one moves away from the other.
+  constexpr std::uint64_t pairs = 4;
   const std::vector<Array> theta(inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(thetas_));
   const std::vector<std::vector<double>> here = values_;
-  std::mt19937_64 random(20231123);
   bool jumps = false;
-  for (int pair = 0; pair < pairs && !jumps; ++pair) {
-    const std::uint64_t seed = random();
+  for (std::uint64_t pair = 0; pair < pairs && !jumps; ++pair) {
     for (const double side : {radius, -radius}) {
-      std::mt19937_64 signs(seed);
+      std::size_t entry = 0;
       std::vector<Array> moved, moves;
       for (const Array& a : theta) {
         const auto count = static_cast<std::size_t>(a.size());
@@ -110,7 +110,8 @@ bool QpDataAt::look_beside(const std::function<void()>& look) {
         double size = 0;
         for (const double e : entries) size = std::isfinite(e) ? std::max(size, std::fabs(e)) : size;
         for (std::size_t k = 0; k < by.size(); ++k) {
-          by[k] = (pair > 0 && (signs() & 1U) != 0 ? -side : side) * (size == 0 ? 1 : size);
+          by[k] = side * (pair > 0 ? random_entry(entry, pair) : 1) * (size == 0 ? 1 : size);
+          ++entry;
           entries[k] += by[k];
         }
         moved.emplace_back(a.shape(), std::move(entries));

@@ -8,6 +8,10 @@
 #include "linear/vector.h"
 
 namespace onestep::detail {
+namespace {
+constexpr double unsolved = 1e-9;  // a relative residual above this is that of a system that was not solved
+}
+
 QpDerivative::QpDerivative(InteriorPoint& solver) : solver_(solver), n_(solver.n_), rows_(solver.rows_), all_(solver.all_) {
   for (std::vector<double>* v : {&x_, &rhs_x_, &dx_, &Qdx_, &Ctdl_, &e_x_, &r_, &work_x_, &work_Q_, &best_dx_})
     v->assign(n_, 0.0);
@@ -94,48 +98,46 @@ bool QpDerivative::signs_are_right() {
   return true;
 }
 
-/// Where it decides the matter, the active set takes the place of the weights; of constraints whose slack and multiplier
-/// both vanish the weights stay.
-bool QpDerivative::use_active_set() {
-  const QpActiveSet& set = solver_.active_set();
-  if (!set.is_decided()) return false;
-  for (std::size_t j = 0; j < n_; ++j) x_[j] = static_cast<double>(set.optimum().dx[j]);
-  for (std::size_t i = 0; i < all_; ++i) lambda_[i] = static_cast<double>(set.optimum().dlambda[i]);
-  for (std::size_t i = 0; i < all_; ++i) {
-    const QpActive side = set.active()[i];
-    if (side == QpActive::equality || std::ranges::find(set.undecided(), i) != set.undecided().end()) continue;
-    flexibility_[i] = side == QpActive::none ? infinity : 0;
-    if (side != QpActive::none) share_[i] = side == QpActive::upper ? 1 : 0;
-  }
-  undecided_ = set.undecided();
-  by_set_ = undecided_.empty();
-  return by_set_;
-}
-
-double QpDerivative::solve_by_active_set() {
-  if (rhs_x_ != precise_rhs_x_ || rhs_ != precise_rhs_) {
-    solver_.active_set().solve(rhs_x_, rhs_, precise_);
-    precise_rhs_x_ = rhs_x_;
-    precise_rhs_ = rhs_;
-  }
-  for (std::size_t j = 0; j < n_; ++j) dx_[j] = static_cast<double>(precise_.dx[j]);
-  for (std::size_t i = 0; i < all_; ++i) dlambda_[i] = static_cast<double>(precise_.dlambda[i]);
-  return precise_.error;
-}
-
 /// Relative residual of the solution of the derivative's system, or where the active set's factor solved it the error.
 double QpDerivative::solve_system() {
   constexpr double solved = 1e-12;
   if (by_set_) return solve_by_active_set();
   const double reached = solve_scaled();
-  if (at_ != QpDerivativeAt::solution || reached <= solved || !use_active_set()) return reached;
-  return solve_by_active_set();
+  if (at_ != QpDerivativeAt::solution || reached <= solved) return reached;
+  return use_active_set() || (!(reached <= unsolved) && take_one_side()) ? solve_by_active_set() : reached;
 }
 
+/// Where no refinement solves the system with the weights of the iterate before, that of the solution takes its place.
+template <class SetRhs> double QpDerivative::solve_for(bool with_matrices, const SetRhs& set_rhs) {
+  const auto solve = [&] {
+    set_rhs();
+    const bool was_by_set = by_set_;
+    double reached = solve_system();
+    if (by_set_ != was_by_set) {  // another active set: the optimum has moved, and other multipliers are 0
+      set_rhs();
+      reached = solve_system();
+    }
+    return reached;
+  };
+  const double of_point = with_matrices ? need_point() : 0, reached = std::max(of_point, solve());
+  if (at_ == QpDerivativeAt::solution || reached <= unsolved) return reached;
+  linearise(QpDerivativeAt::solution);
+  return solve();
+}
+
+/// The step from there was short, in x; where multipliers went a longer way those of the iterate that was returned are
+/// nearer to the solution, and the step is the one that would follow.
 void QpDerivative::weigh_at_previous_iterate() {
+  constexpr double far = 1e-9;  // relative to the terms of a multiplier's row
   const QpSide &low = solver_.lower_, &high = solver_.upper_;
+  from_returned_ = false;
+  for (const QpSide* side : {&low, &high})
+    for (std::size_t i = side->begin; i < side->end; ++i)
+      from_returned_ =
+          from_returned_ || !(std::fabs(side->z[i] - side->previous_z[i]) * solver_.multiplier_weight_[i] <= far);
   for (std::size_t i = 0; i < all_; ++i) {
-    const double w_low = low.previous_z[i] / low.previous_s[i], w_high = high.previous_z[i] / high.previous_s[i];
+    const double w_low = from_returned_ ? low.z[i] / low.s[i] : low.previous_z[i] / low.previous_s[i];
+    const double w_high = from_returned_ ? high.z[i] / high.s[i] : high.previous_z[i] / high.previous_s[i];
     const double weight = w_low + w_high;
     const bool equality = solver_.is_equality(i);
     share_[i] = equality || weight == 0 ? 1 : w_high / weight;
@@ -145,18 +147,20 @@ void QpDerivative::weigh_at_previous_iterate() {
 
 /// The point that the undamped step with μ = 0 leads to has multipliers z⁺ = (z/s)(value⁺ - (bound - s)) for an upper side:
 /// it solves the system for r_x = -q and these bounds. Matrices are differentiated there; vectors need no point.
-void QpDerivative::need_point() {
-  if (has_point_) return;
+double QpDerivative::need_point() {
+  if (has_point_) return 0;
   const QpSide &low = solver_.lower_, &high = solver_.upper_;
+  const double *above = from_returned_ ? high.s : high.previous_s, *below = from_returned_ ? low.s : low.previous_s;
   for (std::size_t i = 0; i < all_; ++i)
     rhs_[i] = solver_.is_equality(i) ? high.bound[i]
-                                     : share_[i] * (high.bound[i] - high.has[i] * high.previous_s[i]) +
-                                           (1 - share_[i]) * (low.bound[i] + low.has[i] * low.previous_s[i]);
+                                     : share_[i] * (high.bound[i] - high.has[i] * above[i]) +
+                                           (1 - share_[i]) * (low.bound[i] + low.has[i] * below[i]);
   for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = -solver_.q_[j];
-  solve_scaled();
+  const double reached = solve_scaled();
   x_ = dx_;
   lambda_ = dlambda_;
   has_point_ = true;
+  return reached;
 }
 
 /// Multipliers that follow from dx are set first: those of soft constraints by their own equation, those of hard bounds by
@@ -266,14 +270,7 @@ QpDegeneracy QpDerivative::degeneracy() {
 
 double QpDerivative::jvp(const QpData& t, std::span<double> dx, std::span<double> dy, std::span<double> dz,
                          std::span<double> dbounds) {
-  if (t.Q != nullptr || t.A != nullptr || t.G != nullptr) need_point();
-  const bool was_by_set = by_set_;
-  set_rhs_of_jvp(t);
-  double reached = solve_system();
-  if (by_set_ != was_by_set) {  // the optimum has moved, and with it the right-hand side
-    set_rhs_of_jvp(t);
-    reached = solve_system();
-  }
+  const double reached = solve_for(t.Q != nullptr || t.A != nullptr || t.G != nullptr, [&] { set_rhs_of_jvp(t); });
   write_tangents(dx, dy, dz, dbounds);
   return reached;
 }
@@ -321,14 +318,8 @@ void QpDerivative::write_tangents(std::span<double> dx, std::span<double> dy, st
 
 double QpDerivative::vjp(std::span<const double> x, std::span<const double> y, std::span<const double> z,
                          std::span<const double> bounds, const QpCotangents& out) {
-  if (out.Q != nullptr || out.A != nullptr || out.G != nullptr) need_point();
-  set_rhs_of_vjp(x, y, z, bounds);
-  const bool was_by_set = by_set_;
-  double reached = solve_system();
-  if (by_set_ != was_by_set) {  // another active set: other multipliers are 0
-    set_rhs_of_vjp(x, y, z, bounds);
-    reached = solve_system();
-  }
+  const double reached =
+      solve_for(out.Q != nullptr || out.A != nullptr || out.G != nullptr, [&] { set_rhs_of_vjp(x, y, z, bounds); });
   write_cotangents(out);
   return reached;
 }

@@ -97,15 +97,18 @@ class QpDerivative {
   void write_tangents(std::span<double> dx, std::span<double> dy, std::span<double> dz, std::span<double> dbounds) const;
   void write_cotangents(const QpCotangents& out);
   double solve_system();
+  template <class SetRhs> double solve_for(bool with_matrices, const SetRhs& set_rhs);
   double solve_by_active_set();
   void perturb(double perturbation);
   template <class Write> double write_precisely(Write write);
   void move_to_optimum();
   bool use_active_set();
+  bool take_one_side();
   bool signs_are_right();
   void weigh_at_solution();
   void weigh_at_previous_iterate();
-  void need_point();
+  /// Returns the relative residual of the system that it solves for that.
+  double need_point();
   /// Refines until nothing is gained; returns to the best unless it is wanted how far what cannot be solved grows.
   double solve_scaled(bool keeps_best = true);
   void update_residual();
@@ -114,6 +117,7 @@ class QpDerivative {
   InteriorPoint& solver_;
   std::optional<QpDerivativeAt> at_;  // what the weights below are for
   bool has_point_ = false;            // x_ and lambda_
+  bool from_returned_ = false;        // one step: from the iterate that was returned
   std::size_t n_, rows_, all_;
   // flexibility: 1 / weight, infinite for an inactive constraint; share: how much of the weight is the upper side's.
   std::vector<double> flexibility_, share_, x_, lambda_;

@@ -95,7 +95,8 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       progress_.iteration = ++iterations;
       return options.callback && options.callback(progress_) ? Status::cancelled : Status::converged;
     }
-    const double best = largest_relative(best_progress_);
+    // Where all is 0 at a solution, so may residuals be at the start, whatever its slacks and multipliers.
+    const double best = best_progress_.iteration > 0 ? largest_relative(best_progress_) : 1;
     const bool stuck = since_best > (best <= near ? patience_near : best <= far ? patience : patience_far);
     const bool may_pull = stuck && finite && rows_ > 0 && pulls_ == 0 && best <= too_far_to_pull;
     if (may_pull && (augmented_ || only_multipliers_excuse_it_) && polish_best(options)) return Status::converged;
@@ -131,15 +132,6 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
 bool InteriorPoint::time_is_up(const InteriorPointOptions& options, Clock::time_point begin) {
   return options.time_limit < std::numeric_limits<double>::infinity() &&
          std::chrono::duration<double>(Clock::now() - begin).count() > options.time_limit;
-}
-
-/// Returns to the best point, and moves on to the optimum of its active set if that is a solution.
-bool InteriorPoint::polish_best(const InteriorPointOptions& options) {
-  return_to_best();
-  if (polish(options)) return true;
-  set_is_current_ = false;
-  evaluate();
-  return false;
 }
 
 /// The best point so far is judged by the terms of its multipliers from now on, as those to come will be.
@@ -207,6 +199,7 @@ Status InteriorPoint::end_short(const InteriorPointOptions& options, Status othe
   InteriorPointOptions of_rounding;
   of_rounding.relative = of_component_at_most;
   progress_.primal_step = 0;
+  begin_step();
   evaluate();
   return worst_component(of_rounding, true) <= 1 ? Status::rounding_reached : otherwise;
 }
@@ -215,22 +208,6 @@ std::optional<Status> InteriorPoint::status_without_solution() {
   if (find_proof_of_infeasibility()) return Status::infeasible;
   if (find_proof_of_unboundedness()) return Status::unbounded;
   return std::nullopt;
-}
-
-/// Moves to the optimum of the active set, if there the residuals are small in every component.
-bool InteriorPoint::polish(const InteriorPointOptions& options) {
-  const QpActiveSet& set = active_set();
-  if (!set.is_decided()) return false;
-  for (std::size_t j = 0; j < n_; ++j) x_[j] = static_cast<double>(set.optimum().dx[j]);
-  for (std::size_t i = 0; i < all_; ++i) lambda_[i] = static_cast<double>(set.optimum().dlambda[i]);
-  closely_ = true;
-  evaluate();
-  double merit = 0;
-  const bool before = std::exchange(shortened_, true);  // multipliers of independent constraints are what they are
-  if (small_enough(options, merit) && worst_component(options, false) <= 1) return true;
-  shortened_ = before;
-  return_to_best();
-  return false;
 }
 
 /// ρ and δ shrink with μ.
@@ -319,10 +296,7 @@ bool InteriorPoint::make_step(const InteriorPointOptions& options) {
                                                                                     : enough;
   // Steps that shorten multipliers need room to the boundary; what they do to x is of the size of δ.
   const double least_aim = pulled_ ? std::max(least_mu, room * delta_ * dual_size_ * dual_size_) : least_mu;
-  for (QpSide* side : {&lower_, &upper_}) {
-    std::copy(side->s + side->begin, side->s + side->end, side->previous_s + side->begin);
-    std::copy(side->z + side->begin, side->z + side->end, side->previous_z + side->begin);
-  }
+  begin_step();
   for (bool again = true; again;) {
     again = false;
     while (!factor()) {
@@ -384,11 +358,16 @@ void InteriorPoint::move(double primal, double dual) {
 void InteriorPoint::need_factor() {
   if (has_factor_) return;
   const parallel::BlasSerial serial;
+  begin_step();
+  has_factor_ = factor();
+}
+
+/// From here: where no step follows, the iterate's own slacks and multipliers are those of one without length.
+void InteriorPoint::begin_step() {
   for (QpSide* side : {&lower_, &upper_}) {
     std::copy(side->s + side->begin, side->s + side->end, side->previous_s + side->begin);
     std::copy(side->z + side->begin, side->z + side->end, side->previous_z + side->begin);
   }
-  has_factor_ = factor();
 }
 
 void InteriorPoint::set_multipliers() {

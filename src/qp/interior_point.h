@@ -121,6 +121,7 @@ class InteriorPoint {
   friend class QpActiveSet;
   using Clock = std::chrono::steady_clock;
   static constexpr double least_condensed = 1e-8;  // the least proximal term in condensed systems
+  static constexpr double least_proximal = 1e-12;  // of what proximal terms are relative to
 
   // interior_point_start.cpp
   bool acceptable(const QpData& data);
@@ -155,7 +156,7 @@ class InteriorPoint {
   bool update_guess();
   bool jump(const InteriorPointOptions& options);
   bool is_strict_solution(const InteriorPointOptions& options);
-  void settle_sides();
+  void settle_sides(std::span<const std::size_t> undecided = {});
   // interior_point.cpp
   std::optional<Status> status_without_solution();
   bool polish(const InteriorPointOptions& options);
@@ -177,11 +178,13 @@ class InteriorPoint {
   void move(double primal, double dual);
   void set_multipliers();
   void need_factor();
+  void begin_step();
 
-  /// What a proximal term is relative to: entries of Q and q may be graded.
+  /// What a proximal term is relative to: entries of Q and q may be graded. Where there are none the variable is held by
+  /// rows alone, if at all.
   double proximal(std::size_t j) const {
-    constexpr double least = 1e-12;
-    return std::max({least, std::fabs(q_[j]), Q_.entries()[j * n_ + j]});
+    const double own = std::max(std::fabs(q_[j]), Q_.entries()[j * n_ + j]);
+    return std::max(least_proximal, own > 0 ? own : smallest_cost_);
   }
   bool is_equality(std::size_t i) const { return equal_[i] != 0; }
 
@@ -217,6 +220,7 @@ class InteriorPoint {
   double sides_ = 0, mu_ = 0, rho_ = 0, delta_ = 0;
   bool augmented_ = false, has_factor_ = false;  // a factor of a step, not only of the start
   double constant_ = 0, least_d_ = 1;
+  double smallest_cost_ = 1;                          // of all variables that have one in q or Q
   double x_size_ = 1, dual_size_ = 1, gap_size_ = 1;  // what residuals are relative to
   double linear_residual_ = 0, best_merit_ = 0, last_step_ = 0, last_change_ = 0;
   std::unique_ptr<QpActiveSet> set_;

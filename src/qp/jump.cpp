@@ -1,9 +1,11 @@
-// The last step, once the active set has settled: to the optimum of that set, by one factorisation in place of the
-// iterations that would bring the barrier parameter down to rounding.
+// The last step, to the optimum of an active set: once that has settled, by one factorisation in place of the iterations
+// that would bring the barrier parameter down to rounding; in extended precision where no better point is to be had.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "linear/vector.h"
+#include "qp/active_set.h"
 #include "qp/interior_point.h"
 
 namespace onestep::detail {
@@ -84,6 +86,7 @@ bool InteriorPoint::jump(const InteriorPointOptions& options) {
   }
   if (found) {
     settle_sides();
+    has_factor_ = true;
   } else {
     return_to_best();
     evaluate();
@@ -120,25 +123,52 @@ bool InteriorPoint::is_strict_solution(const InteriorPointOptions& options) {
   return true;
 }
 
+/// Returns to the best point, and moves on to the optimum of its active set if that is a solution.
+bool InteriorPoint::polish_best(const InteriorPointOptions& options) {
+  return_to_best();
+  if (polish(options)) return true;
+  set_is_current_ = false;
+  evaluate();
+  return false;
+}
+
+/// Moves to the optimum of the active set, if there the residuals are small in every component.
+bool InteriorPoint::polish(const InteriorPointOptions& options) {
+  const QpActiveSet& set = active_set();
+  if (!set.is_decided()) return false;
+  for (std::size_t j = 0; j < n_; ++j) x_[j] = static_cast<double>(set.optimum().dx[j]);
+  for (std::size_t i = 0; i < all_; ++i) lambda_[i] = static_cast<double>(set.optimum().dlambda[i]);
+  closely_ = true;
+  evaluate();
+  double merit = 0;
+  const bool before = std::exchange(shortened_, true);  // multipliers of independent constraints are what they are
+  if (small_enough(options, merit) && worst_component(options, false) <= 1) {
+    std::ranges::copy(set.active(), guess_.begin());
+    settle_sides(set.undecided());
+    return true;
+  }
+  shortened_ = before;
+  return_to_best();
+  return false;
+}
+
 /// Slacks and multipliers as an iteration with μ → 0 would end with, for this iterate and the one before: a further step
-/// would have no length.
-void InteriorPoint::settle_sides() {
+/// would have no length. Where both vanish they stay what they are.
+void InteriorPoint::settle_sides(std::span<const std::size_t> undecided) {
   constexpr double vanished = 1e-20;
   for (QpSide* side : {&lower_, &upper_}) {
     const bool is_lower = side == &lower_;
     for (std::size_t i = side->begin; i < side->end; ++i) {
-      if (side->has[i] == 0) continue;
+      if (side->has[i] == 0 || std::ranges::find(undecided, i) != undecided.end()) continue;
       const double inside = is_lower ? value_[i] - side->bound[i] : side->bound[i] - value_[i];
       const bool active = guess_[i] == (is_lower ? QpActive::lower : QpActive::upper);
       side->s[i] = active ? vanished * primal_terms_[i] : inside;
       side->z[i] = active ? std::fabs(lambda_[i]) : multiplier_weight_[i] > 0 ? vanished / multiplier_weight_[i] : vanished;
     }
-    std::copy(side->s + side->begin, side->s + side->end, side->previous_s + side->begin);
-    std::copy(side->z + side->begin, side->z + side->end, side->previous_z + side->begin);
   }
+  begin_step();
   progress_.primal_step = progress_.dual_step = 1;
   progress_.barrier = 0;
-  has_factor_ = true;
 }
 
 }  // namespace onestep::detail

@@ -176,6 +176,13 @@ double InteriorPoint::worst_by_terms(const InteriorPointOptions& options, bool o
       see(s * side->z[i] * multiplier_weight_[i] / tolerance);
     }
   }
+  // Multipliers of both sides that are large and cancel make both slacks small, as if the bounds were not apart.
+  for (std::size_t i = 0; of_iterate && i < all_; ++i) {
+    const double both = std::min(lower_.z[i], upper_.z[i]) * multiplier_weight_[i];
+    if (both == 0) continue;
+    const double low = lower_.bound[i], high = upper_.bound[i];
+    see(both * (high - low) / std::max({primal_terms_[i], std::fabs(low), std::fabs(high)}) / tolerance);
+  }
   return worst;
 }
 

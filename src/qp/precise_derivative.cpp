@@ -1,4 +1,6 @@
-// Derivatives by the active set's own factor, and what errors of the optimum and of the linear system do to them.
+// The active set in place of the weights: derivatives by its own factor, and what errors of the optimum and of the linear
+// system do to them.
+// system do to them.
 #include <algorithm>
 #include <cmath>
 
@@ -6,6 +8,48 @@
 #include "qp/derivative.h"
 
 namespace onestep::detail {
+
+/// Where it decides the matter, the active set takes the place of the weights; of constraints whose slack and multiplier
+/// both vanish the weights stay.
+bool QpDerivative::use_active_set() {
+  const QpActiveSet& set = solver_.active_set();
+  if (!set.is_decided()) return false;
+  for (std::size_t j = 0; j < n_; ++j) x_[j] = static_cast<double>(set.optimum().dx[j]);
+  for (std::size_t i = 0; i < all_; ++i) lambda_[i] = static_cast<double>(set.optimum().dlambda[i]);
+  for (std::size_t i = 0; i < all_; ++i) {
+    const QpActive side = set.active()[i];
+    if (side == QpActive::equality || std::ranges::find(set.undecided(), i) != set.undecided().end()) continue;
+    flexibility_[i] = side == QpActive::none ? infinity : 0;
+    if (side != QpActive::none) share_[i] = side == QpActive::upper ? 1 : 0;
+  }
+  undecided_ = set.undecided();
+  by_set_ = undecided_.empty();
+  return by_set_;
+}
+
+/// Of constraints whose slack and multiplier both vanish those count as active that are in the active set: the derivative is
+/// that of one side. False where no active set was found.
+bool QpDerivative::take_one_side() {
+  const QpActiveSet& set = solver_.active_set();
+  if (!set.is_decided()) return false;
+  for (const std::size_t i : set.undecided()) {
+    const QpActive side = set.active()[i];
+    flexibility_[i] = side == QpActive::none ? infinity : 0;
+    if (side != QpActive::none) share_[i] = side == QpActive::upper ? 1 : 0;
+  }
+  return by_set_ = true;
+}
+
+double QpDerivative::solve_by_active_set() {
+  if (rhs_x_ != precise_rhs_x_ || rhs_ != precise_rhs_) {
+    solver_.active_set().solve(rhs_x_, rhs_, precise_);
+    precise_rhs_x_ = rhs_x_;
+    precise_rhs_ = rhs_;
+  }
+  for (std::size_t j = 0; j < n_; ++j) dx_[j] = static_cast<double>(precise_.dx[j]);
+  for (std::size_t i = 0; i < all_; ++i) dlambda_[i] = static_cast<double>(precise_.dlambda[i]);
+  return precise_.error;
+}
 
 /// Moves the solution and the optimum at random.
 void QpDerivative::perturb(double perturbation) {

@@ -146,6 +146,9 @@ QuadraticProgram ProgramSolution::vjp(const Array& x_bar, double* residual) cons
 
 ProgramDegeneracy ProgramSolution::degeneracy() const {
   State& s = state("degeneracy");
+  // Which slacks and multipliers are rounding of 0 is seen in extended precision alone.
+  s.derivative.active_set();
+  s.derivative.forget();
   s.derivative.linearise(detail::QpDerivativeAt::solution);
   const detail::QpDegeneracy found = s.derivative.degeneracy();
   return {found.undecided, found.dependent, found.not_unique, found.residual, found.solved};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+
 #include "linear/vector.h"
 
 namespace onestep::detail {
@@ -47,6 +49,9 @@ void QpScaling::prepare(std::size_t n, std::size_t rows) {
   alone_.assign(n, 0);
   in_rows_.assign(n, 0);
   row_norm_.assign(rows, 0.0);
+  block_.assign(n, 0);
+  row_block_.assign(rows, 0);
+  sizes_.assign(n, {});
 }
 
 void QpScaling::compute(const QpData& data) {
@@ -57,9 +62,11 @@ void QpScaling::compute(const QpData& data) {
   equilibrate(data);
   for (double& x : d) x = power_of_two(x);
   for (double& x : e) x = power_of_two(x);
-  const double unit = power_of_two(size_of_x(data));
-  for (double& x : d) x *= unit;
-  for (double& x : e) x /= unit;
+  find_blocks(data);
+  find_sizes(data);
+  for (std::size_t j = 0; j < data.n; ++j) d[j] *= sizes_[block_[j]].unit;
+  for (std::size_t i = 0; i < data.m + data.p; ++i)
+    if (row_block_[i] < data.n) e[i] /= sizes_[row_block_[i]].unit;
   scale_what_no_row_touches(data);
   scale_what_no_matrix_touches(data);
   double largest = 0;
@@ -117,62 +124,100 @@ void QpScaling::equilibrate(const QpData& data) {
   for (std::size_t j = 0; j < n; ++j) alone_[j] = column_norm_[j] == 0 ? 1 : 0;
 }
 
-/// How large the entries of a solution can be expected to be, in the units of d and e: how far from 0 the constraints keep
-/// x, or how far the objective drives x from 0 until its minimum, a bound or a row stops it. A guess: a bad one costs
-/// iterations.
-double QpScaling::size_of_x(const QpData& data) {
+/// Variables that rows tie to each other, directly or by others, get one number; those in no row together another.
+void QpScaling::find_blocks(const QpData& data) {
   const std::size_t n = data.n;
-  double outside = 0, smallest = infinity, linear = 0, quadratic = 0;
-  const auto see_bounds = [&](double low, double high) {
+  std::iota(block_.begin(), block_.end(), std::size_t{0});
+  const auto first_of = [this](std::size_t j) {
+    while (block_[j] != j) j = block_[j] = block_[block_[j]];
+    return j;
+  };
+  for (std::size_t i = 0; i < data.m + data.p; ++i) {
+    const double* row = i < data.m ? data.A + i * n : data.G + (i - data.m) * n;
+    std::size_t first = n;
+    for (std::size_t j = 0; j < n; ++j) {
+      if (row[j] == 0) continue;
+      const std::size_t other = first_of(j);
+      if (first < n) block_[std::max(first, other)] = std::min(first, other);
+      first = std::min(first, other);
+    }
+    row_block_[i] = first;
+  }
+  std::size_t in_none = n;
+  for (std::size_t j = 0; j < n; ++j) {
+    if (in_rows_[j] == 0) in_none = std::min(in_none, j);
+    block_[j] = in_rows_[j] == 0 ? in_none : first_of(j);
+  }
+  for (std::size_t i = 0; i < data.m + data.p; ++i)
+    if (row_block_[i] < n) row_block_[i] = block_[row_block_[i]];
+}
+
+/// How large the entries of a solution can be expected to be in each block, in the units of d and e: how far from 0 the
+/// constraints keep x, or how far the objective drives x from 0 until its minimum, a bound or a row stops it. A guess: a bad
+/// one costs iterations.
+void QpScaling::find_sizes(const QpData& data) {
+  const std::size_t n = data.n;
+  std::fill(sizes_.begin(), sizes_.end(), Size{});
+  const auto see_bounds = [](Size& s, double low, double high) {
     for (const double bound : {low, high})
-      if (std::isfinite(bound) && bound != 0) smallest = std::min(smallest, std::fabs(bound));
-    outside = std::max({outside, std::isfinite(low) ? low : 0, std::isfinite(high) ? -high : 0});
+      if (std::isfinite(bound) && bound != 0) s.smallest = std::min(s.smallest, std::fabs(bound));
+    s.outside = std::max({s.outside, std::isfinite(low) ? low : 0, std::isfinite(high) ? -high : 0});
   };
   const auto of = [](const double* bounds, std::size_t i, double otherwise) {
     return bounds == nullptr ? otherwise : bounds[i];
   };
-  // A variable that no row ties to others has a size of its own.
-  const bool any_in_rows = std::ranges::find(in_rows_, 1) != in_rows_.end();
-  const auto counts = [&](std::size_t j) { return any_in_rows ? in_rows_[j] != 0 : alone_[j] == 0; };
-  for (std::size_t i = 0; i < data.m; ++i)
-    if (row_norm_[i] > 0) see_bounds(e[i] * of(data.b, i, 0), e[i] * of(data.b, i, 0));
-  for (std::size_t i = 0; i < data.p; ++i)
-    if (row_norm_[data.m + i] > 0)
-      see_bounds(e[data.m + i] * of(data.l, i, -infinity), e[data.m + i] * of(data.u, i, infinity));
-  for (std::size_t j = 0; j < n; ++j)
-    if (counts(j)) see_bounds(of(data.lo, j, -infinity) / d[j], of(data.hi, j, infinity) / d[j]);
+  const auto counts = [&](std::size_t j) { return alone_[j] == 0; };
+  for (std::size_t i = 0; i < data.m + data.p; ++i) {
+    if (!(row_norm_[i] > 0)) continue;
+    const double low = i < data.m ? of(data.b, i, 0) : of(data.l, i - data.m, -infinity);
+    const double high = i < data.m ? low : of(data.u, i - data.m, infinity);
+    see_bounds(sizes_[row_block_[i]], e[i] * low, e[i] * high);
+  }
   for (std::size_t j = 0; j < n; ++j) {
     if (!counts(j)) continue;
-    linear = std::max(linear, d[j] * std::fabs(of(data.q, j, 0)));
-    if (data.Q != nullptr) quadratic = std::max(quadratic, d[j] * row_largest(n, data.Q + j * n, d.data()));
+    Size& s = sizes_[block_[j]];
+    see_bounds(s, of(data.lo, j, -infinity) / d[j], of(data.hi, j, infinity) / d[j]);
+    s.linear = std::max(s.linear, d[j] * std::fabs(of(data.q, j, 0)));
+    if (data.Q != nullptr) s.quadratic = std::max(s.quadratic, d[j] * row_largest(n, data.Q + j * n, d.data()));
   }
-  // The point the objective drives x to, each variable for itself, and what rows leave of the way.
+  // The point the objective drives x to, each variable for itself, and what rows leave of the way. Without any curvature a
+  // way that no bound of its own ends is a direction alone, which has a length only once a row stops it.
   std::vector<double>& target = column_norm_;
-  double way = 0;
   for (std::size_t j = 0; j < n; ++j) {
     target[j] = 0;
     if (!counts(j)) continue;
+    Size& s = sizes_[block_[j]];
     const double curvature = data.Q == nullptr ? 0 : d[j] * d[j] * data.Q[j * n + j];
     const double slope = d[j] * of(data.q, j, 0);
     const double low = of(data.lo, j, -infinity) / d[j], high = of(data.hi, j, infinity) / d[j];
-    double t = slope == 0 ? 0 : -slope / (curvature > 0 ? curvature : quadratic > 0 ? quadratic : linear);
-    if (curvature <= 0 && t > 0 && std::isfinite(high) && high > 0) t = high;
-    if (curvature <= 0 && t < 0 && std::isfinite(low) && low < 0) t = low;
+    double t = slope == 0 ? 0 : -slope / (curvature > 0 ? curvature : s.quadratic > 0 ? s.quadratic : s.linear);
+    const bool ends = t > 0 ? std::isfinite(high) : std::isfinite(low);
+    if (curvature <= 0 && t > 0 && ends && high > 0) t = high;
+    if (curvature <= 0 && t < 0 && ends && low < 0) t = low;
     target[j] = std::clamp(t, std::min(low, 0.0), std::max(high, 0.0));
-    way = std::max(way, std::fabs(target[j]));
+    s.way = std::max(s.way, std::fabs(target[j]));
+    if (s.quadratic > 0 || ends) s.known_way = std::max(s.known_way, std::fabs(target[j]));
   }
-  double part = quadratic > 0 ? 1 : infinity;
   for (std::size_t i = 0; i < data.p; ++i) {
+    if (!(row_norm_[data.m + i] > 0)) continue;
+    Size& s = sizes_[row_block_[data.m + i]];
+    if (s.quadratic > 0) s.part = std::min(s.part, 1.0);
     const double* row = data.G + i * n;
     double value = 0;
     for (std::size_t j = 0; j < n; ++j) value += row[j] * d[j] * target[j];
     value *= e[data.m + i];
     const double bound = e[data.m + i] * (value > 0 ? of(data.u, i, infinity) : of(data.l, i, -infinity));
-    if (std::isfinite(bound) && bound * value > 0) part = std::min(part, bound / value);
+    if (std::isfinite(bound) && bound * value > 0) s.part = std::min(s.part, bound / value);
   }
-  const double size = std::max(outside, way > 0 ? (part < infinity ? part : 1) * way : 0);
-  if (size > 0 && !is_usable(size)) in_range = false;
-  return is_usable(size) ? size : is_usable(smallest) && smallest < infinity ? smallest : 1;
+  double overall = 0;
+  for (Size& s : sizes_) {
+    const double size = std::max(s.outside, s.way > 0 && s.part < infinity ? s.part * s.way : s.known_way);
+    if (size > 0 && !is_usable(size)) in_range = false;
+    s.unit = is_usable(size) ? size : is_usable(s.smallest) && s.smallest < infinity ? s.smallest : 0;
+    overall = std::max(overall, s.unit);
+  }
+  // Of a block about which nothing is known: the unit of the others.
+  for (Size& s : sizes_) s.unit = power_of_two(s.unit > 0 ? s.unit : overall > 0 ? overall : 1);
 }
 
 /// Each has the size it would have without the others, where that is known.

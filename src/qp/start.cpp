@@ -162,6 +162,12 @@ void InteriorPoint::load(const QpData& data) {
     q_[j] = c * d[j] * q;
     unit_[rows_ + j] = d[j];
   }
+  smallest_cost_ = infinity;
+  for (std::size_t j = 0; j < n_; ++j) {
+    const double own = std::max(std::fabs(q_[j]), Q_.entries()[j * n_ + j]);
+    if (own > 0) smallest_cost_ = std::min(smallest_cost_, own);
+  }
+  smallest_cost_ = smallest_cost_ < infinity ? smallest_cost_ : 1;
   constant_ = data.constant;
   load_bounds(data);
   kkt_.begin(Q_, C_);

@@ -296,6 +296,19 @@ TEST_F(FitAndPredict, ASmallPenaltyDoesNotMakeUnitsOrCopiesSlow) {
   }
 }
 
+// 6/20 + 7/20 + 7/20 is less than 1 in double precision.
+TEST_F(FitAndPredict, AllLabelsRightAreAnAccuracyOfOneAndSeparable) {
+  std::string text = "a,b,kind\n";
+  for (int i = 0; i < 20; ++i)
+    text += fmt::format("{},{},{}\n", (i % 3 == 1 ? 9 : 0) + 0.01 * i, (i % 3 == 2 ? 9 : 0) - 0.02 * i,
+                        i % 3 == 2   ? "a"
+                        : i % 3 == 1 ? "b"
+                                     : "c");
+  const auto found = json({"fit", folder_.write("corners.csv", text), "--l2", "0.01"});
+  EXPECT_EQ(found["train"]["accuracy"], 1.0);
+  EXPECT_THAT(found["notes"].dump(), HasSubstr("the classes are linearly separable"));
+}
+
 TEST_F(FitAndPredict, SeparableClassesAreCalledSo) {
   const std::string file = folder_.write("apart", "0 1:1\n0 1:2\n1 1:3\n1 1:4\n");
   EXPECT_THAT(misuse({"fit", file, "--l2", "0"}), HasSubstr("linearly separable"));

@@ -122,7 +122,7 @@ TEST_F(ReadingJobs, AdviceNamesOptions) {
   EXPECT_THAT(text_of({"fit", write("a.csv", ",0,1,2,3\n0,0,1,1,1\n1,0,0,1,1\n2,1,1,0,1\n3,1,0,1,0\n")}, 2),
               HasSubstr("--header yes"));
   EXPECT_THAT(text_of({"fit", write("b.csv", "a,y\n1,2\n2,3\nunknown,4\n4,5\n5,6\n")}, 2),
-              AllOf(HasSubstr("most of this column are numbers"), HasSubstr("--missing")));
+              AllOf(HasSubstr("most values of this column are numbers"), HasSubstr("--missing")));
   const std::string spaces = write("c.txt", "1.5 2.5 0\n3.5 4.5 1\n1.2 3.4 0\n3.3 4.4 1\n");
   EXPECT_THAT(text_of({"fit", spaces}, 2), HasSubstr("--separator"));
   text_of({"fit", spaces, "--separator", "space"});

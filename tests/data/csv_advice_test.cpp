@@ -61,7 +61,7 @@ TEST(CsvAdvice, AMissingValueInAFirstLineMayBeThatOfAHeader) {
   EXPECT_THAT(error_in_people(",5,9\n1,2,3\n4,5,6\n"), HasSubstr("say that there is a header"));
   EXPECT_THAT(error_in_people(",5,9\n1,2,3\n4,5,6\n", {.header = CsvOptions::no}), HasSubstr("fill it in"));
   EXPECT_THAT(error_in_people("1,kind\n2,5\n3,kind\n4,6\n5,7\n6,8\n7,9\n"),
-              HasSubstr("most of this column are numbers; where the first line has the names"));
+              HasSubstr("most values of this column are numbers; where the first line has the names"));
 }
 
 TEST(CsvAdvice, ColumnsWithoutNamesAndValuesAreLeftOut) {

@@ -220,7 +220,7 @@ TEST(ReadCsv, OtherSamplesHaveTheSameColumnsInAnyOrder) {
 TEST(ReadCsvErrors, ATextAmongNumbersIsNoClass) {
   EXPECT_EQ(error_in("a,y\n1,2.5\n1,3.5\n1,4,5\n"), "[read_csv] F:4: has 3 fields, the first line has 2");
   EXPECT_EQ(error_in("a,y\n1,2.5\n1,4.S\n1,5.5\n"),
-            "[read_csv] F:3: field 2: the value of \"y\" is \"4.S\", not a number; most of this column are numbers");
+            "[read_csv] F:3: field 2: the value of \"y\" is \"4.S\", not a number; most values of this column are numbers");
   std::string many = "a,y\n", numbers = many;
   for (int i = 0; i < 101; ++i) {
     many += fmt::format("1,n{}\n1,n0\n", i);

@@ -635,5 +635,24 @@ TEST(Certificate, TakesConstantsThatAreGiven) {
   EXPECT_EQ(wrong.basis, Certificate::Basis::refused);
 }
 
+// Whichever two of them are equal, one moves away from the other.
+TEST(Certificate, SeesTiesOfAnyTwoEntriesOfXAndOfTheta) {
+  constexpr std::int64_t n = 8;
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < i; ++j) {
+      std::vector<double> t(n), c(n, 0.0);
+      for (std::size_t k = 0; k < n; ++k) t[k] = 1 + 0.1 * static_cast<double>(k);
+      t[static_cast<std::size_t>(i)] = t[static_cast<std::size_t>(j)];
+      const Solver of_theta = fixed_point([&](Expr x, Expr theta) { return 0.5 * x + maximum(theta[i], theta[j]); });
+      const Solution a = solve(of_theta, 0.0, Array(t), Implicit{});
+      EXPECT_EQ(a.certificate(1.0).basis, Certificate::Basis::refused) << "theta " << i << ' ' << j;
+      const Solver of_x =
+          fixed_point([&](Expr x, Expr theta) { return 0.3 * x + theta + 0.2 * broadcast(maximum(x[i], x[j]), {n}); });
+      c[0] = 1;
+      const Solution b = solve(of_x, zeros(n), Array(t), Implicit{});
+      EXPECT_EQ(b.certificate(Array(c)).basis, Certificate::Basis::refused) << "x " << i << ' ' << j;
+    }
+}
+
 }  // namespace
 }  // namespace onestep

@@ -478,5 +478,75 @@ TEST(QuadraticProgram, NestedHasSecondDerivatives) {
   }
 }
 
+// min ½x² q₀ + q₁x with -1 ≤ gx ≤ 1 inactive: dx/dq is known. A start that is far off, in its multipliers above all, leaves
+// both sides of a row with large ones that cancel, or an iterate that nothing but the optimum of its active set improves.
+TEST(QuadraticProgram, AnyStartLeavesTheSameDerivative) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> exponent(-8, 8);
+  const SolveOptions options{.tolerance = 1e-10, .max_iterations = 200};
+  const Array Q{{2.0, 0.3, 0.0}, {0.3, 1.5, -0.2}, {0.0, -0.2, 1.0}}, G{{1.0, 2.0, -1.0}, {0.5, -1.0, 1.0}};
+  const Solver solver = quadratic_program(
+      [&](Expr q, Expr u) {
+        return TracedProgram{.Q = Q, .q = q, .G = G, .l = Array{-1.8, -1.2}, .u = u, .lo = Array{-0.2, -5.0, -5.0}};
+      },
+      options);
+  const Parts theta{Array{1.0, -0.4, 0.3}, Array{1.9, 2.0}};
+  const Array c{1.0, -2.0, 0.5};
+  const Solution usual = solve(solver, theta, Implicit{});
+  ASSERT_EQ(usual.status(), Status::converged);
+  const Parts right = usual.vjp(c);
+  for (int trial = 0; trial < 400; ++trial) {
+    const auto anything = [&](std::size_t n) {
+      std::vector<double> v(n);
+      for (double& e : v) e = normal(random) * std::pow(10, exponent(random));
+      return Array(v);
+    };
+    const Parts start{anything(3), Array(Shape{0}, {}), anything(2), anything(3)};
+    for (const Estimator& e : std::vector<Estimator>{OneStep{}, KStep{1}, Implicit{}, Auto{}}) {
+      const Solution s = solve(solver.from(start), theta, e);
+      ASSERT_EQ(s.status(), Status::converged) << trial;
+      const Parts g = s.vjp(c);
+      for (std::size_t k = 0; k < 2; ++k) ASSERT_LT(distance(g[k], right[k]), 1e-7) << trial << ' ' << s.report().method;
+    }
+  }
+}
+
+// Of two parameters that are equal the data take the larger one: of whichever two.
+TEST(QuadraticProgram, HasNoBoundWhereTheDataTakeTheLargerOfEqualParameters) {
+  constexpr std::int64_t n = 6;
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < i; ++j) {
+      const Solver solver = quadratic_program(
+          [&](Expr t) { return TracedProgram{.Q = eye(1), .q = -reshape(maximum(t[i], t[j]), {1}), .lo = 0.0}; });
+      std::vector<double> t{1, 2, 3, 4, 5, 6};
+      t[static_cast<std::size_t>(i)] = t[static_cast<std::size_t>(j)];
+      const Solution s = solve(solver, Array(t), Implicit{});
+      EXPECT_EQ(s.certificate(Array{1.0}).basis, Certificate::Basis::refused) << i << ' ' << j;
+    }
+}
+
+TEST(QuadraticProgram, AutoHasTheSameBitsWhateverWasAskedBefore) {
+  std::mt19937_64 random(11);
+  std::normal_distribution<double> normal;
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto some = [&](std::size_t n) {
+      std::vector<double> v(n);
+      for (double& e : v) e = normal(random);
+      return v;
+    };
+    const Array G(Shape{3, 4}, some(12)), c(some(4));
+    const Solver solver = quadratic_program(
+        [&](Expr q) { return TracedProgram{.Q = 2.0 * eye(4), .q = q, .G = G, .u = 0.1, .lo = -0.5, .hi = 0.5}; });
+    const Array q(some(4));
+    const Solution once = solve(solver, q, Auto{}), often = solve(solver, q, Auto{});
+    (void)often.vjp(Array(some(4)));
+    (void)often.certificate(c);
+    (void)often.jvp(Array(some(4)));
+    const Array first = once.vjp(c), later = often.vjp(c);
+    for (std::int64_t k = 0; k < 4; ++k) ASSERT_EQ(first(k), later(k)) << trial;
+  }
+}
+
 }  // namespace
 }  // namespace onestep
