@@ -3,7 +3,8 @@
     project = onestep.torch.layer(onestep.quadratic_program(simplex), axes=(1,))
     project(torch.randn(64, 3, requires_grad=True)).sum().backward()
 
-`layer` takes a solver of onestep, whose function is NumPy; `QP` takes the data of quadratic programs as tensors.
+`layer` takes a solver of onestep, whose function is NumPy; `QP` takes the data of quadratic programs as tensors; `fixed_point`
+takes a map that is written in torch and stays there, on any device and in any floating dtype.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ try:
 except ImportError as error:
     raise ImportError("onestep.torch needs PyTorch: pip install torch") from error
 
+from onestep.torch._fixed_point import FixedPoint as FixedPoint
+from onestep.torch._fixed_point import fixed_point as fixed_point
 from onestep.torch._layer import Layer as Layer
 from onestep.torch._layer import Solved as Solved
 from onestep.torch._layer import layer as layer
