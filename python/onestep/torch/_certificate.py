@@ -62,7 +62,7 @@ def certify(call: Call, z: Tensor, start: Tensor, theta: Sequence[Tensor], c: Te
             except _Refused as why:
                 return certifier.refused(why.reason, why.advice)
             except NoDerivativeError as none:
-                return certifier.refused(none.reason, "take Implicit(), which needs no contraction")
+                return certifier.refused(none.reason, "the solution may not be unique: regularise the problem")
     finally:
         call.seen.report = before
     raise AssertionError("a system of all items together cannot be coupled")
@@ -74,7 +74,7 @@ class _Certifier:
     ) -> None:
         self.call, self.z, self.start, self.theta, self.needed, self.whole = call, z, start, theta, needed, whole
         self.options = call.options
-        self.eps = torch.finfo(z.dtype).eps
+        self.eps = call.step.eps
         self.n = z.numel()
         self.seen = Seen()
         self.value, self.rho, self.products = 0.0, 0.0, 0
@@ -117,7 +117,8 @@ class _Certifier:
     def returned(self, c: Tensor) -> list[Tensor]:
         """The gradient that a backward pass computes."""
         how = self.call.estimator
-        self.call.refuse_without_contraction()
+        if self.call.seen.no_contraction:
+            raise _Refused(self.call.seen.no_contraction, "take Implicit(), which needs no contraction")
         if isinstance(how, OneStep):
             return self.at(self.start).vjp_theta(c)
         if isinstance(how, KStep):

@@ -19,6 +19,7 @@ from torch import Tensor
 from onestep._core import Auto, DerivativeReport, Implicit, KStep, OneStep, Status
 from onestep._errors import MisuseError, NoDerivativeError
 from onestep.torch._iterate import Options, Run, iterate, not_converged
+from onestep.torch._lengths import row_norms
 from onestep.torch._point import Point
 from onestep.torch._step import Dims, Step, is_transformed
 from onestep.torch._systems import Answer, growth, report_of, solve
@@ -34,6 +35,7 @@ class Seen:
     """What a forward pass and its derivatives tell: they belong to that pass alone."""
 
     run: Run | None = None
+    step: Step | None = None  # that the run was made with
     report: DerivativeReport | None = None
     no_contraction: str = ""
 
@@ -64,6 +66,7 @@ class Call:
                 "use torch.func.jacrev, jacfwd or vmap"
             )
         assert isinstance(self.estimator, (Implicit, Auto))
+        self.refuse_a_changed_map(point)
         slowness = self.seen.run.slowness if self.seen.run is not None else 0.0
         answer = solve(point, transposed, b, self.estimator, slowness)
         self.seen.report = answer.report()
@@ -74,15 +77,32 @@ class Call:
             answer.x = torch.where(torch.from_numpy(bad).to(b.device)[:, None], torch.nan, answer.x)
         return answer
 
-    def refuse_without_contraction(self) -> None:
-        """Derivatives of steps do not converge to that of the solution where steps do not contract."""
+    def refuse_a_changed_map(self, point: Point) -> None:
+        """Raises MisuseError where the last step of the forward pass is another one now."""
+        run = self.seen.run
+        if run is None or run.scale is None or self.seen.step is not point.step:
+            return
+        with torch.no_grad():
+            again = point.step(run.states[-1], point.theta)
+        (moved,) = row_norms(again - run.z)
+        allowed = (self.options.tolerance + 100 * point.step.eps * float(np.sqrt(run.z.shape[1]))) * run.scale
+        if bool(np.any(~run.failed & ~(moved <= allowed))):
+            raise MisuseError(
+                "[fixed_point] f returns another state than in the forward pass: what it closes over has changed since, or it "
+                "draws random numbers. Pass what changes between two calls in params"
+            )
+
+    def of_steps(self, direction: Tensor) -> Tensor:
+        """The direction in which steps are differentiated. Derivatives of steps do not converge to that of the solution where
+        steps do not contract."""
         why = self.seen.no_contraction
-        if why and self.options.on_error != "keep":
+        if why and self.options.on_error == "raise":
             raise NoDerivativeError(
                 f"[fixed_point] {why}; Implicit() needs no contraction, and on_error='keep' returns what was computed",
                 why,
                 Status.diverged,
             )
+        return torch.full_like(direction, torch.nan) if why and self.options.on_error == "nan" else direction
 
 
 def _no_derivative(answer: Answer, bad: npt.NDArray[np.bool_]) -> NoDerivativeError:
@@ -108,7 +128,7 @@ class Iterate(torch.autograd.Function):
     def forward(call: Call, z0: Tensor, *theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         with torch.no_grad():
             run = iterate(call.step, z0, theta, call.options)
-        call.seen.run = run
+        call.seen.run, call.seen.step = run, call.step
         if run.failed.any() and call.options.on_error == "raise":
             raise not_converged(run, call.options)
         if call.carries and isinstance(call.estimator, (OneStep, KStep)):
@@ -134,10 +154,10 @@ def _no_contraction(call: Call, run: Run, theta: Sequence[Tensor]) -> str:
     """A few iterations that converged are evidence enough; a solve that began at its solution, and a loop that is damped or
     accelerated, have none: there growth is measured."""
     few = 3
-    if (call.options.is_plain and run.iterations >= few) or run.failed.any() or run.z.numel() == 0:
+    if (call.options.is_plain and run.fewest >= few) or run.failed.any() or run.z.numel() == 0:
         return ""
     rate = growth(Point(call.step, run.z, theta, [False] * len(theta)))
-    if rate < 1 - 1e-10:
+    if rate < 1 - max(1e-7, 1e3 * torch.finfo(run.z.dtype).eps):
         return ""
     return (
         f"the step does not contract at the solution (differences are multiplied by {rate:.10g}), so derivatives of steps do "
@@ -263,10 +283,12 @@ class LastStep(torch.autograd.Function):
     def backward(ctx: Any, c: Tensor) -> Any:
         previous, *theta = ctx.saved_tensors
         call: Call = ctx.call
-        call.refuse_without_contraction()
+        c = call.of_steps(c)
         needed = _differentiable(theta, ctx.needs_input_grad[3:])
         if not torch.is_grad_enabled() and not any(is_transformed(t) for t in (c, *theta)):
-            found: Sequence[Tensor] = Point(call.step, previous, theta, needed).vjp_theta(c)
+            point = Point(call.step, previous, theta, needed)
+            call.refuse_a_changed_map(point)
+            found: Sequence[Tensor] = point.vjp_theta(c)
         else:
             found = [Once.apply(g, *theta) for g in pullback(call.step, previous, theta, needed, c)]
         call.seen.report = report_of("one step", Status.converged, 0.0, 1, 0, 0, 0, 0, 0.0, True)
@@ -276,9 +298,8 @@ class LastStep(torch.autograd.Function):
     def jvp(ctx: Any, _0: None, _1: Any, _2: Any, *tangents: Tensor | None) -> Any:
         previous, *theta = ctx.saved_tensors
         call: Call = ctx.call
-        call.refuse_without_contraction()
         b = pushforward(call.step, previous, theta, tangents)
-        return torch.zeros_like(previous) if b is None else Once.apply(b, *theta)
+        return torch.zeros_like(previous) if b is None else Once.apply(call.of_steps(b), *theta)
 
     @staticmethod
     def vmap(info: Any, in_dims: Dims, call: Call, z: Tensor, previous: Tensor, *theta: Tensor) -> tuple[Any, Any]:
@@ -323,24 +344,22 @@ class Guard(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, c: Tensor) -> Any:
-        _note_steps(ctx.call)
-        return None, c
+        return None, _of_steps(ctx.call, c)
 
     @staticmethod
     def jvp(ctx: Any, _: None, moved: Tensor) -> Any:
-        _note_steps(ctx.call)
-        return moved.clone()
+        return _of_steps(ctx.call, moved.clone())
 
     @staticmethod
     def vmap(info: Any, in_dims: Dims, call: Call, z: Tensor) -> tuple[Any, Any]:
         return Guard.apply(call, z), in_dims[1]
 
 
-def _note_steps(call: Call) -> None:
-    call.refuse_without_contraction()
+def _of_steps(call: Call, direction: Tensor) -> Tensor:
     assert isinstance(call.estimator, KStep)
     K = call.estimator.K
     call.seen.report = report_of("K steps", Status.converged, 0.0, K, 0, K, 0, 0, 0.0, True)
+    return call.of_steps(direction)
 
 
 class Failed(torch.autograd.Function):

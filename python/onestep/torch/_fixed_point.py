@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 from onestep._core import Auto, Certificate, DerivativeReport, Implicit, KStep, OneStep, Status, Unrolled
 from onestep._errors import MisuseError
@@ -131,12 +132,32 @@ def fixed_point(
     NotConvergedError and NoDerivativeError, with "nan" their states and derivatives are NaN, and "keep" keeps what there is. With
     the last two an item whose cotangent is zero adds nothing to the gradient of a shared parameter.
     """
+    solve = _outside_of_compiled_graphs if torch.compiler.is_compiling() else _solve
+    how = (batch_axes, tolerance, typical_z, max_iterations, anderson, damping, on_error)
+    found: FixedPoint = solve(f, z0, params, estimator, *how)
+    return found
+
+
+def _solve(
+    f: Callable[..., Any],
+    z0: Any,
+    params: Any,
+    estimator: Any,
+    batch_axes: int | None,
+    tolerance: float | None,
+    typical_z: float,
+    max_iterations: int,
+    anderson: int,
+    damping: float,
+    on_error: OnError,
+) -> FixedPoint:
     layout = layout_of(z0, batch_axes)
     first = z0[0] if layout.is_tuple else z0
-    how = _checked_estimator(estimator, first.dtype)
+    precision = _precision(first)
+    how = _checked_estimator(estimator, precision)
     arguments = _arguments(params)
     options = Options(
-        tolerance=_checked_tolerance(tolerance, first.dtype),
+        tolerance=_checked_tolerance(tolerance, precision),
         typical_z=_at_least("typical_z", typical_z, 0),
         max_iterations=_count("max_iterations", max_iterations, 1),
         anderson=_count("anderson", anderson, 0),
@@ -154,20 +175,25 @@ def fixed_point(
     if torch.is_grad_enabled() and not call.carries and z.numel() > 0:
         Point(step, z, theta, [False] * len(theta))  # refuses what could not be found
     there, bad = _where_to_differentiate(call, begin, z, start, status)
-    result = _attached(call, *there, theta)
+    result = _attached(call, *there, theta, bad)
     if bad is not None:
         result = Failed.apply(result, torch.full_like(z, torch.nan) if on_error == "nan" else z, bad)
     return FixedPoint(layout.state(result), status.reshape(layout.batch), call, layout, tuple(theta), there)
 
 
-def _attached(call: Call, z: Tensor, start: Tensor, theta: Sequence[Tensor]) -> Tensor:
+# How many steps are made is not known to a compiler.
+_outside_of_compiled_graphs: Any = _disable_dynamo(_solve)
+
+
+def _attached(call: Call, z: Tensor, start: Tensor, theta: Sequence[Tensor], bad: Tensor | None) -> Tensor:
     out: Tensor
     if isinstance(call.estimator, OneStep):
         out = LastStep.apply(call, z, start, *theta)
     elif isinstance(call.estimator, KStep):
         out = start
         for _ in range(call.estimator.K):
-            out = call.step(out, theta)
+            # What an item that failed would hand on may be NaN although nothing reached it.
+            out = call.step(out if bad is None else torch.where(bad[:, None], start, out), theta)
         out = Guard.apply(call, out)
     else:
         out = Attach.apply(call, z, *theta)
@@ -196,7 +222,7 @@ def _arguments(params: Any) -> list[Any]:
             "[fixed_point] params is a module; the parameters of modules that f calls are found by themselves: leave them out"
         )
     if isinstance(params, Tensor):
-        return [params]
+        params = (params,)
     if isinstance(params, dict) or not isinstance(params, Sequence):
         raise MisuseError(
             f"[fixed_point] params is a {type(params).__name__}; a tensor or a tuple of what f takes after z is needed"
@@ -207,6 +233,14 @@ def _arguments(params: Any) -> list[Any]:
         if isinstance(p, Tensor) and p.is_complex():
             raise MisuseError(f"[fixed_point] parameter {i} is a tensor of {p.dtype}; one of real numbers is needed")
     return list(params)
+
+
+def _precision(z: Tensor) -> torch.dtype:
+    """Of what f computes: that of the state, or of autocast where that is coarser."""
+    device = z.device.type
+    if not torch.is_autocast_enabled(device):
+        return z.dtype
+    return max((z.dtype, torch.get_autocast_dtype(device)), key=lambda dtype: torch.finfo(dtype).eps)
 
 
 def _has_tangent(theta: Sequence[Tensor]) -> bool:

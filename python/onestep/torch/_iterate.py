@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,8 @@ class Run:
     last_step: float = 0.0
     step_before: float = 0.0
     slowness: float = 0.0
-    scale: Array = field(default_factory=lambda: np.zeros(0))
+    fewest: int = 0  # iterations until an item ended
+    scale: Array | None = None  # what the tolerance is relative to
 
     @property
     def failed(self) -> npt.NDArray[np.bool_]:
@@ -111,8 +112,7 @@ def iterate(step: Step, z0: Tensor, theta: Sequence[Tensor], options: Options) -
     z = z0
     if z.numel() == 0:
         return Run(z, [z] * options.keep, np.full(step.items, Status.converged.value), 0)
-    eps = torch.finfo(z.dtype).eps
-    monitor = Monitor(z, options.tolerance, options.typical_z, eps, options.max_iterations)
+    monitor = Monitor(z, options.tolerance, options.typical_z, step.eps, options.max_iterations)
     mixing = _Anderson(options.anderson, options.damping) if options.anderson else None
     states: deque[Tensor] = deque(maxlen=max(options.keep, 1))
     best = np.inf
@@ -128,7 +128,8 @@ def iterate(step: Step, z0: Tensor, theta: Sequence[Tensor], options: Options) -
                 mixing.forget()
             best = min(best, total(length))
             moved, inverse = mixing.next(z, r)
-            distance = inverse * length
+            with np.errstate(invalid="ignore"):
+                distance = inverse * length
         elif options.damping != 1:
             moved = z + options.damping * r
         if monitor.record(following, length, size, options.damping, distance):
@@ -142,6 +143,7 @@ def iterate(step: Step, z0: Tensor, theta: Sequence[Tensor], options: Options) -
     run = Run(following, list(states), status, monitor.iterations, total(length), before)
     run.slowness = float(np.max(monitor.slowness, initial=0.0)) if options.is_plain else 0.0
     run.scale = monitor.within
+    run.fewest = int(np.min(monitor.ended_at))
     return run
 
 

@@ -148,7 +148,7 @@ class Solved:
 
 
 def solve(
-    product: Product, b: Tensor, tolerance: float, most: int, check: Callable[[Gmres, Array, Array], None] | None = None
+    product: Product, b: Tensor, tolerance: float, most: int, eps: float, check: Callable[[Gmres, Array, Array], None]
 ) -> Solved:
     """x with M x = b for each row. Ends where the true residuals are small enough, do not shrink any more, or at the limit.
     `check` is shown the true residuals of each solve."""
@@ -172,8 +172,7 @@ def solve(
         r = b - product(x).to(b.dtype)
         products += 1
         (left,) = row_norms(r)
-        if check is not None:
-            check(gmres, left, size)
+        check(gmres, left, size)
         left = left / unit
         better = np.isfinite(left) & (left < reached) & open_
         stalls = np.where(better, np.where(left > 0.5 * reached, stalls + 1, 0), np.where(open_, STALLS, stalls))
@@ -182,16 +181,16 @@ def solve(
     status = np.full(len(size), Status.converged.value)
     fell_short = reached > tolerance
     status[fell_short] = np.where(
-        reached[fell_short] <= good_enough(b.dtype), Status.rounding_reached.value, Status.singular.value
+        reached[fell_short] <= good_enough(eps), Status.rounding_reached.value, Status.singular.value
     )
     status[limited & fell_short] = Status.iteration_limit.value
     status[~np.isfinite(size)] = Status.not_finite.value
     return Solved(best, reached, status, products, inverse)
 
 
-def good_enough(dtype: torch.dtype) -> float:
+def good_enough(eps: float) -> float:
     """The relative residual of a linear system up to which rounding may have stopped its solve; above, it is singular."""
-    return max(1e-6, 1e3 * torch.finfo(dtype).eps)
+    return min(max(1e-6, 1e3 * eps), 0.1)
 
 
 def _on(values: npt.NDArray[np.generic], like: Tensor) -> Tensor:

@@ -14,19 +14,17 @@ Array = npt.NDArray[np.float64]
 
 
 def row_norms(*matrices: Tensor) -> list[Array]:
-    """The Euclidean norm of each row, without overflow or underflow of squares, in one transfer from the device."""
-    found = []
-    for m in matrices:
-        if m.shape[1] == 0:
-            found.append(torch.zeros(2, m.shape[0], dtype=_wide(m), device=m.device))
-            continue
-        wide = m.to(_wide(m))
-        largest = wide.abs().amax(dim=1)
-        unit = torch.where((largest > 0) & largest.isfinite(), largest, torch.ones_like(largest))
-        found.append(torch.stack([torch.linalg.vector_norm(wide / unit[:, None], dim=1), unit]))
-    lengths = torch.stack(found).cpu().double().numpy()
+    """The Euclidean norm of each row, without overflow or underflow of squares, in one transfer from the device. The matrices
+    have one shape."""
+    if matrices[0].shape[1] == 0:
+        return [np.zeros(m.shape[0]) for m in matrices]
+    together = matrices[0].unsqueeze(0) if len(matrices) == 1 else torch.stack(matrices)
+    wide = together.detach().to(work_dtype(together.dtype))
+    unit = wide.abs().amax(dim=2, keepdim=True).clamp_min(torch.finfo(wide.dtype).tiny)
+    lengths = torch.linalg.vector_norm(wide / unit, dim=2)
+    pairs = torch.stack([lengths, unit.squeeze(2)]).cpu().double().numpy()
     with np.errstate(over="ignore", invalid="ignore"):
-        return [pair[0] * pair[1] for pair in lengths]
+        return list(pairs[0] * pairs[1])
 
 
 def total(norms: Array) -> float:
@@ -52,15 +50,11 @@ def work_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _wide(m: Tensor) -> torch.dtype:
-    return work_dtype(m.dtype)
-
-
 def random_like(m: Tensor, seed: int = 1) -> Tensor:
     """Orthogonal to nothing in particular, and the same in every run."""
     generator = np.random.default_rng(20231123 + seed)
     entries = generator.uniform(0.5, 1.5, m.shape) * generator.choice([-1.0, 1.0], m.shape)
-    return torch.from_numpy(entries).to(device=m.device, dtype=m.dtype)
+    return torch.from_numpy(np.asarray(entries)).to(device=m.device, dtype=m.dtype)
 
 
 def signs_like(m: Tensor, seed: int = 1) -> Tensor:

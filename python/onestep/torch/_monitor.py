@@ -28,11 +28,12 @@ class Monitor:
     def __init__(self, z: Tensor, tolerance: float, typical: float, eps: float, max_iterations: int) -> None:
         items, self.n = z.shape
         self.tolerance, self.typical, self.eps, self.most = tolerance, typical, eps, max_iterations
-        self.tiny = float(np.sqrt(torch.finfo(z.dtype).tiny)) if z.dtype is torch.float64 else 1e-37
+        self.tiny = 1e3 * torch.finfo(z.dtype).tiny  # iterations that converge to zero end here
         (size,) = row_norms(z)
         self.first_size, self.size_before = size.copy(), size.copy()
         self.status = np.full(items, RUNNING)
         self.iterations = 0
+        self.ended_at = np.zeros(items, np.int64)  # the iteration in which each ended
 
         def all_of(value: float) -> Array:
             return np.full(items, value)
@@ -94,6 +95,9 @@ class Monitor:
         self.status = np.where((self.status == RUNNING) & blown, Status.diverged.value, self.status)
         if self.iterations >= self.most:
             self.status = np.where(self.status == RUNNING, Status.iteration_limit.value, self.status)
+        self.ended_at = np.where(
+            self.status == RUNNING, 0, np.where(self.ended_at == 0, self.iterations, self.ended_at)
+        )
 
     def _observe(self, step: Array) -> None:
         """How fast the steps contract: from the last two ratios of their lengths, and, since single ratios oscillate and are

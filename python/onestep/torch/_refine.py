@@ -3,13 +3,11 @@ z - F(z, theta) = 0, whose linear systems are solved roughly by GMRES. src/estim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import math
-
 import numpy as np
-import torch
 from torch import Tensor
 
 from onestep.torch._krylov import Gmres
@@ -48,12 +46,12 @@ class Refinement:
 
     def __init__(self, make: Callable[[Tensor], Point], z: Tensor, previous: Tensor, whole: bool, seen: Seen) -> None:
         self.make, self.whole, self.seen = make, whole, seen
-        self.eps = torch.finfo(z.dtype).eps
+        point = make(z)
+        self.eps = point.step.eps
         self.may_be_rounding = max(1e-7, 100 * self.eps)
         self.scale = max(norm(z), norm(previous))
         self.noise, self.noise_is_measured = ZERO_STEP * self.eps * self.scale, True
         self.trouble, self.products, self.inverse, self.left = "", 0, 1.0, 0.0
-        point = make(z)
         step = norm(point.value - z)
         self.stages = [Stage(z, point, step)]
         if not math.isfinite(step):

@@ -32,13 +32,14 @@ class Layout:
 
     def flat(self, state: Any) -> Tensor:
         parts = list(state) if self.is_tuple else [state]
-        rows = [p.reshape(self.items, torch.Size(s).numel()) for p, s in zip(parts, self.shapes)]
+        rows = [p.reshape((self.items, torch.Size(s).numel())) for p, s in zip(parts, self.shapes)]
         return rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
 
     def state(self, flat: Tensor) -> Any:
+        if not self.is_tuple:
+            return flat.reshape((*self.batch, *self.shapes[0]))
         sizes = [torch.Size(s).numel() for s in self.shapes]
-        parts = tuple(p.reshape(*self.batch, *s) for p, s in zip(flat.split(sizes, dim=1), self.shapes))
-        return parts if self.is_tuple else parts[0]
+        return tuple(p.reshape((*self.batch, *s)) for p, s in zip(flat.split(sizes, dim=1), self.shapes))
 
 
 def layout_of(z0: Any, batch_axes: int | None) -> Layout:
@@ -131,6 +132,7 @@ class Step:
     call: Callable[[Tensor, Sequence[Tensor]], Tensor]
     items: int
     size: int  # of an item
+    eps: float  # unit of rounding of what the map computes
 
     def __call__(self, z: Tensor, theta: Sequence[Tensor]) -> Tensor:
         return self.call(z, theta)
@@ -152,14 +154,16 @@ def make_step(f: Callable[..., Any], z0: Any, params: Sequence[Any], layout: Lay
     places = [i for i, p in enumerate(params) if isinstance(p, Tensor)]
     given = [params[i] for i in places]
     first = z0[0] if isinstance(z0, tuple) else z0
-    detached = tuple(p.detach() for p in z0) if isinstance(z0, tuple) else z0.detach()
+    parts = [p.detach().clone() for p in (z0 if isinstance(z0, tuple) else (z0,))]
     inputs = [p.detach() for p in given]
-    finds = _Finds([*(detached if isinstance(detached, tuple) else (detached,)), *inputs])
+    finds = _Finds([*parts, *inputs])
     arguments = list(params)
     for i, t in zip(places, inputs):
         arguments[i] = t
     with torch.no_grad(), finds:
-        checked(f(detached, *arguments), layout, first)
+        checked(f(tuple(parts) if layout.is_tuple else parts[0], *arguments), layout, first)
+    if any(p._version > 0 for p in parts):
+        raise MisuseError("[fixed_point] f changes the state it is given in place; let it work on a copy, as z.clone()")
     closed = finds.found
     device = first.device.type  # a backward pass evaluates the map in another thread, where autocast may be another
     was_cast, cast_to = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
@@ -177,7 +181,8 @@ def make_step(f: Callable[..., Any], z0: Any, params: Sequence[Any], layout: Lay
             return layout.flat(checked(f(layout.state(z), *arguments), layout, first))
 
     size = sum(torch.Size(s).numel() for s in layout.shapes)
-    return Step(call, layout.items, size), [*given, *closed]
+    eps = max(torch.finfo(first.dtype).eps, torch.finfo(cast_to).eps if was_cast else 0.0)
+    return Step(call, layout.items, size, eps), [*given, *closed]
 
 
 def checked(result: Any, layout: Layout, like: Tensor) -> Any:

@@ -21,6 +21,7 @@ SOUGHT = 0.1  # the estimated error that a solve aims at, as a fraction of the t
 SHARE_OF_B = 0.25  # of the norm of B that a residual may meet, whatever x meets
 MOST_PRODUCTS = 1000
 FEW = 4
+SLOW_GROWTH = 0.999  # a rate above it is watched for longer
 
 
 @dataclass
@@ -61,6 +62,7 @@ class System:
         self.shape = point.z.shape
         self.dtype = work_dtype(point.z.dtype)
         self.products = 0
+        self.dead: Tensor | None = None
 
     def rows(self, v: Tensor) -> Tensor:
         """As this system has it: one row where it is one of all items."""
@@ -70,11 +72,17 @@ class System:
         self.products += 1
         of_items = v.reshape(self.shape).to(self.point.z.dtype)
         image = self.point.vjp_x(of_items) if self.transposed else self.point.jvp_x(of_items)
+        if self.dead is not None:
+            image = torch.where(self.dead & ~image.isfinite(), 0.0, image)
         return v - image.reshape(v.shape).to(v.dtype)
+
+    def ignore_nan_of(self, dead: Tensor) -> None:
+        """Items with nothing to solve for may have failed, and their products may be NaN."""
+        self.dead = dead[:, None] if bool(dead.any()) else None
 
     def check(self, gmres: _krylov.Gmres, left: Array, size: Array) -> None:
         """Raises CoupledItems where true residuals are not what the solves for each item say, for that reason."""
-        rounding = 1e3 * gmres.eps * size
+        rounding = 1e3 * self.point.step.eps * size
         if self.whole or len(left) < 2 or not np.any(left > 10 * gmres.residual + rounding):
             return
         if self._is_coupled():
@@ -103,6 +111,7 @@ def solve(
     clean = torch.where(fine[:, None], b, 0.0)
     for whole in (False, True):
         system = System(point, transposed, whole)
+        system.ignore_nan_of((clean == 0).all(dim=1))
         try:
             if isinstance(how, Auto):
                 answer = _Automatic(system, how.tolerance, slowness, of_theta).solve(clean)
@@ -120,8 +129,8 @@ def solve(
 
 
 def _implicit(system: System, b: Tensor, how: Implicit) -> Answer:
-    tolerance = max(how.tolerance, 4 * torch.finfo(system.dtype).eps, 4 * torch.finfo(b.dtype).eps)
-    found = _krylov.solve(system, system.rows(b), tolerance, how.max_iterations, system.check)
+    eps = system.point.step.eps
+    found = _krylov.solve(system, system.rows(b), max(how.tolerance, 4 * eps), how.max_iterations, eps, system.check)
     return Answer(found.x, found.status, float(np.max(found.residual, initial=0.0)), "implicit", found.products)
 
 
@@ -133,7 +142,7 @@ class _Automatic:
         self.of_theta = of_theta and system.transposed and bool(system.point.wanted)
         self.size_of_b: float | None = None
         self.units: Tensor | None = None
-        self.eps = torch.finfo(system.point.z.dtype).eps
+        self.eps = system.point.step.eps
 
     def solve(self, b: Tensor) -> Answer:
         system, tolerance = self.system, self.tolerance
@@ -163,7 +172,7 @@ class _Automatic:
             (length,) = row_norms(x)
             inverse = max(inverse, float(np.max(length / unit)))
             error = INVERSE_SAFETY * inverse * (rest + 4 * self.eps * scale)
-            unsolved = max(_krylov.good_enough(b.dtype), tolerance)
+            unsolved = max(_krylov.good_enough(self.eps), tolerance)
             is_met = error <= tolerance * derivative and bool(np.all(left <= unsolved * size))
             stalls = made > 0 and not np.any(left < 0.5 * last)
             spent = system.products >= MOST_PRODUCTS
@@ -175,7 +184,7 @@ class _Automatic:
         status = np.full(len(size), Status.converged.value)
         if not is_met:
             status[:] = Status.iteration_limit.value if spent else Status.rounding_reached.value
-            status[~(left <= _krylov.good_enough(b.dtype) * size)] = Status.singular.value
+            status[~(left <= _krylov.good_enough(self.eps) * size)] = Status.singular.value
         if self.units is not None:
             x = x * self.units
         method = "one step" if terms == 0 else "implicit"
@@ -245,7 +254,7 @@ def growth(point: Point) -> float:
             v = point.vjp_x(v / size)
             k += 1
         rate = math.exp(min(log_growth, 700.0))
-        if rate < 1:
+        if rate < SLOW_GROWTH:
             break
         end *= 2
     return rate
