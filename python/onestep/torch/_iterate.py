@@ -14,7 +14,7 @@ from torch import Tensor
 from onestep._core import Status
 from onestep._errors import NotConvergedError
 from onestep.torch._lengths import Array, row_norms, total, work_dtype
-from onestep.torch._monitor import Monitor
+from onestep.torch._monitor import Monitor, is_solution
 from onestep.torch._step import Step
 
 
@@ -53,7 +53,7 @@ class Run:
     @property
     def failed(self) -> npt.NDArray[np.bool_]:
         """Items that did not end at a solution."""
-        return ~np.isin(self.status, (Status.converged.value, Status.rounding_reached.value))
+        return ~is_solution(self.status)
 
 
 class _Anderson:
@@ -103,7 +103,7 @@ def _least_squares(gram: Array, right: Array, eps: float) -> Array:
     values, vectors = np.linalg.eigh(G)
     cut = 100 * eps * values[:, -1:]
     inverse = np.where(values > cut, 1 / np.where(values > cut, values, 1.0), 0.0)
-    y = np.einsum("bij,bj,bkj,bkl->bil", vectors, inverse, vectors, b)
+    y = (vectors * inverse[:, None, :]) @ (vectors.transpose(0, 2, 1) @ b)
     return np.asarray(y / unit[:, :, None])
 
 
@@ -137,8 +137,7 @@ def iterate(step: Step, z0: Tensor, theta: Sequence[Tensor], options: Options) -
         z = moved
     status = monitor.status
     finite = following.isfinite().all(dim=1).cpu().numpy()
-    good = np.isin(status, (Status.converged.value, Status.rounding_reached.value))
-    status = np.where(good & ~finite, Status.not_finite.value, status)
+    status = np.where(is_solution(status) & ~finite, Status.not_finite.value, status)
     before = total(monitor.step_before) if np.isfinite(monitor.step_before).all() else 0.0
     run = Run(following, list(states), status, monitor.iterations, total(length), before)
     run.slowness = float(np.max(monitor.slowness, initial=0.0)) if options.is_plain else 0.0

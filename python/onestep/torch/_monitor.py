@@ -75,7 +75,9 @@ class Monitor:
         self.largest = np.fmax(self.largest, step)
         self._observe(step)
         is_within = step <= self.tolerance * self.within
-        if distance is None:
+        if not is_within.any():
+            near = is_within
+        elif distance is None:
             near = self._is_near(factor * step)
         else:
             near = (self.contractions >= 1) & (distance <= max(NEAR, self.tolerance) * self.within)
@@ -83,7 +85,7 @@ class Monitor:
         self.smallest = np.fmin(self.smallest, step)
         lost = self._reached_rounding(z, step)
         # An item that others of its batch act on may be moved again: it has not converged then.
-        good = np.isin(self.status, (Status.converged.value, Status.rounding_reached.value))
+        good = is_solution(self.status)
         allowed = max(2 * self.tolerance, ROUNDING * self.eps * np.sqrt(self.n)) * self.within
         self.status = np.where(good & ~(step <= allowed), RUNNING, self.status)
         running = self.status == RUNNING
@@ -163,3 +165,8 @@ class Monitor:
             mask = torch.from_numpy(begins).to(z.device)
             self.anchor = torch.where(mask[:, None], z, self.anchor)
         return lost
+
+
+def is_solution(status: npt.NDArray[np.int64]) -> Bools:
+    """Which items ended at a solution."""
+    return np.asarray((status == Status.converged.value) | (status == Status.rounding_reached.value))
