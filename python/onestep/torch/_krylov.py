@@ -32,7 +32,7 @@ class Gmres:
         self.basis = torch.zeros(items, min(self.memory + 1, 9), n, dtype=b.dtype, device=b.device)
         self.active = (size > 0) & np.isfinite(size)
         self.basis[:, 0] = b / _on(np.where(self.active, size, 1.0), b)[:, None]
-        self.R = np.tile(np.eye(self.memory), (items, 1, 1))
+        self.columns: list[Array] = []  # of the triangular matrices
         self.g = np.zeros((items, self.memory + 1))
         self.g[:, 0] = np.where(self.active, size, 0.0)
         self.residual = size.copy()
@@ -51,7 +51,7 @@ class Gmres:
         the products it made."""
         made = 0
         while made < most and not self.exhausted and bool(np.any(self.active & (self.residual > target))):
-            self.active &= (self.residual > target) & ~self.complete
+            self.active &= ~self.complete  # others go on with the rest, which costs nothing, and can be gone on with
             self._extend(product)
             made += 1
         return made
@@ -82,7 +82,7 @@ class Gmres:
         self.k = k + 1
 
     def _note_column(self, h: Array, before: Array, last: Array) -> None:
-        """Givens rotations make the new column triangular; those whose solve has ended get a column of the identity."""
+        """Givens rotations make the new column triangular; items whose space is complete get one of the identity."""
         k, work = self.k, self.active
         with np.errstate(all="ignore"):
             for i in range(k):
@@ -97,8 +97,9 @@ class Gmres:
             cosine, sine = np.where(good, h[:, k] / length, 1.0), np.where(good, last / length, 0.0)
         self.cosine[:, k], self.sine[:, k] = cosine, sine
         h[:, k] = length
-        self.R[:, : k + 1, k] = np.where(good[:, None], h, 0.0)
-        self.R[~good, k, k] = 1.0
+        h = np.where(good[:, None], h, 0.0)
+        h[~good, k] = 1.0
+        self.columns.append(h)
         g = self.g[:, k].copy()
         self.g[:, k] = np.where(good, cosine * g, 0.0)
         self.g[:, k + 1] = np.where(good, -sine * g, 0.0)
@@ -110,15 +111,21 @@ class Gmres:
         k = self.k
         if k == 0:
             return torch.zeros_like(self.basis[:, 0])
-        y = np.linalg.solve(self.R[:, :k, :k], self.g[:, :k, None])
-        return torch.bmm(self.basis[:, :k].transpose(1, 2), _on(y, self.basis)).squeeze(2)
+        y = torch.linalg.solve_triangular(self._triangular(), torch.from_numpy(self.g[:, :k, None]), upper=True)
+        return torch.bmm(self.basis[:, :k].transpose(1, 2), y.to(self.basis)).squeeze(2)
+
+    def _triangular(self) -> Tensor:
+        R = np.zeros((self.basis.shape[0], self.k, self.k))
+        for j, column in enumerate(self.columns):
+            R[:, : j + 1, j] = column
+        return torch.from_numpy(R)
 
     def inverse(self) -> float:
         """The largest |x| / |M x| over all x in the spaces it has searched: an underestimate of the norm of the inverse."""
         if self.k == 0 or not self.length.any():
             return 0.0
         rows = self.length > 0
-        k, R = self.k, torch.from_numpy(self.R[rows, : self.k, : self.k])
+        k, R = self.k, self._triangular()[torch.from_numpy(rows)]
         y = torch.from_numpy(1 + 0.5 * np.sin(np.arange(1, k + 1, dtype=np.float64))).expand(R.shape[0], k).unsqueeze(2)
         largest = torch.zeros(R.shape[0], dtype=torch.float64)
         for _ in range(8):

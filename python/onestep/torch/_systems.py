@@ -157,14 +157,16 @@ class _Automatic:
         (left,) = row_norms(r)
         target, rounding = SOUGHT * tolerance * size, 5 * self.eps * size
         near, first, terms = bool(np.all(left <= target)), True, 0
+        gmres, base = _krylov.Gmres(r), x
         while True:
             last, made = left, 0
             if not (first and near) and np.any(left > rounding):
-                gmres = _krylov.Gmres(r)
+                if gmres.exhausted or np.any(left > 2 * gmres.residual + rounding):
+                    gmres, base = _krylov.Gmres(r), x
                 made = gmres.run(product, np.maximum(target, 0.5 * rounding), MOST_PRODUCTS - system.products)
                 terms += made
                 inverse = max(inverse, gmres.inverse())
-                x = x + gmres.solution()
+                x = base + gmres.solution()
                 r = b - product(x)
                 (left,) = row_norms(r)
                 system.check(gmres, left, size)
