@@ -1,6 +1,6 @@
-"""The suite torch: layers of quadratic programs and equilibrium models, ours and theirs, in the Python that runs it. Contenders of
-one size stay for all turns and take them one after another; each is checked before it is timed. What is shown is the median over
-the turns."""
+"""The suite torch: layers of quadratic programs and equilibrium models, ours and theirs, in the Python that runs it. Contenders
+of one size stay for all turns and take them one after another; each is checked before it is timed. What is shown is the median
+over the turns."""
 import dataclasses
 import importlib.util
 import json
@@ -180,7 +180,8 @@ def table(problem, size, rows):
             lines.append(f"  {row.name():<30} {row.reason}")
             continue
         over = f"{row.gradient / base:.2f}" if base else "-"
-        lines.append(f"  {row.name():<30} {row.solve * 1e3:>7.2f} ms {row.gradient * 1e3:>14.2f} ms {over:>10} {row.error:>9.1e}")
+        lines.append(f"  {row.name():<30} {row.solve * 1e3:>7.2f} ms {row.gradient * 1e3:>14.2f} ms {over:>10} "
+                     f"{row.error:>9.1e}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""Batches of dense quadratic programs in PyTorch, min x'Qx/2 + q'x with Ax = b and Gx <= h: layers, and the gradient of the sum
-of |x|^2/2 by all data. A contender takes the sizes and returns two functions of the tensors Q, q, A, b, G, h: the solutions, and
-the loss that is differentiated. What its user writes is between `user: begin` and `user: end`."""
+"""Batches of dense quadratic programs in PyTorch, min x'Qx/2 + q'x with Ax = b and Gx <= h, as layers: the gradient of the sum of
+|x|^2/2 by all data. A contender takes the sizes and returns a function of the tensors Q, q, A, b, G, h that returns x. What its
+user writes is between `user: begin` and `user: end`."""
 import torch
 
 

@@ -1,5 +1,5 @@
-"""Equilibrium models in PyTorch, z = tanh(W z + U x + c) in single precision: the gradient of the mean of |z|^2/2 over the batch
-by W, U and c. A contender takes nothing and returns a function of these and x that returns z. What its user writes is between
+"""Equilibrium models in PyTorch, z = tanh(W z + U x + c) in single precision: the gradient of the mean of |z|^2/2 over the
+batch by W, U and c. A contender takes nothing and returns a function of these and x that returns z. What its user writes is between
 `user: begin` and `user: end`."""
 import torch
 

@@ -226,3 +226,11 @@ def test_batches_of_directions_that_torch_makes_itself_are_refused_with_the_way_
     found = fixed_point(lambda z, W: W @ z + 1, torch.zeros(4, dtype=DOUBLE), W)
     with pytest.raises(onestep.MisuseError, match="torch.func.jacrev"):
         torch.autograd.grad(found.z, W, torch.eye(4, dtype=DOUBLE), is_grads_batched=True)
+
+
+def test_statuses_are_those_of_the_library():
+    a = torch.tensor([[0.5], [2.0], [float("nan")], [1.0]], dtype=DOUBLE)
+    found = fixed_point(lambda z, a: a * z + 1, torch.zeros(4, 1, dtype=DOUBLE), (a,), on_error="nan")
+    names = [Status(int(s)) for s in found.status]
+    assert names == [Status.converged, Status.diverged, Status.not_finite, Status.iteration_limit]
+    assert found.converged.tolist() == [True, False, False, False]

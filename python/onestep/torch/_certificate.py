@@ -1,5 +1,5 @@
-"""How wrong the derivative of a fixed point can be, by comparison with a better one: B^T u, (I - A)^T u = c, at a point nearer to
-the fixed point than z_k (_refine). The bound is the sum of
+"""How wrong the derivative of a fixed point can be, by comparison with a better one: B^T u, (I - A)^T u = c, at a point that
+is nearer to the fixed point than z_k (_refine). The bound is the sum of
 
     |g - B^T u|                             with a safety factor; nothing about the estimator enters
     |(I - A)^-1| |B| times the residual     what GMRES left, with norms as it saw them

@@ -7,7 +7,7 @@ items.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,17 +18,13 @@ from torch import Tensor
 
 from onestep._core import Auto, DerivativeReport, Implicit, KStep, OneStep, Status
 from onestep._errors import MisuseError, NoDerivativeError
+from onestep.torch._ends import Once
 from onestep.torch._iterate import Options, Run, iterate, not_converged
 from onestep.torch._lengths import row_norms
 from onestep.torch._point import Point
+from onestep.torch._products import differentiable, jvp_of, merged, placed, pullback, pushforward, transposed_times
 from onestep.torch._step import Dims, Step, is_transformed
 from onestep.torch._systems import Answer, growth, report_of, solve
-
-_NO_SECOND = (
-    "[fixed_point] OneStep has the right first derivative alone; for a second one take Implicit(), or KStep(K) where K steps "
-    "leave out little"
-)
-
 
 @dataclass
 class Seen:
@@ -62,8 +58,8 @@ class Call:
         """The same, with how it was found."""
         if torch._C._functorch.is_legacy_batchedtensor(b):
             raise MisuseError(
-                "[fixed_point] torch.autograd's own batches of directions (is_grads_batched, vectorize=True) are not supported: "
-                "use torch.func.jacrev, jacfwd or vmap"
+                "[fixed_point] torch.autograd's own batches of directions (is_grads_batched, vectorize=True) are not "
+                "supported: use torch.func.jacrev, jacfwd or vmap"
             )
         assert isinstance(self.estimator, (Implicit, Auto))
         self.refuse_a_changed_map(point)
@@ -182,7 +178,7 @@ class Attach(torch.autograd.Function):
     def backward(ctx: Any, c: Tensor) -> Any:
         z, *theta = ctx.saved_tensors
         call: Call = ctx.call
-        needed = _differentiable(theta, ctx.needs_input_grad[2:])
+        needed = differentiable(theta, ctx.needs_input_grad[2:])
         if not torch.is_grad_enabled() and not any(is_transformed(t) for t in (z, c, *theta)):
             point = Point(call.step, z, theta, needed)
             answer = call.solved(point, c, True)
@@ -190,7 +186,7 @@ class Attach(torch.autograd.Function):
         else:
             u = Linear.apply(call, True, needed, z, c, *theta)
             found = pullback(call.step, z, theta, needed, u)
-        return (None, None, *_placed(found, needed))
+        return (None, None, *placed(found, needed))
 
     @staticmethod
     def jvp(ctx: Any, _0: None, _1: Any, *tangents: Tensor | None) -> Any:
@@ -227,17 +223,17 @@ class Linear(torch.autograd.Function):
         call: Call = ctx.call
         y = Linear.apply(call, not ctx.transposed, ctx.needed, z, w, *theta)
         left, right = (x, y) if ctx.transposed else (y, x)
-        of_z, of_theta = ctx.needs_input_grad[3], _differentiable(theta, ctx.needs_input_grad[5:])
+        of_z, of_theta = ctx.needs_input_grad[3], differentiable(theta, ctx.needs_input_grad[5:])
         found = [None] * (1 + len(theta))
         if of_z or any(of_theta):
             wanted = [t for t, n in zip((z, *theta), (of_z, *of_theta)) if n]
 
             def product(*values: Tensor) -> Tensor:
-                z_there, *theta_there = _merged((z, *theta), (of_z, *of_theta), values)
-                return _transposed_times(call.step, z_there, theta_there, left)
+                z_there, *theta_there = merged((z, *theta), (of_z, *of_theta), values)
+                return transposed_times(call.step, z_there, theta_there, left)
 
             pull: Any = torch.func.vjp(product, *wanted)[1]
-            found = _placed(pull(right), (of_z, *of_theta))
+            found = placed(pull(right), (of_z, *of_theta))
         return (None, None, None, found[0], y, *found[1:])
 
     @staticmethod
@@ -250,12 +246,12 @@ class Linear(torch.autograd.Function):
             values = [t for t, g in zip((z, *theta), given) if g]
 
             def product(*values: Tensor) -> Tensor:
-                z_there, *theta_there = _merged((z, *theta), given, values)
+                z_there, *theta_there = merged((z, *theta), given, values)
                 if ctx.transposed:
-                    return _transposed_times(call.step, z_there, theta_there, x)
-                return _jvp(lambda at: call.step(at, theta_there), (z_there,), (x,), x)
+                    return transposed_times(call.step, z_there, theta_there, x)
+                return jvp_of(lambda at: call.step(at, theta_there), (z_there,), (x,), x)
 
-            total = total + _jvp(product, tuple(values), tuple(m for m in (z_moves, *moves) if m is not None), x)
+            total = total + jvp_of(product, tuple(values), tuple(m for m in (z_moves, *moves) if m is not None), x)
         return Linear.apply(call, ctx.transposed, ctx.needed, z, total, *theta)
 
     @staticmethod
@@ -284,7 +280,7 @@ class LastStep(torch.autograd.Function):
         previous, *theta = ctx.saved_tensors
         call: Call = ctx.call
         c = call.of_steps(c)
-        needed = _differentiable(theta, ctx.needs_input_grad[3:])
+        needed = differentiable(theta, ctx.needs_input_grad[3:])
         if not torch.is_grad_enabled() and not any(is_transformed(t) for t in (c, *theta)):
             point = Point(call.step, previous, theta, needed)
             call.refuse_a_changed_map(point)
@@ -292,7 +288,7 @@ class LastStep(torch.autograd.Function):
         else:
             found = [Once.apply(g, *theta) for g in pullback(call.step, previous, theta, needed, c)]
         call.seen.report = report_of("one step", Status.converged, 0.0, 1, 0, 0, 0, 0, 0.0, True)
-        return (None, None, None, *_placed(found, needed))
+        return (None, None, None, *placed(found, needed))
 
     @staticmethod
     def jvp(ctx: Any, _0: None, _1: Any, _2: Any, *tangents: Tensor | None) -> Any:
@@ -305,30 +301,6 @@ class LastStep(torch.autograd.Function):
     def vmap(info: Any, in_dims: Dims, call: Call, z: Tensor, previous: Tensor, *theta: Tensor) -> tuple[Any, Any]:
         wider, rows, moved = _wider(info.batch_size, call, in_dims[1:], [z, previous], theta)
         return LastStep.apply(wider, *rows, *moved).unflatten(0, (info.batch_size, call.step.items)), 0
-
-
-class Once(torch.autograd.Function):
-    """A first derivative that has no further one."""
-
-    @staticmethod
-    def forward(derivative: Tensor, *theta: Tensor) -> Tensor:
-        return derivative.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise MisuseError(_NO_SECOND)
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise MisuseError(_NO_SECOND)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Dims, derivative: Tensor, *theta: Tensor) -> tuple[Any, Any]:
-        return Once.apply(derivative, *theta), in_dims[0]
 
 
 class Guard(torch.autograd.Function):
@@ -360,96 +332,6 @@ def _of_steps(call: Call, direction: Tensor) -> Tensor:
     K = call.estimator.K
     call.seen.report = report_of("K steps", Status.converged, 0.0, K, 0, K, 0, 0, 0.0, True)
     return call.of_steps(direction)
-
-
-class Failed(torch.autograd.Function):
-    """What is returned of items that failed, NaN or what there is, and their derivatives: NaN, but zero for a cotangent that
-    is zero."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(z: Tensor, instead: Tensor, failed: Tensor) -> Tensor:
-        return torch.where(failed[:, None], instead, z)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[2])
-        ctx.save_for_forward(inputs[2])
-
-    @staticmethod
-    def backward(ctx: Any, c: Tensor) -> Any:
-        (failed,) = ctx.saved_tensors
-        nothing = (c == 0).all(dim=1, keepdim=True)
-        return torch.where(failed[:, None], torch.where(nothing, 0.0, torch.nan), c), None, None
-
-    @staticmethod
-    def jvp(ctx: Any, moved: Tensor, _0: Any, _1: Any) -> Any:
-        (failed,) = ctx.saved_tensors
-        return torch.where(failed[:, None], torch.nan, moved)
-
-
-def pullback(step: Step, z: Tensor, theta: Sequence[Tensor], needed: Sequence[bool], u: Tensor) -> list[Tensor]:
-    """B^T u for the tensors that are needed, by torch.func, so that it can be differentiated again."""
-    wanted = [t for t, n in zip(theta, needed) if n]
-    if not wanted:
-        return []
-    pull: Any = torch.func.vjp(lambda *values: step(z, _merged(theta, needed, values)), *wanted)[1]
-    return list(pull(u))
-
-
-def pushforward(
-    step: Step, z: Tensor, theta: Sequence[Tensor], moves: Sequence[Tensor | None]
-) -> Tensor | None:
-    """B dtheta; None where nothing moves."""
-    given = [m is not None for m in moves]
-    if not any(given):
-        return None
-
-    def of(*values: Tensor) -> Tensor:
-        return step(z, _merged(theta, given, values))
-
-    along = tuple(m for m in moves if m is not None)
-    return _jvp(of, tuple(t for t, g in zip(theta, given) if g), along, z)
-
-
-def _transposed_times(step: Step, z: Tensor, theta: Sequence[Tensor], w: Tensor) -> Tensor:
-    """A^T w."""
-    pull: Any = torch.func.vjp(lambda at: step(at, theta), z)[1]
-    out: Tensor = pull(w)[0]
-    return out
-
-
-def _jvp(f: Callable[..., Tensor], at: tuple[Tensor, ...], along: tuple[Tensor, ...], like: Tensor) -> Tensor:
-    """The derivative of f along a direction; its result is `like` this one. Inside a dual level of torch, which knows no other
-    one inside it, as the derivative of the transposed product, which is linear."""
-    out: Tensor
-    if torch.autograd.forward_ad._current_level < 0:
-        out = torch.func.jvp(f, at, along)[1]
-        return out
-
-    def transposed(w: Tensor) -> tuple[Tensor, ...]:
-        pull: Any = torch.func.vjp(f, *at)[1]
-        pulled: tuple[Tensor, ...] = pull(w)
-        return pulled
-
-    pull: Any = torch.func.vjp(transposed, torch.zeros_like(like))[1]
-    (out,) = pull(along)
-    return out
-
-
-def _merged(all_: Sequence[Tensor], chosen: Sequence[bool], values: Sequence[Tensor]) -> list[Tensor]:
-    new = iter(values)
-    return [next(new) if c else t for t, c in zip(all_, chosen)]
-
-
-def _placed(found: Sequence[Tensor], needed: Sequence[bool]) -> list[Any]:
-    new = iter(found)
-    return [next(new) if n else None for n in needed]
-
-
-def _differentiable(theta: Sequence[Tensor], needed: Sequence[bool]) -> tuple[bool, ...]:
-    return tuple(bool(n) and t.is_floating_point() for t, n in zip(theta, needed))
 
 
 def _wider(

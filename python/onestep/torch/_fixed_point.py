@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch._compile import _disable_dynamo
+from torch.utils._pytree import tree_leaves
 
 from onestep._core import Auto, Certificate, DerivativeReport, Implicit, KStep, OneStep, Status, Unrolled
 from onestep._errors import MisuseError
-from onestep.torch._equilibrium import Attach, Call, Failed, Guard, Iterate, LastStep, Seen
+from onestep.torch._ends import Failed
+from onestep.torch._equilibrium import Attach, Call, Guard, Iterate, LastStep, Seen
 from onestep.torch._iterate import Options
 from onestep.torch._point import Point
 from onestep.torch._problems import OnError
@@ -111,7 +113,7 @@ def fixed_point(
     >>> z = onestep.torch.fixed_point(cell, z0, (x,)).z
 
     f is evaluated as it is written, on the device and in the dtype of z0. Its parameters are `params`, a tensor or a sequence
-    of them, and what it closes over: parameters of modules and tensors that carry a derivative are found by looking at what f
+    of what f takes after z (tensors, or lists and dicts of them as torch.func.functional_call takes them), and what it closes over: parameters of modules and tensors that carry a derivative are found by looking at what f
     calls, and what cannot be found so is refused. f has to return the same for the same z and parameters. The fixed point
     does not depend on z0, which may be a tuple of tensors: f then takes and returns such a tuple.
 
@@ -129,8 +131,8 @@ def fixed_point(
     accelerates by Anderson's method with a memory of so many states.
 
     `on_error` says what happens to items that do not end at a solution, or whose linear system is singular: "raise" raises
-    NotConvergedError and NoDerivativeError, with "nan" their states and derivatives are NaN, and "keep" keeps what there is. With
-    the last two an item whose cotangent is zero adds nothing to the gradient of a shared parameter.
+    NotConvergedError and NoDerivativeError, with "nan" their states and derivatives are NaN, and "keep" keeps what there is.
+    With the last two an item whose cotangent is zero adds nothing to the gradient of a shared parameter.
     """
     solve = _outside_of_compiled_graphs if torch.compiler.is_compiling() else _solve
     how = (batch_axes, tolerance, typical_z, max_iterations, anderson, damping, on_error)
@@ -227,7 +229,7 @@ def _arguments(params: Any) -> list[Any]:
         raise MisuseError(
             f"[fixed_point] params is a {type(params).__name__}; a tensor or a tuple of what f takes after z is needed"
         )
-    for i, p in enumerate(params):
+    for i, p in ((i, leaf) for i, p in enumerate(params) for leaf in tree_leaves(p)):
         if isinstance(p, Tensor) and p.layout is not torch.strided:
             raise MisuseError(f"[fixed_point] parameter {i} is a sparse tensor, which is not supported: use .to_dense()")
         if isinstance(p, Tensor) and p.is_complex():

@@ -1,5 +1,5 @@
-"""Points nearer to the fixed point than z_k, where a certificate computes the derivative it compares with: by Newton's method on
-z - F(z, theta) = 0, whose linear systems are solved roughly by GMRES. src/estimate/refine.cpp, for a map in torch."""
+"""Points nearer to the fixed point than z_k, where a certificate computes the derivative it compares with: by Newton's method
+on z - F(z, theta) = 0, whose linear systems are solved roughly by GMRES. src/estimate/refine.cpp, for a map in torch."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ are the items of the batch, and of all tensors that it depends on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from onestep._errors import MisuseError
 
@@ -78,22 +78,29 @@ class _Finds(TorchFunctionMode):
         self.found: list[Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        tree_map_only(Tensor, self._look, (args, kwargs or {}))
+        for t in _tensors_in((args, kwargs)):
+            if id(t) not in self.known and _carries_a_derivative(t):
+                self.found.append(t)
+                self._note(t)
         result = func(*args, **(kwargs or {}))
-        tree_map_only(Tensor, self._note, result)
+        for t in _tensors_in(result):
+            self._note(t)
         return result
 
-    def _look(self, t: Tensor) -> Tensor:
-        if id(t) not in self.known and _carries_a_derivative(t):
-            self.found.append(t)
-            self._note(t)
-        return t
-
-    def _note(self, t: Tensor) -> Tensor:
+    def _note(self, t: Tensor) -> None:
         if id(t) not in self.known:
             self.known.add(id(t))
             self.kept.append(t)
-        return t
+
+
+def _tensors_in(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            yield from _tensors_in(one)
+    elif isinstance(value, dict):
+        yield from _tensors_in(tuple(value.values()))
 
 
 def _carries_a_derivative(t: Tensor) -> bool:
@@ -119,10 +126,28 @@ class _Replaces(TorchFunctionMode):
     def __init__(self, old: Sequence[Tensor], new: Sequence[Tensor]) -> None:
         super().__init__()
         self.new = {id(o): n for o, n in zip(old, new)}
+        self.seen: set[int] = set()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = tree_map_only(Tensor, lambda t: self.new.get(id(t), t), (args, kwargs or {}))
-        return func(*args, **kwargs)
+        return func(*(self._replaced(a) for a in args), **{k: self._replaced(v) for k, v in (kwargs or {}).items()})
+
+    def _replaced(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            if id(value) not in self.new:
+                return value
+            self.seen.add(id(value))
+            return self.new[id(value)]
+        if type(value) in (tuple, list):  # of what torch takes, no other container holds tensors
+            return type(value)(self._replaced(one) for one in value)
+        return value
+
+    def refuse_what_was_not_seen(self) -> None:
+        """Raises MisuseError where f uses other tensors now than when they were found."""
+        if len(self.seen) < len(self.new):
+            raise MisuseError(
+                "[fixed_point] f does not use a tensor any more that it closed over in the forward pass, as after "
+                "torch.func.functional_call: pass it in params and let f take it from there"
+            )
 
 
 @dataclass(frozen=True)
@@ -151,17 +176,22 @@ class Step:
 
 def make_step(f: Callable[..., Any], z0: Any, params: Sequence[Any], layout: Layout) -> tuple[Step, list[Tensor]]:
     """The step, and the tensors it depends on: those among `params`, and those that f closes over."""
-    places = [i for i, p in enumerate(params) if isinstance(p, Tensor)]
-    given = [params[i] for i in places]
+    leaves, spec = tree_flatten(list(params))
+    places = [i for i, p in enumerate(leaves) if isinstance(p, Tensor)]
+    given = [leaves[i] for i in places]
+
+    def arguments(theta: Sequence[Tensor]) -> list[Any]:
+        filled = list(leaves)
+        for i, t in zip(places, theta):
+            filled[i] = t
+        return list(tree_unflatten(filled, spec))
+
     first = z0[0] if isinstance(z0, tuple) else z0
     parts = [p.detach().clone() for p in (z0 if isinstance(z0, tuple) else (z0,))]
     inputs = [p.detach() for p in given]
     finds = _Finds([*parts, *inputs])
-    arguments = list(params)
-    for i, t in zip(places, inputs):
-        arguments[i] = t
     with torch.no_grad(), finds:
-        checked(f(tuple(parts) if layout.is_tuple else parts[0], *arguments), layout, first)
+        checked(f(tuple(parts) if layout.is_tuple else parts[0], *arguments(inputs)), layout, first)
     if any(p._version > 0 for p in parts):
         raise MisuseError("[fixed_point] f changes the state it is given in place; let it work on a copy, as z.clone()")
     closed = finds.found
@@ -169,16 +199,18 @@ def make_step(f: Callable[..., Any], z0: Any, params: Sequence[Any], layout: Lay
     was_cast, cast_to = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
 
     def call(z: Tensor, theta: Sequence[Tensor]) -> Tensor:
-        arguments = list(params)
-        for i, t in zip(places, theta):
-            arguments[i] = t
         inside = theta[len(places) :]
+        replaces = _Replaces(closed, inside)
+        moved = any(new is not old for new, old in zip(inside, closed))
         with ExitStack() as stack:
             if was_cast or torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, dtype=cast_to, enabled=was_cast))
-            if any(new is not old for new, old in zip(inside, closed)):
-                stack.enter_context(_Replaces(closed, inside))
-            return layout.flat(checked(f(layout.state(z), *arguments), layout, first))
+            if moved:
+                stack.enter_context(replaces)
+            following = layout.flat(checked(f(layout.state(z), *arguments(theta)), layout, first))
+        if moved:
+            replaces.refuse_what_was_not_seen()
+        return following
 
     size = sum(torch.Size(s).numel() for s in layout.shapes)
     eps = max(torch.finfo(first.dtype).eps, torch.finfo(cast_to).eps if was_cast else 0.0)
@@ -216,8 +248,9 @@ def refuse_hidden(y: Tensor, known: Sequence[Tensor]) -> None:
         if isinstance(leaf, Tensor) and id(leaf) not in ours:
             raise MisuseError(
                 f"[fixed_point] f depends on a tensor of shape {tuple(leaf.shape)} that requires a gradient and is neither in "
-                "params nor found by looking at what f calls (it is used inside an autograd.Function, or by a module that is "
-                "scripted or compiled): pass it in params and let f take it from there, or detach it"
+                "params nor found by looking at what f calls (it is used inside an autograd.Function or by a scripted module, "
+                "or it stands where another tensor stood in the forward pass, as after torch.func.functional_call): pass it in "
+                "params and let f take it from there, or detach it"
             )
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
