@@ -234,3 +234,4 @@ def test_statuses_are_those_of_the_library():
     names = [Status(int(s)) for s in found.status]
     assert names == [Status.converged, Status.diverged, Status.not_finite, Status.iteration_limit]
     assert found.converged.tolist() == [True, False, False, False]
+    assert repr(found).startswith("FixedPoint(z=tensor(") and "Call" not in repr(found)

@@ -232,7 +232,7 @@ class _Certifier:
     def in_corners(self, way: Refinement, distance: float, u: Tensor, best: Products) -> float:
         """The largest change in corners of a cube that should contain the solution, and for parameters displaced in their last
         places."""
-        floor = max(1e-12, 4e3 * self.eps) * (way.scale if way.scale > 0 else 1.0) / math.sqrt(self.n)
+        floor = max(1e-12, 30 * self.eps) * (way.scale if way.scale > 0 else 1.0) / math.sqrt(self.n)
         half = CORNER_RADIUS * max(distance, floor)
         points = []
         for pair in range(CORNER_PAIRS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +28,7 @@ _TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, to
 _AUTO = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 1e-1, torch.bfloat16: 3e-1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FixedPoint:
     """What fixed_point found.
 
@@ -41,10 +41,10 @@ class FixedPoint:
     """The fixed point, with its derivative; a tuple where z0 is one."""
     status: Tensor
     """How the solve of each item ended: `onestep.Status(int(status))`. It has the axes of the batch."""
-    _call: Call
-    _layout: Layout
-    _theta: tuple[Tensor, ...]
-    _point: tuple[Tensor, Tensor]  # z and the state that steps are differentiated from, as rows
+    _call: Call = field(repr=False)
+    _layout: Layout = field(repr=False)
+    _theta: tuple[Tensor, ...] = field(repr=False)
+    _point: tuple[Tensor, Tensor] = field(repr=False)  # z and the state that steps are differentiated from, as rows
 
     @property
     def converged(self) -> Tensor:
