@@ -114,6 +114,45 @@ def test_a_derivative_that_does_not_exist_raises_or_is_nan():
 # -- second derivatives
 
 
+@pytest.mark.parametrize("on_error", ["nan", "keep"])
+def test_a_cotangent_that_is_not_finite_gives_nan_to_its_problem_alone(on_error):
+    qp = onestep.torch.QP(on_error=on_error)
+    q = torch.tensor([[-0.9, -0.4], [-0.5, -0.2]], dtype=DOUBLE, requires_grad=True)
+    weights = torch.tensor([[1.0], [float("nan")]], dtype=DOUBLE)
+    (gradient,) = torch.autograd.grad((qp(Q=torch.eye(2), q=q) * weights).sum(), q)
+    torch.testing.assert_close(gradient[0], -torch.ones(2, dtype=DOUBLE))
+    assert gradient[1].isnan().all()
+    (gradient,) = torch.autograd.grad(qp(Q=torch.eye(2), q=q[0]).sum() * float("inf"), q)
+    assert gradient[0].isnan().all()
+    with pytest.raises(onestep.MisuseError, match="a direction has to be finite"):
+        torch.autograd.grad((onestep.torch.QP()(Q=torch.eye(2), q=q) * weights).sum(), q)
+
+
+def test_a_problem_that_the_loss_leaves_out_adds_nothing_to_second_derivatives():
+    qp = onestep.torch.QP(on_error="nan")
+    q = torch.tensor([[-0.9, -0.4], [float("nan"), 0.0]], dtype=DOUBLE)
+    scale = torch.tensor(1.0, dtype=DOUBLE)
+
+    def loss(scale, q):
+        return qp(Q=scale * torch.eye(2, dtype=DOUBLE), q=q)[0].square().sum()
+
+    curved = torch.func.grad(torch.func.grad(loss))
+    torch.testing.assert_close(curved(scale, q), curved(scale, q[:1]))
+
+
+def test_empty_batches_have_empty_derivatives_of_all_kinds():
+    qp, q = onestep.torch.QP(), torch.zeros(0, 3, dtype=DOUBLE)
+
+    def solve(q):
+        return qp(Q=torch.eye(3), q=-q, A=torch.ones(1, 3), b=1.0, lo=0.0)
+
+    assert torch.func.jacrev(solve)(q).shape == (0, 3, 0, 3)
+    assert torch.func.jacfwd(solve)(q).shape == (0, 3, 0, 3)
+    assert torch.func.vmap(torch.func.jacrev(solve))(q).shape == (0, 3, 3)
+    assert torch.func.hessian(lambda q: solve(q).sum())(q).shape == (0, 3, 0, 3)
+    assert qp.certificate(Q=torch.eye(3), q=-q, lo=0.0, cotangent=torch.ones(3)) == []
+
+
 def quartic(x, w):
     return np.sum(w * np.logaddexp(0, x)) + 0.5 * np.sum((x - w) ** 2)
 

@@ -82,7 +82,7 @@ def second(
         return tuple(onestep.grad(total, t) for t, n in zip(theta, needed) if n)
 
     shapes = [t.shape[b:] for t, b, n in zip(theta, batched, needed) if n]
-    return _traced(problems, [_joined(c), *v], theta, batched, gradients, shapes)
+    return _traced(problems, [_joined(c), *v], 1, theta, batched, gradients, shapes)
 
 
 def second_jvp(
@@ -104,7 +104,7 @@ def second_jvp(
 
     parts = [part.shape[1:] for part in state]
     shape = parts[0] if len(parts) == 1 else (sum(int(np.prod(part)) for part in parts),)
-    (joined,) = _traced(problems, [*v, *w], theta, batched, moved_twice, [shape])
+    (joined,) = _traced(problems, [*v, *w], middle, theta, batched, moved_twice, [shape])
     if len(parts) == 1:
         return [joined]
     cuts = np.cumsum([int(np.prod(part)) for part in parts])[:-1]
@@ -116,14 +116,14 @@ def _all_parts(parts: Any) -> list[Array]:
 
 
 def _together(
-    problems: Problems, solutions: Solution | ManySolutions, derive: Callable[[ManySolutions], Any]
+    problems: Problems, solutions: Solution | ManySolutions, of: list[Array], derive: Callable[[ManySolutions], Any]
 ) -> list[Array] | None:
     """The derivatives of all problems at once; None where they have to be looked at one by one."""
     if not isinstance(solutions, ManySolutions):
         return None
     if problems.on_error == "raise":
         return _all_parts(derive(solutions))
-    if failed_of(solutions):
+    if failed_of(solutions) or not all(np.isfinite(d).all() for d in of):
         return None
     try:
         return _all_parts(derive(solutions))
@@ -140,7 +140,7 @@ def _vjp(
     one_by_one: bool,
 ) -> list[Array]:
     if not one_by_one:
-        gradients = _together(problems, solutions, lambda many: many.vjp(tuple(c)))
+        gradients = _together(problems, solutions, c, lambda many: many.vjp(tuple(c)))
         if gradients is not None:
             return gradients
     return _each(problems, solutions, c, lambda s, of_one: s.vjp(of_one), [t.shape[b:] for t, b in zip(theta, batched)])
@@ -149,7 +149,7 @@ def _vjp(
 def _jvp(
     problems: Problems, solutions: Solution | ManySolutions, v: list[Array], state: Sequence[Array]
 ) -> list[Array]:
-    parts = _together(problems, solutions, lambda many: many.jvp(tuple(v)))
+    parts = _together(problems, solutions, v, lambda many: many.jvp(tuple(v)))
     if parts is not None:
         return parts
     return _each(problems, solutions, v, lambda s, of_one: s.jvp(of_one), [part.shape[1:] for part in state])
@@ -162,13 +162,17 @@ def _each(
     derive: Callable[[Solution, tuple[Array, ...]], Any],
     shapes: list[tuple[int, ...]],
 ) -> list[Array]:
-    """Derivatives of the problems one by one. One that has none gives NaN, or what there is of it; in a direction that is
-    zero, as that of a problem which a loss leaves out, it gives zero."""
+    """Derivatives of the problems one by one. One that has none gives NaN, or what there is of it, and so does one in a
+    direction that is not finite; in a direction that is zero, as that of a problem which a loss leaves out, it gives zero."""
     count = directions[0].shape[0]
     out = [np.zeros((count, *shape)) for shape in shapes]
     for i in range(count):
         of_one = tuple(d[i] for d in directions)
         if not any(np.any(d) for d in of_one):
+            continue
+        if problems.on_error != "raise" and not all(np.isfinite(d).all() for d in of_one):
+            for result in out:
+                result[i] = np.nan
             continue
         s = one_of(solutions, i)
         if problems.on_error == "keep":
@@ -188,7 +192,7 @@ def _joined(parts: Sequence[Array]) -> Array:
     """Of a state with several parts all entries in a row, as a solve inside a traced function returns it."""
     if len(parts) == 1:
         return parts[0]
-    return np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)
+    return np.concatenate([part.reshape(*part.shape[:2], int(np.prod(part.shape[2:]))) for part in parts], axis=2)
 
 
 def _moved(y: Expr, theta: Sequence[Expr], v: Sequence[Expr], given: Sequence[bool]) -> Expr:
@@ -202,12 +206,14 @@ def _moved(y: Expr, theta: Sequence[Expr], v: Sequence[Expr], given: Sequence[bo
 def _traced(
     problems: Problems,
     directions: Sequence[Array],
+    first: int,
     theta: Sequence[Array],
     batched: tuple[bool, ...],
     of: Callable[[Expr, Sequence[Expr], Sequence[Expr]], tuple[Expr, ...]],
     shapes: Sequence[tuple[int, ...]],
 ) -> list[Array]:
-    """`of`(x, theta, directions), traced with the solve inside it, for each direction of each problem."""
+    """`of`(x, theta, directions), traced with the solve inside it, for each direction of each problem. It is linear in the
+    `first` of the directions and in the others: where either are zero, as for a problem which a loss leaves out, it is zero."""
     many, count = directions[0].shape[:2]
     out = [np.zeros((many, count, *shape)) for shape in shapes]
     solver = _twice_differentiable(problems)
@@ -228,7 +234,10 @@ def _traced(
         raise MisuseError(f"[layer] no second derivative: {error}") from error
     for k in range(many):
         for i in range(count):
-            results = function(*(d[k, i] for d in directions), *(t[i] if b else t for t, b in zip(theta, batched)))
+            of_one = [d[k, i] for d in directions]
+            if not any(np.any(d) for d in of_one[:first]) or not any(np.any(d) for d in of_one[first:]):
+                continue
+            results = function(*of_one, *(t[i] if b else t for t, b in zip(theta, batched)))
             for result, value in zip(out, _all_parts(results)):
                 result[k, i] = value
     if problems.on_error == "raise" and not all(np.isfinite(result).all() for result in out):

@@ -105,6 +105,8 @@ class Layer(torch.nn.Module):
         if (cotangent is None) == (tangent is None):
             raise MisuseError("[layer] a certificate is for a cotangent or for a tangent: give one of them")
         _, batch, call, on_host = self._prepared(theta)
+        if call.count == 0:
+            return []
         solutions = self._problems.solved([t.detach().numpy() for t in on_host], call.batched, call.count)
         direction = cotangent if tangent is None else tangent
         parts = direction if isinstance(direction, tuple) else (direction,)

@@ -93,7 +93,7 @@ def more_problems(size: int, directions: Sequence[Tensor], dims: InDims) -> list
 
 def of_problems(size: int, results: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
     """What vmap is told of results with an axis of directions and one of problems."""
-    return tuple(r.unflatten(1, (size, r.shape[1] // size)) for r in results), (1,) * len(results)
+    return tuple(r.unflatten(1, (size, _of_each(r.shape[1], size))) for r in results), (1,) * len(results)
 
 
 # ... and one in which only directions are batched makes more of these.
@@ -104,4 +104,9 @@ def more_directions(size: int, directions: Sequence[Tensor], dims: InDims) -> li
 
 
 def of_directions(size: int, results: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-    return tuple(r.unflatten(0, (size, r.shape[0] // size)) for r in results), (0,) * len(results)
+    return tuple(r.unflatten(0, (size, _of_each(r.shape[0], size))) for r in results), (0,) * len(results)
+
+
+def _of_each(together: int, size: int) -> int:
+    """How many each of `size` has; where there are none, it does not matter."""
+    return together // size if size > 0 else 1
