@@ -1,14 +1,8 @@
 // Traced functions that can be evaluated, for looking at what was traced and for trying it out.
-#include "tracing.h"
+#include "functions.h"
 
 namespace onestep::python {
 namespace {
-
-// A traced function of Python, with what it must keep alive.
-struct TracedFunction {
-  Function function;
-  nb::list kept;
-};
 
 Input input_of(nb::handle spec) {
   if (!nb::isinstance<nb::tuple>(spec)) return Buffer(spec).shape();

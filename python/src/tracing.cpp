@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "errors.h"
+#include "functions.h"
 
 namespace onestep::python {
 namespace {
@@ -112,6 +113,10 @@ std::size_t arguments_of(nb::handle function) {
 }
 
 detail::Body body_of(nb::handle function) {
+  // What was traced before needs no Python.
+  if (const TracedFunction* traced = nullptr;
+      nb::try_cast<const TracedFunction*>(function, traced, false) && traced != nullptr)
+    return {[f = traced->function](std::span<const Expr> in) { return f(in); }, traced->function.inputs().size()};
   return {[function](std::span<const Expr> in) {
             const nb::gil_scoped_acquire gil;
             const nb::object result = call_python(function, in);

@@ -57,7 +57,7 @@ std::vector<Expr> exprs_of(nb::handle object);
 nb::object call_python(nb::handle function, std::span<const Expr> arguments);
 /// How many arguments without defaults a Python function takes.
 std::size_t arguments_of(nb::handle function);
-/// The function as a body of the library, which borrows it.
+/// The function, or one that was traced before, as a body of the library, which borrows it.
 detail::Body body_of(nb::handle function);
 
 /// Calls `use` with a lambda of exactly as many Exprs as the body takes: for functions that count them.

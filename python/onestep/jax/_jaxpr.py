@@ -1,0 +1,136 @@
+"""A jaxpr as expressions: its equations are gone through in order, and each becomes what the table says for its primitive.
+
+What is known while tracing (data, indices, shapes) is computed there and then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from onestep._errors import TracingError
+from onestep.jax._values import Known, Value, is_known
+
+_JAX = os.path.dirname(jax.__file__)
+
+# Equations that are jaxprs themselves, and the parameter which has it.
+INLINED = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "remat": "jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+}
+
+_CHOOSES = (
+    "the value of an expression is not known while the function is traced, so nothing can branch or loop on it: "
+    "jnp.where(condition, a, b) chooses"
+)
+INSTEAD = {
+    "cond": _CHOOSES,
+    "while": _CHOOSES,
+    "scan": "loops of JAX are not traced: write the loop in Python, or with sums along an axis",
+    "sort": "the order is a kink at every tie",
+    "argmax": "an index has no derivative",
+    "argmin": "an index has no derivative",
+    "top_k": "the order is a kink at every tie",
+    "erfc": "1 - jax.scipy.special.erf(x) where that is precise enough",
+    "cholesky": "onestep has no triangular factor as an array: jnp.linalg.solve, jnp.linalg.slogdet",
+    "lu": "jnp.linalg.solve, jnp.linalg.slogdet and jnp.linalg.det, called as they are",
+    "triangular_solve": "jnp.linalg.solve(A, b)",
+    "custom_linear_solve": "jnp.linalg.solve(A, b)",
+    "eigh": "a problem without eigenvalues",
+    "svd": "a problem without singular values",
+    "qr": "jnp.linalg.solve(A.T @ A, A.T @ b)",
+    "random_bits": "draw the numbers outside of the function, and close over them",
+    "pure_callback": "the function of NumPy by itself, for a solver of onestep",
+}
+_FOREIGN = "any JAX function can be used as a foreign step: onestep.fixed_point(onestep.jax.foreign_step(F))"
+
+
+def refusal(name: str, why: str = "") -> TracingError:
+    """What cannot be traced, and what to do instead."""
+    instead = why or INSTEAD.get(name, "")
+    return TracingError(
+        f"the primitive {name} of JAX is not traced" + (f": {instead}" if instead else "") + f"; {_FOREIGN}, and "
+        "onestep.jax.traced_primitives() lists what is traced"
+    )
+
+
+def evaluated(jaxpr: ClosedJaxpr | Jaxpr, consts: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
+    """The results of the jaxpr for these arguments."""
+    body: Jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    values: dict[Any, Value] = {}
+
+    def read(v: Any) -> Value:
+        return np.asarray(v.val) if isinstance(v, Literal) else values[v]
+
+    values.update(zip(body.constvars, consts))
+    values.update(zip(body.invars, arguments))
+    for eqn in body.eqns:
+        values.update(zip(eqn.outvars, _results(eqn, [read(v) for v in eqn.invars])))
+    return [read(v) for v in body.outvars]
+
+
+def _results(eqn: Any, given: list[Value]) -> Sequence[Value]:
+    from onestep.jax import _patterns, _table
+
+    name = eqn.primitive.name
+    if all(is_known(v) for v in given) and name not in ("stop_gradient", *INLINED):
+        return _known(eqn, [np.asarray(v) for v in given])
+    if name in INLINED:
+        recognised = _patterns.recognised(eqn, given)
+        if recognised is not None:
+            return recognised
+        inner = eqn.params[INLINED[name]]
+        if name.startswith("custom_"):
+            _check_own_rule(name, inner)
+        return evaluated(inner, _consts_of(inner), given)
+    if name == "cond" and is_known(given[0]):
+        inner = eqn.params["branches"][int(np.clip(np.asarray(given[0]), 0, len(eqn.params["branches"]) - 1))]
+        return evaluated(inner, _consts_of(inner), given[1:])
+    rule = _table.RULES.get(name)
+    if rule is None:
+        raise refusal(name)
+    result = rule(_table.Equation(name, eqn.params, eqn.outvars[0].aval), *given)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _consts_of(jaxpr: Any) -> list[Value]:
+    return [np.asarray(c) for c in jaxpr.consts] if isinstance(jaxpr, ClosedJaxpr) else []
+
+
+def _check_own_rule(name: str, inner: Any) -> None:
+    """Derivatives here are those of what is computed: a rule of the user's that says otherwise must not be lost silently.
+    Rules of JAX's own functions say the same, and only more precisely."""
+    jaxpr = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
+    where = str(getattr(getattr(jaxpr, "debug_info", None), "func_src_info", ""))
+    if _JAX not in where:
+        raise refusal(
+            name, "onestep differentiates what a function computes and does not use derivative rules written for it"
+        )
+
+
+def _known(eqn: Any, given: list[Known]) -> Sequence[Known]:
+    from onestep.jax import _known as known
+
+    rule = known.RULES.get(eqn.primitive.name)
+    if rule is not None:
+        return (np.asarray(rule(eqn, *given), dtype=eqn.outvars[0].aval.dtype),)
+    if eqn.primitive.name == "platform_index":
+        platforms = eqn.params["platforms"]
+        return (np.asarray(next(i for i, p in enumerate(platforms) if p is None or "cpu" in p), np.int32),)
+    with jax.ensure_compile_time_eval():
+        functions, parameters = eqn.primitive.get_bind_params(eqn.params)
+        result = eqn.primitive.bind(*functions, *given, **parameters)
+    return [np.asarray(r) for r in (result if eqn.primitive.multiple_results else [result])]

@@ -1,0 +1,59 @@
+"""How a call gets into a compiled program: on the CPU by XLA's foreign function interface, elsewhere, and where the package was
+built without it, by a callback of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.interpreters import mlir
+
+from onestep import _core
+from onestep.jax._problem import operand
+
+_TARGET = "onestep_call"
+
+
+def _register() -> bool:
+    handler = _core.xla_handler()
+    if handler is None:
+        return False
+    try:
+        jax.ffi.register_ffi_target(_TARGET, handler, platform="cpu")
+    except Exception:  # a version of the interface that this XLA does not take
+        return False
+    return True
+
+
+HAS_FFI: bool = _register()
+
+
+def interface() -> str:
+    """How compiled programs call onestep: "ffi 0.3" with the version of XLA's interface, or "callback"."""
+    return f"ffi {_core.xla_version}" if HAS_FFI else "callback"
+
+
+def add_lowering(primitive: Any, call_of: Callable[..., _core.CompiledCall]) -> None:
+    """`call_of` makes the call of an equation from its parameters."""
+
+    def by_ffi(ctx: Any, *operands: Any, **params: Any) -> Any:
+        call = call_of(**params)
+        ctx.module_context.add_keepalive(call)
+        return jax.ffi.ffi_lowering(_TARGET)(ctx, *operands, number=np.int64(call.number))
+
+    def by_callback(*operands: Any, **params: Any) -> Any:
+        call = call_of(**params)
+        avals, _ = primitive.abstract_eval(*(jax.core.ShapedArray(v.shape, v.dtype) for v in operands), **params)
+        results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+
+        def compute(*values: Any) -> Any:
+            found = call(*(operand(v) for v in values))
+            return [np.asarray(f, r.dtype) for f, r in zip(found, results)]
+
+        return jax.pure_callback(compute, results, *operands)
+
+    mlir.register_lowering(primitive, mlir.lower_fun(by_callback, multiple_results=True))
+    if HAS_FFI:
+        mlir.register_lowering(primitive, by_ffi, platform="cpu")
