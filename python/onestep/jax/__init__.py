@@ -14,6 +14,9 @@ try:
 except ImportError as error:
     raise ImportError("onestep.jax needs JAX: pip install jax") from error
 
+from onestep.jax._foreign import foreign_step as foreign_step
+from onestep.jax._layer import Layer as Layer
+from onestep.jax._layer import layer as layer
 from onestep.jax._lowering import interface as interface
 from onestep.jax._methods import fixed_point as fixed_point
 from onestep.jax._methods import gradient_descent as gradient_descent
@@ -21,6 +24,7 @@ from onestep.jax._methods import newton as newton
 from onestep.jax._methods import newton_cg as newton_cg
 from onestep.jax._methods import newton_root as newton_root
 from onestep.jax._methods import quadratic_program as quadratic_program
+from onestep.jax._program import QP as QP
 from onestep.jax._solver import Solved as Solved
 from onestep.jax._solver import Solver as Solver
 from onestep.jax._table import traced_primitives as traced_primitives

@@ -177,6 +177,10 @@ def _dot_of_rows(eqn: Equation, a: Expr, b: Expr) -> Expr:
 def _reshape(eqn: Equation, a: Expr, *_: Any) -> Expr:
     if eqn.params.get("dimensions") is not None:
         raise refusal(eqn.name, "in another order of the axes: jnp.reshape(a.T, shape)")
+    return _squeeze(eqn, a)
+
+
+def _squeeze(eqn: Equation, a: Expr) -> Expr:
     return a if a.shape == eqn.shape else _core.reshape(a, list(eqn.shape))
 
 
@@ -352,8 +356,8 @@ RULES: dict[str, Rule] = {
     "convert_element_type": _convert,
     "broadcast_in_dim": _broadcast_in_dim,
     "reshape": _reshape,
-    "squeeze": _reshape,
-    "expand_dims": _reshape,
+    "squeeze": _squeeze,
+    "expand_dims": _squeeze,
     "transpose": lambda eqn, a: a if eqn.params["permutation"] != (1, 0) else _core.transpose(a),
     "rev": _rev,
     "concatenate": _concatenate,
