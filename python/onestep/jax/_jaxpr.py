@@ -102,7 +102,7 @@ def _results(eqn: Any, given: list[Value]) -> Sequence[Value]:
     rule = _table.RULES.get(name)
     if rule is None:
         raise refusal(name)
-    result = rule(_table.Equation(name, eqn.params, eqn.outvars[0].aval), *given)
+    result = rule(_table.Equation(name, eqn.params, eqn.outvars[0].aval, eqn.invars[0].aval.dtype), *given)
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -131,6 +131,5 @@ def _known(eqn: Any, given: list[Known]) -> Sequence[Known]:
         platforms = eqn.params["platforms"]
         return (np.asarray(next(i for i, p in enumerate(platforms) if p is None or "cpu" in p), np.int32),)
     with jax.ensure_compile_time_eval():
-        functions, parameters = eqn.primitive.get_bind_params(eqn.params)
-        result = eqn.primitive.bind(*functions, *given, **parameters)
+        result = eqn.primitive.bind(*given, **eqn.params)
     return [np.asarray(r) for r in (result if eqn.primitive.multiple_results else [result])]

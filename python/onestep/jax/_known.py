@@ -29,6 +29,10 @@ def _convert(eqn: Any, a: Known) -> Known:
     return a.astype(eqn.outvars[0].aval.dtype)
 
 
+def _select_n(eqn: Any, which: Known, *cases: Known) -> Known:
+    return np.choose(which.astype(np.int64), cases) if len(cases) > 2 else np.where(which, cases[-1], cases[0])
+
+
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     def on_arrays(eqn: Any, *given: Known) -> Any:
         with np.errstate(all="ignore"):
@@ -48,6 +52,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "ge": _elementwise(np.greater_equal),
     "eq": _elementwise(np.equal),
     "ne": _elementwise(np.not_equal),
+    "select_n": _select_n,
     "iota": _iota,
     "broadcast_in_dim": _broadcast_in_dim,
     "convert_element_type": _convert,

@@ -100,8 +100,7 @@ def _reference(function: Callable[..., Any], name: str, avals: tuple[tuple[tuple
     """The key of the equation with this name that JAX makes of its function; None where it makes none."""
     try:
         arguments = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in avals]
-        with jax.ensure_compile_time_eval():
-            jaxpr = jax.make_jaxpr(function)(*arguments)
+        jaxpr = jax.make_jaxpr(function)(*arguments)
     except Exception:  # arguments that the function does not take, such as a vector for det
         return None
     return next((_key_of(e) for e in jaxpr.jaxpr.eqns if _name_of(e) == name), None)

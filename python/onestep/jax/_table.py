@@ -22,6 +22,7 @@ class Equation(NamedTuple):
     name: str
     params: dict[str, Any]
     out: Any
+    of: Any = None  # the dtype of the first operand
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -113,7 +114,7 @@ def _convert(eqn: Equation, a: Expr, *_: Any) -> Expr:
     to = eqn.params["new_dtype"]
     if to == np.bool_:
         return _core.not_equal(a, 0.0)
-    if to != np.float64:
+    if to != np.float64 and eqn.of != np.bool_:  # a condition as a whole number is still 0 or 1
         _check_dtype(eqn)
     return a
 

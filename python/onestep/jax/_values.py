@@ -65,10 +65,11 @@ def picked(a: Value, index: Known, who: str) -> Expr:
     flat = index.ravel()
     if index.size == 0:
         return _core.reshape(_core.slice(_core.reshape(expr, [expr.size]), 0, 0), list(shape))
-    if expr.ndim == 2 and index.ndim in (1, 2):
+    if expr.ndim == 2 and expr.size > 0 and index.ndim in (1, 2):
         table = index.reshape(-1, index.shape[-1])
-        if table.shape[1] == columns and np.all(table % columns == np.arange(columns)):
-            rows = _along(expr, table[:, 0] // columns, 0)
+        numbers = table[:, 0] // columns
+        if np.array_equal(table, numbers[:, None] * columns + np.arange(columns)):
+            rows = _along(expr, numbers, 0)
             return rows if index.ndim == 2 else _core.reshape(rows, list(shape))
         if index.ndim == 2 and table.shape[0] == expr.shape[0]:
             if np.all(table // columns == np.arange(expr.shape[0])[:, None]) and np.all(table % columns == table[0]):
