@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from onestep import _core
-from onestep._core import Auto, Certificate, Expr, Implicit, KStep, OneStep, Status, Unrolled
+from onestep._core import Auto, Certificate, Expr, Implicit, KStep, Momentum, OneStep, Status, Unrolled
 from onestep._errors import MisuseError
 from onestep.jax._arrays import Dtype, as_double, check_x64, checked_dtype, converted, dtype_of, is_traced
 from onestep.jax._jaxpr import evaluated
@@ -94,6 +94,8 @@ class Solver:
         self.on_error = on_error
         self.dtype = checked_dtype(kind, dtype)
         self._takes_start = kind != "quadratic_program"
+        momentum = options.get("momentum")
+        self._remembers = momentum is not None and momentum.kind != Momentum.Kind.none
         self._problems: OrderedDict[Any, Problem] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -140,8 +142,9 @@ class Solver:
         parameters = self._named([f"parameter {i}" for i in range(len(theta))], theta)
         trace = self._traced(start, structure, parameters, jax.tree.structure(theta))
         more = [as_double(self.kind, "a closed-over array", c, "input") for c in trace.parameters]
-        inputs = [*start, *parameters, *more]
-        return self._problem(trace, len(start), [tuple(v.shape) for v in inputs]), inputs, structure
+        shapes = [tuple(v.shape) for v in (*start, *parameters, *more)]
+        before = start if self._remembers else []  # the second half of a state with momentum
+        return self._problem(trace, len(start), shapes), [*start, *before, *parameters, *more], structure
 
     def _named(self, names: Sequence[str], trees: Sequence[Any]) -> list[Any]:
         """All leaves as doubles; messages have the way to each."""
@@ -216,7 +219,8 @@ class Solver:
             made: _core.Solver = getattr(_core, self.kind)(function, **self.options)
             return made
 
-        start, theta = shapes[:number], shapes[number:]
+        theta = shapes[number:]
+        start = shapes[:number] * (2 if self._remembers else 1)
 
         def renewed() -> _core.Solver:
             if not start:
