@@ -117,12 +117,12 @@ void Problems::solve(const Layout& layout, Inputs inputs, Outputs state, std::in
   turn.done();
 }
 
-// From the state that the first solve reached: what is closest to a solution stays closest to it. A problem that had none
-// begins where it began before.
+// From the solution that the first solve reached. Where that may be none, as it is only on the way, the same way is gone
+// again.
 void Problems::solve_again(Slot& slot, Inputs inputs, Inputs state) {
-  const bool is_finite = slot.is_finite(state);
-  slot.solve(inputs, is_finite && slot.takes_starts() ? slot.start_at(state) : slot.start_of(inputs));
-  if (!slot.failed().empty() && is_finite) slot.solve(inputs, slot.start_of(inputs));
+  const bool is_solved = on_error_ == OnError::raise && slot.takes_starts() && slot.is_finite(state);
+  slot.solve(inputs, is_solved ? slot.start_at(state) : slot.start_of(inputs));
+  if (is_solved && !slot.failed().empty()) slot.solve(inputs, slot.start_of(inputs));
   slot.adopt_state(state);
 }
 

@@ -288,6 +288,27 @@ def test_second_derivatives_of_a_program_with_several_parts():
     close(jax.hessian(ours)(c), jax.hessian(exact)(c), 1e-7)
 
 
+def test_a_solver_inside_of_another_one_is_differentiated_through(rng):
+    """The outer one needs second derivatives of the inner one, which by default are right."""
+    A, b, c = jnp.asarray(rng.normal(size=(20, 3))), jnp.asarray(rng.normal(size=20)), jnp.asarray(rng.normal(size=3))
+    inner = onestep.jax.newton(lambda x, l2: jnp.sum((A @ x - b) ** 2) + jnp.sum(jnp.exp(l2) * x**2))
+    outer = onestep.jax.newton(lambda l2, c: jnp.sum((inner(jnp.zeros(3), l2) - c) ** 2) + 0.3 * jnp.sum(l2**2))
+    exact = lambda l2: jnp.linalg.solve(A.T @ A + jnp.diag(jnp.exp(l2)), A.T @ b)  # noqa: E731
+    loss = lambda l2, c: jnp.sum((exact(l2) - c) ** 2) + 0.3 * jnp.sum(l2**2)  # noqa: E731
+    l2 = jax.jit(outer)(jnp.zeros(3), c)
+    assert np.max(np.abs(jax.grad(loss)(l2, c))) < 1e-9
+    H, B = jax.hessian(loss)(l2, c), jax.jacfwd(jax.grad(loss), 1)(l2, c)
+    close(jax.jit(jax.jacrev(lambda c: outer(jnp.zeros(3), c)))(c), -jnp.linalg.solve(H, B), 1e-7)
+
+
+def test_the_status_of_a_solver_inside_of_another_one_is_not_a_number():
+    inner = onestep.jax.newton(lambda x, t: jnp.sum((x - t) ** 2))
+    with pytest.raises(onestep.TracingError, match="whole numbers"):
+        onestep.jax.newton(lambda x: jnp.where(inner.solve(jnp.zeros(2), x).status == 0, 1.0, 2.0) * jnp.sum(x**2))(
+            jnp.ones(2)
+        )
+
+
 def test_third_derivatives_are_refused():
     fit = onestep.jax.newton(lambda x, t: jnp.sum(jnp.cosh(x - t)) + jnp.sum(x**2))
     with pytest.raises(onestep.MisuseError, match="a third one was asked for"):

@@ -142,6 +142,14 @@ CASES = [
     ("dot_general", lambda m: jnp.einsum("ij,ij->j", m, 2 * m), M),
 ]
 
+INNER = onestep.jax.newton(lambda x, t: jnp.sum(jnp.log(jnp.cosh(x - t))) + jnp.sum(x**2))
+INNER_QP = onestep.jax.quadratic_program(lambda c: {"Q": jnp.eye(4), "q": -c, "A": jnp.ones((1, 4)), "b": jnp.ones(1)})
+CASES += [
+    ("onestep_solve", lambda x: INNER(jnp.zeros(4), x) * x, X),
+    ("onestep_solve", lambda x: INNER(x, jnp.sin(x)) * x, X),
+    ("onestep_solve", lambda x: INNER_QP.solve(x).state[1] * x, X),
+]
+
 # Functions that are recognised as a whole, and others that many rows make.
 WHOLE = [
     ("softplus", jax.nn.softplus, X * 1000),

@@ -53,8 +53,12 @@ INSTEAD = {
     "svd": "a problem without singular values",
     "qr": "jnp.linalg.solve(A.T @ A, A.T @ b)",
     "random_bits": "draw the numbers outside of the function, and close over them",
+    "onestep_vjp": "a derivative of a solver inside of another one: onestep takes it by itself where it is needed",
+    "onestep_jvp": "a derivative of a solver inside of another one: onestep takes it by itself where it is needed",
     "pure_callback": "the function of NumPy by itself, for a solver of onestep",
 }
+# What may be done to whole numbers that are not known; the table refuses to make others.
+_OF_WHOLE_NUMBERS = {"broadcast_in_dim", "convert_element_type", "copy", "expand_dims", "reshape", "squeeze"}
 _FOREIGN = "any JAX function can be used as a foreign step: onestep.fixed_point(onestep.jax.foreign_step(F))"
 
 
@@ -102,6 +106,12 @@ def _results(eqn: Any, given: list[Value]) -> Sequence[Value]:
     rule = _table.RULES.get(name)
     if rule is None:
         raise refusal(name)
+    if name not in _OF_WHOLE_NUMBERS and any(
+        not is_known(value) and v.aval.dtype.kind in "iu" for value, v in zip(given, eqn.invars)
+    ):
+        raise TracingError(
+            f"[{name}] whole numbers that depend on the variables or the parameters are not traced: .astype(jnp.float64)"
+        )
     result = rule(_table.Equation(name, eqn.params, eqn.outvars[0].aval, eqn.invars[0].aval.dtype), *given)
     return result if isinstance(result, tuple) else (result,)
 

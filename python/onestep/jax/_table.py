@@ -292,6 +292,26 @@ def _dynamic_update_slice(eqn: Equation, a: Value, update: Value, *starts: Value
     return _core.where(_core.constant(is_set.reshape(shape)), moved, as_expr(a, eqn.name))
 
 
+def _onestep_solve(eqn: Equation, *inputs: Value) -> tuple[Expr, ...]:
+    """A solver inside of what another one solves: a node with the derivatives of its estimator, NaN where it fails."""
+    problem, layout = eqn.params["problem"], eqn.params["layout"]
+    if layout.count != 1:
+        raise refusal(eqn.name, "a batch of problems inside of another one")
+    flat = []
+    for value, shape in zip(inputs, [*problem.start, *problem.theta]):
+        expr = as_expr(value, eqn.name)
+        flat.append(expr if expr.shape == shape else _core.reshape(expr, list(shape)))
+    start, theta = flat[: len(problem.start)], flat[len(problem.start) :]
+    state = problem.renewed().with_options(estimator=problem.estimator)(*theta, *start)
+    parts, first = [], 0
+    for shape in problem.state:
+        size = math.prod(shape)
+        part = state if len(problem.state) == 1 else _core.slice(state, first, first + size)
+        parts.append(_core.reshape(part, list(checked((1, *shape), eqn.name))))
+        first += size
+    return (*parts, _core.constant(np.full(1, np.nan)))  # its status is not known here
+
+
 def _rsqrt(a: Expr) -> Expr:
     return _core.div(1.0, _core.sqrt(a))
 
@@ -377,6 +397,7 @@ RULES: dict[str, Rule] = {
     "reduce_and": _reduction(_core.min),
     "cumsum": _cumsum,
     "dot_general": _dot_general,
+    "onestep_solve": _onestep_solve,
 }
 
 
