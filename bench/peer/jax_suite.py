@@ -183,7 +183,8 @@ def _text(ratio):
 def _show(rows):
     for problem in dict.fromkeys(row.problem for row in rows):
         print(f"\n{HEADINGS[problem]}")
-        print(f"{'size':<16}{'contender':<24}{'solve':>9}{'+ gradient':>12}{'over ours':>16}{'error of x':>12}{'of gradient':>13}")
+        print(f"{'size':<16}{'contender':<24}{'solve':>9}{'+ gradient':>12}{'over ours':>16}{'error of x':>12}"
+              f"{'of gradient':>13}")
         for row in (row for row in rows if row.problem == problem):
             both = f"{_text(row.over_ours[0])}, {_text(row.over_ours[1])}" if row.contender != "onestep" else ""
             print(f"{size_text(row.size):<16}{row.name():<24}{seconds(row.solve):>9}{seconds(row.gradient):>12}{both:>16}"

@@ -1,5 +1,5 @@
-// What a compiled program of another framework calls: a solve, a derivative or an evaluation for shapes that are known, found
-// by a number. Nothing here knows Python.
+// What a compiled program of another framework calls: a solve, a derivative or an evaluation for shapes that are known,
+// found by a number. Nothing here knows Python.
 #pragma once
 
 #include <cstdint>

@@ -22,9 +22,7 @@ bool is_of(const ffi::AnyBuffer& buffer, const Call::Dims& dims) {
   return buffer.element_type() == ffi::DataType::F64 && buffer.element_count() == entries_of(dims);
 }
 
-ffi::Error refusal(const std::string& what) {
-  return {ffi::ErrorCode::kInvalidArgument, "[onestep.jax] " + what};
-}
+ffi::Error refusal(const std::string& what) { return {ffi::ErrorCode::kInvalidArgument, "[onestep.jax] " + what}; }
 
 // Of Python, from a callback or a foreign step. A Ctrl-C that a solve has noticed is given to the interpreter again.
 std::string text_of(nb::python_error& error) {

@@ -115,14 +115,17 @@ PyCall evaluation(const TracedFunction& traced, std::size_t directed, const std:
 }  // namespace
 
 void bind_layers(nb::module_& m) {
-  nb::class_<PyCall>(m, "CompiledCall", nb::type_slots(slots_of_kept<PyCall>()), "A computation that compiled programs find by its number.")
+  nb::class_<PyCall>(m, "CompiledCall", nb::type_slots(slots_of_kept<PyCall>()),
+                     "A computation that compiled programs find by its number.")
       .def_prop_ro(
           "number", [](const PyCall& c) { return c.call->number(); }, "What compiled programs know it by.")
       .def_prop_ro(
           "outputs", [](const PyCall& c) { return c.call->outputs(); }, "The shapes of its results.")
-      .def("__call__", run, nb::sig("def __call__(self, *operands: numpy.typing.NDArray[numpy.float64]) -> tuple[typing.Any, ...]"),
+      .def("__call__", run,
+           nb::sig("def __call__(self, *operands: numpy.typing.NDArray[numpy.float64]) -> tuple[typing.Any, ...]"),
            "Runs it on arrays of doubles that lie row by row.");
-  nb::class_<PyProblems>(m, "PreparedProblems", nb::type_slots(slots_of_kept<PyProblems>()), "A solver for parameters of given shapes.")
+  nb::class_<PyProblems>(m, "PreparedProblems", nb::type_slots(slots_of_kept<PyProblems>()),
+                         "A solver for parameters of given shapes.")
       .def(
           "solve",
           [](const PyProblems& p, const std::vector<bool>& batched, std::size_t count) {
@@ -145,10 +148,10 @@ void bind_layers(nb::module_& m) {
           },
           "batched"_a, "count"_a, "directions"_a, "given"_a, "apart"_a,
           "(v, start, theta, state) -> (dx/dtheta) v, for tangents of the parameters that are given.");
-  m.def("prepared_problems", problems_of, "name"_a, "solver"_a, "estimator"_a.none(), "on_error"_a, "start"_a, "theta"_a, "state"_a,
-        "A solver for parameters of given shapes, ready for calls.");
-  m.def("evaluation_call", evaluation, "function"_a, "directed"_a, "batched"_a, "count"_a, "directions"_a,
-        "name"_a, "raises"_a, "A traced function evaluated for each direction of each problem.");
+  m.def("prepared_problems", problems_of, "name"_a, "solver"_a, "estimator"_a.none(), "on_error"_a, "start"_a, "theta"_a,
+        "state"_a, "A solver for parameters of given shapes, ready for calls.");
+  m.def("evaluation_call", evaluation, "function"_a, "directed"_a, "batched"_a, "count"_a, "directions"_a, "name"_a,
+        "raises"_a, "A traced function evaluated for each direction of each problem.");
   m.def(
       "xla_handler",
       []() -> nb::object {

@@ -89,7 +89,8 @@ class Problems::Turn {
   std::unique_ptr<Slot> slot_;
 };
 
-NotConvergedError Problems::not_converged(const Slot& slot, const std::vector<std::size_t>& failed, std::size_t count) const {
+NotConvergedError Problems::not_converged(const Slot& slot, const std::vector<std::size_t>& failed,
+                                          std::size_t count) const {
   const Solution first = slot.one(failed.front());
   std::string which;
   if (count > 1)

@@ -190,8 +190,7 @@ void Derivation::jvp_one(std::size_t direction, std::size_t i, Inputs v, Outputs
   std::vector<double> moved(total, 0.0);
   if (!zero)
     derive(
-        i, finite, [&](const Solution& its) { its.jvp_into(tangents, moved); },
-        [&] { std::ranges::fill(moved, nothing); });
+        i, finite, [&](const Solution& its) { its.jvp_into(tangents, moved); }, [&] { std::ranges::fill(moved, nothing); });
   std::span<const double> rest = moved;
   for (std::size_t part = 0; part < out.size(); ++part) {
     const auto size = static_cast<std::size_t>(problems_.shapes_.state[part].size());

@@ -117,7 +117,9 @@ void Problems::Slot::solve(Inputs inputs, const Start& start) {
 
 Solution Problems::Slot::one(std::size_t i) const { return prepared_ ? prepared_->solution() : (*many_)[i]; }
 
-Status Problems::Slot::status(std::size_t i) const { return prepared_ ? prepared_->solution().status() : (*many_)[i].status(); }
+Status Problems::Slot::status(std::size_t i) const {
+  return prepared_ ? prepared_->solution().status() : (*many_)[i].status();
+}
 
 std::vector<std::size_t> Problems::Slot::failed() const {
   if (many_) return many_->failed();
@@ -164,7 +166,8 @@ bool Problems::Slot::has_solved(Inputs inputs, Inputs state) const {
 
 bool Problems::Slot::is_finite(Inputs state) const {
   for (std::size_t part = 0; part < state_.size(); ++part)
-    if (!std::all_of(state[part], state[part] + state_[part].size(), [](double v) { return std::isfinite(v); })) return false;
+    if (!std::all_of(state[part], state[part] + state_[part].size(), [](double v) { return std::isfinite(v); }))
+      return false;
   return true;
 }
 

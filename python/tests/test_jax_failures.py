@@ -1,4 +1,4 @@
-"""onestep.jax where something is wrong: inputs, functions, problems without a solution, compiled functions without their solver."""
+"""onestep.jax where something is wrong: inputs, functions, problems without a solution, programs without their solver."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_misuse_is_said_while_a_function_is_compiled():
 def test_a_failure_raises_and_names_the_problem():
     with pytest.raises(onestep.NotConvergedError, match=r"\[newton\].*on_error='nan' or 'keep'"):
         concave()(jnp.zeros(1), -1.0)
-    with pytest.raises(onestep.NotConvergedError, match="2 of 4 problems did not end at a solution; the first of them, number 1"):
+    with pytest.raises(onestep.NotConvergedError, match="2 of 4 problems .* the first of them, number 1"):
         jax.vmap(lambda t: concave()(jnp.zeros(1), t))(jnp.array([1.0, -1.0, 2.0, -3.0]))
 
 
@@ -172,9 +172,10 @@ def test_a_derivative_that_does_not_exist_is_no_number():
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
 def test_scales_change_nothing(scale):
     t = jnp.array([1.0, -2.0]) * scale
-    f = onestep.jax.newton(lambda x, t: jnp.sum(jnp.cosh((x - t) / scale)) + 0.5 * jnp.sum((x / scale) ** 2))
+    objective = lambda x, t: jnp.sum(jnp.cosh((x - t) / scale)) + 0.5 * jnp.sum((x / scale) ** 2)  # noqa: E731
+    f = onestep.jax.newton(objective)
     x = jax.jit(f)(X0, t)
-    assert np.max(np.abs(jax.jit(jax.grad(lambda x: jnp.sum(jnp.cosh((x - t) / scale)) + 0.5 * jnp.sum((x / scale) ** 2)))(x))) * scale < 1e-12
+    assert np.max(np.abs(jax.jit(jax.grad(objective))(x, t))) * scale < 1e-12
     c = np.cosh((x - t) / scale)
     J = jax.jit(jax.jacrev(lambda t: f(X0, t)))(t)
     np.testing.assert_allclose(J, np.diag(c / (c + 1)), rtol=1e-10, atol=1e-14)

@@ -40,7 +40,10 @@ START = jnp.zeros(4)
 
 
 def close(a, b, tolerance=1e-10):
-    jax.tree.map(lambda u, v: np.testing.assert_allclose(u, v, rtol=tolerance, atol=tolerance * np.max(np.abs(v), initial=0)), a, b)
+    def check(u, v):
+        np.testing.assert_allclose(u, v, rtol=tolerance, atol=tolerance * np.max(np.abs(v), initial=0))
+
+    jax.tree.map(check, a, b)
 
 
 def test_a_solution_and_its_jacobian_are_those_of_numpy(logistic, fit):
@@ -60,7 +63,8 @@ def test_gradients_are_those_of_an_unrolled_loop(objective, fit, weights):
             x = x - jnp.linalg.solve(jax.hessian(objective)(x, w), jax.grad(objective)(x, w))
         return x
 
-    close(jax.grad(lambda w: jnp.sum(fit(START, w) ** 3))(weights[0]), jax.grad(lambda w: jnp.sum(unrolled(w) ** 3))(weights[0]))
+    cubes = jax.grad(lambda w: jnp.sum(fit(START, w) ** 3))(weights[0])
+    close(cubes, jax.grad(lambda w: jnp.sum(unrolled(w) ** 3))(weights[0]))
 
 
 def test_compiled_and_not_compiled_have_the_same_bits(fit, weights):
@@ -140,6 +144,19 @@ def test_what_is_closed_over_inside_of_a_transformation_is_differentiated(rng):
         close(jax.jit(jax.jacfwd(ridge, k))(*arguments), expected)
     many = jnp.stack([A, 2 * A])
     close(jax.vmap(lambda A: ridge(A, b, 0.7))(many), jnp.stack([exact(A, b, 0.7) for A in many]))
+
+
+def test_conditions_and_whole_numbers_may_be_closed_over(rng):
+    a = jnp.asarray(rng.normal(size=4))
+
+    def chosen(mask, count, a):
+        return onestep.jax.newton(lambda x: jnp.sum(jnp.where(mask, (x - a) ** 2, x**2)) + count * jnp.sum(x**2))(START)
+
+    mask = jnp.array([True, False, True, False])
+    expected = np.where(mask, a / 3, 0.0)
+    close(jax.jit(chosen)(mask, 2, a), expected)
+    close(jax.vmap(chosen, in_axes=(0, None, None))(jnp.stack([mask, ~mask]), 2, a)[1], np.where(mask, 0.0, a / 3))
+    close(jax.jit(jax.jacrev(chosen, 2))(mask, 2, a), np.diag(np.where(mask, 1 / 3, 0.0)))
 
 
 def test_closed_over_data_are_asked_for_again_by_each_trace_and_kept_by_a_compiled_function():
@@ -242,83 +259,6 @@ def test_batches_of_a_method_with_momentum_are_those_of_a_loop(weights):
     f = lambda t: accelerated(jnp.zeros(2), t[:2], t[2])  # noqa: E731
     many = jax.jit(jax.vmap(jax.jacrev(f)))(weights[:3])
     assert np.array_equal(many, jnp.stack([jax.jacrev(f)(t) for t in weights[:3]]))
-
-
-# ---- second derivatives ----
-
-
-def test_second_derivatives_pass_jaxs_own_check():
-    weight = jnp.array([1.0, 2.0])
-    fit = onestep.jax.newton(lambda x, t, s: jnp.sum(weight * jnp.log(jnp.cosh(x - t))) + 0.5 * s * jnp.sum(x**2))
-    f = lambda t, s: fit(jnp.zeros(2), t, s)  # noqa: E731
-    check_grads(f, (jnp.array([1.0, -0.4]), jnp.array(0.8)), order=2, modes=MODES, rtol=1e-5, atol=1e-5)
-
-
-def test_hessians_are_those_of_the_closed_form(rng):
-    A, b = jnp.asarray(rng.normal(size=(20, 3))), jnp.asarray(rng.normal(size=20))
-    fit = onestep.jax.newton(lambda x, l2: jnp.sum((A @ x - b) ** 2) + jnp.sum(l2 * x**2))
-    ours = lambda l2: jnp.sum(fit(jnp.zeros(3), l2) ** 2)  # noqa: E731
-    exact = lambda l2: jnp.sum(jnp.linalg.solve(A.T @ A + jnp.diag(l2), A.T @ b) ** 2)  # noqa: E731
-    l2 = jnp.array([0.3, 0.7, 1.1])
-    expected = jax.hessian(exact)(l2)
-    ways = [jax.hessian, lambda f: jax.jacrev(jax.jacrev(f)), lambda f: jax.jacrev(jax.jacfwd(f)), lambda f: jax.jacfwd(jax.jacfwd(f))]
-    for way in ways:
-        close(way(ours)(l2), expected, 1e-9)
-    close(jax.jit(jax.hessian(ours))(l2), expected, 1e-9)
-    many = jnp.stack([l2, 2 * l2])
-    close(jax.jit(jax.vmap(jax.hessian(ours)))(many), jnp.stack([jax.hessian(exact)(l) for l in many]), 1e-9)
-    # Of a sum over a batch by what its problems share.
-    total = lambda f: lambda l2: jnp.sum(jax.vmap(f)(jnp.array([1.0, 2.0])[:, None] * l2))  # noqa: E731
-    close(jax.hessian(total(ours))(l2), jax.hessian(total(exact))(l2), 1e-9)
-
-
-def test_second_derivatives_of_a_program_with_several_parts():
-    c = jnp.array([0.9, 0.4, -0.5])
-    program = onestep.jax.quadratic_program(
-        lambda c: {"Q": jnp.diag(1.0 + c**2), "q": -c, "A": jnp.ones((1, 3)), "b": jnp.ones(1)}
-    )
-
-    def exact(c):
-        d = 1.0 + c**2
-        y = (jnp.sum(c / d) - 1.0) / jnp.sum(1 / d)
-        return jnp.sum(((c - y) / d) ** 3) + y**2
-
-    ours = lambda c: jnp.sum(program.solve(c).state[0] ** 3) + jnp.sum(program.solve(c).state[1] ** 2)  # noqa: E731
-    close(jax.grad(ours)(c), jax.grad(exact)(c), 1e-8)
-    close(jax.hessian(ours)(c), jax.hessian(exact)(c), 1e-7)
-
-
-def test_a_solver_inside_of_another_one_is_differentiated_through(rng):
-    """The outer one needs second derivatives of the inner one, which by default are right."""
-    A, b, c = jnp.asarray(rng.normal(size=(20, 3))), jnp.asarray(rng.normal(size=20)), jnp.asarray(rng.normal(size=3))
-    inner = onestep.jax.newton(lambda x, l2: jnp.sum((A @ x - b) ** 2) + jnp.sum(jnp.exp(l2) * x**2))
-    outer = onestep.jax.newton(lambda l2, c: jnp.sum((inner(jnp.zeros(3), l2) - c) ** 2) + 0.3 * jnp.sum(l2**2))
-    exact = lambda l2: jnp.linalg.solve(A.T @ A + jnp.diag(jnp.exp(l2)), A.T @ b)  # noqa: E731
-    loss = lambda l2, c: jnp.sum((exact(l2) - c) ** 2) + 0.3 * jnp.sum(l2**2)  # noqa: E731
-    l2 = jax.jit(outer)(jnp.zeros(3), c)
-    assert np.max(np.abs(jax.grad(loss)(l2, c))) < 1e-9
-    H, B = jax.hessian(loss)(l2, c), jax.jacfwd(jax.grad(loss), 1)(l2, c)
-    close(jax.jit(jax.jacrev(lambda c: outer(jnp.zeros(3), c)))(c), -jnp.linalg.solve(H, B), 1e-7)
-
-
-def test_the_status_of_a_solver_inside_of_another_one_is_not_a_number():
-    inner = onestep.jax.newton(lambda x, t: jnp.sum((x - t) ** 2))
-    with pytest.raises(onestep.TracingError, match="whole numbers"):
-        onestep.jax.newton(lambda x: jnp.where(inner.solve(jnp.zeros(2), x).status == 0, 1.0, 2.0) * jnp.sum(x**2))(
-            jnp.ones(2)
-        )
-
-
-def test_third_derivatives_are_refused():
-    fit = onestep.jax.newton(lambda x, t: jnp.sum(jnp.cosh(x - t)) + jnp.sum(x**2))
-    with pytest.raises(onestep.MisuseError, match="a third one was asked for"):
-        jax.grad(jax.grad(jax.grad(lambda t: fit(jnp.zeros(1), t)[0])))(1.0)
-
-
-def test_second_derivatives_that_a_method_has_not_are_refused():
-    slow = onestep.jax.fixed_point(lambda x, t: 0.5 * (x + t * jnp.cos(x)), estimator=onestep.Implicit())
-    with pytest.raises(onestep.MisuseError, match="no second derivative"):
-        jax.hessian(lambda t: slow(jnp.array(0.5), t))(jnp.array(0.7))
 
 
 # ---- programs, certificates, threads, memory ----

@@ -30,8 +30,8 @@ def foreign_step(step: Callable[..., Any]) -> ForeignStep:
     >>> root = onestep.fixed_point(onestep.jax.foreign_step(F))
     >>> root.solve(np.ones(2), np.array([2.0, 3.0]))
 
-    A step that can be traced is faster, and onestep.jax.fixed_point takes it. Derivatives by JAX of what the solver of a foreign
-    step converges to come from `onestep.jax.layer`, whose compiled programs then call back into Python.
+    A step that can be traced is faster, and onestep.jax.fixed_point takes it. JAX differentiates what the solver of a foreign
+    step converges to where that is a layer (`onestep.jax.layer`), whose compiled programs then call back into Python.
     """
     if not callable(step):
         raise MisuseError(f"[foreign_step] a JAX function is needed here, not an object of type {type(step).__name__}")
@@ -44,7 +44,9 @@ def foreign_step(step: Callable[..., Any]) -> ForeignStep:
         y = _now(run, x, *theta)
         if getattr(y, "shape", None) != x.shape or y.dtype != np.float64:
             found = f"{y.dtype} of shape {y.shape}" if hasattr(y, "dtype") else type(y).__name__
-            raise MisuseError(f"[foreign_step] the step returns {found}: it takes x, of shape {x.shape}, and returns the next x")
+            raise MisuseError(
+                f"[foreign_step] the step returns {found}: it takes x, of shape {x.shape}, and returns the next x"
+            )
         return np.asarray(y)
 
     def jvp(x: Array, theta: tuple[Array, ...], dx: Array | None, dtheta: tuple[Array, ...] | None) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from onestep._errors import TracingError
+from onestep.jax._equation import Equation, refusal
 from onestep.jax._values import Known, Value, is_known
 
 _JAX = os.path.dirname(jax.__file__)
@@ -32,44 +33,8 @@ INLINED = {
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
 
-_CHOOSES = (
-    "the value of an expression is not known while the function is traced, so nothing can branch or loop on it: "
-    "jnp.where(condition, a, b) chooses"
-)
-INSTEAD = {
-    "cond": _CHOOSES,
-    "while": _CHOOSES,
-    "scan": "loops of JAX are not traced: write the loop in Python, or with sums along an axis",
-    "sort": "the order is a kink at every tie",
-    "argmax": "an index has no derivative",
-    "argmin": "an index has no derivative",
-    "top_k": "the order is a kink at every tie",
-    "erfc": "1 - jax.scipy.special.erf(x) where that is precise enough",
-    "cholesky": "onestep has no triangular factor as an array: jnp.linalg.solve, jnp.linalg.slogdet",
-    "lu": "jnp.linalg.solve, jnp.linalg.slogdet and jnp.linalg.det, called as they are",
-    "triangular_solve": "jnp.linalg.solve(A, b)",
-    "custom_linear_solve": "jnp.linalg.solve(A, b)",
-    "eigh": "a problem without eigenvalues",
-    "svd": "a problem without singular values",
-    "qr": "jnp.linalg.solve(A.T @ A, A.T @ b)",
-    "random_bits": "draw the numbers outside of the function, and close over them",
-    "onestep_vjp": "a derivative of a solver inside of another one: onestep takes it by itself where it is needed",
-    "onestep_jvp": "a derivative of a solver inside of another one: onestep takes it by itself where it is needed",
-    "pure_callback": "the function of NumPy by itself, for a solver of onestep",
-}
 # What may be done to whole numbers that are not known; the table refuses to make others.
 _OF_WHOLE_NUMBERS = {"broadcast_in_dim", "convert_element_type", "copy", "expand_dims", "reshape", "squeeze"}
-_FOREIGN = "any JAX function can be used as a foreign step: onestep.fixed_point(onestep.jax.foreign_step(F))"
-
-
-def refusal(name: str, why: str = "") -> TracingError:
-    """What cannot be traced, and what to do instead."""
-    instead = why or INSTEAD.get(name, "")
-    return TracingError(
-        f"the primitive {name} of JAX is not traced" + (f": {instead}" if instead else "") + f"; {_FOREIGN}, and "
-        "onestep.jax.traced_primitives() lists what is traced"
-    )
-
 
 def evaluated(jaxpr: ClosedJaxpr | Jaxpr, consts: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
     """The results of the jaxpr for these arguments."""
@@ -112,7 +77,7 @@ def _results(eqn: Any, given: list[Value]) -> Sequence[Value]:
         raise TracingError(
             f"[{name}] whole numbers that depend on the variables or the parameters are not traced: .astype(jnp.float64)"
         )
-    result = rule(_table.Equation(name, eqn.params, eqn.outvars[0].aval, eqn.invars[0].aval.dtype), *given)
+    result = rule(Equation(name, eqn.params, eqn.outvars[0].aval, eqn.invars[0].aval.dtype), *given)
     return result if isinstance(result, tuple) else (result,)
 
 

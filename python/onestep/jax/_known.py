@@ -1,4 +1,4 @@
-"""Primitives on known arrays that NumPy computes as XLA does, to the bit: indices and shapes, mostly. JAX would compile each."""
+"""Primitives on known arrays that NumPy computes as XLA does, to the bit: mostly indices. JAX would compile each."""
 
 from __future__ import annotations
 

@@ -94,11 +94,11 @@ class Layer:
             shapes = ", ".join(str(tuple(t.shape[:e])) for t, e in zip(inputs, extra))
             raise MisuseError(f"[{self.name}] the parameters' batches do not fit each other: {shapes}") from error
         count = math.prod(batch)
-        shapes = [tuple(t.shape[e:]) for t, e in zip(inputs, extra)]
+        of_one: list[Shape] = [tuple(t.shape[e:]) for t, e in zip(inputs, extra)]
         whole = [
-            jnp.broadcast_to(t, (*batch, *s)).reshape((count, *s)) if e else t for t, e, s in zip(inputs, extra, shapes)
+            jnp.broadcast_to(t, (*batch, *s)).reshape((count, *s)) if e else t for t, e, s in zip(inputs, extra, of_one)
         ]
-        return self._problem(shapes), whole, Layout(tuple(e > 0 for e in extra), count), batch
+        return self._problem(of_one), whole, Layout(tuple(e > 0 for e in extra), count), batch
 
     def _problem(self, theta: list[Shape]) -> Problem:
         """Made anew: the solver's function is asked for its data in each trace."""

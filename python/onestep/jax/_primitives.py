@@ -137,7 +137,8 @@ def _vjp_batched(
     c_dims, in_dims, state_dims = split(dims, parts, problem.inputs)
     if all(d is None for d in in_dims):
         more = Directions(size * which.count, which.given, which.apart)
-        out = vjp_p.bind(*lift_directions(size, c, c_dims), *inputs, *_first(state, state_dims), problem=problem, layout=layout, which=more)
+        lifted = lift_directions(size, c, c_dims)
+        out = vjp_p.bind(*lifted, *inputs, *_first(state, state_dims), problem=problem, layout=layout, which=more)
         return out_of_directions(size, out)
     wider, lifted = lift_inputs(size, layout, inputs, in_dims)
     c, state = lift_shared(size, c, c_dims, [True] * parts), lift_states(size, state, state_dims)
@@ -156,7 +157,8 @@ def _jvp_batched(
     v_dims, in_dims, state_dims = split(dims, number, problem.inputs)
     if all(d is None for d in in_dims):
         more = Directions(size * which.count, which.given, which.apart)
-        out = jvp_p.bind(*lift_directions(size, v, v_dims), *inputs, *_first(state, state_dims), problem=problem, layout=layout, which=more)
+        lifted = lift_directions(size, v, v_dims)
+        out = jvp_p.bind(*lifted, *inputs, *_first(state, state_dims), problem=problem, layout=layout, which=more)
         return out_of_directions(size, out)
     wider, lifted = lift_inputs(size, layout, inputs, in_dims)
     has_axis = [problem.has_axis(layout, which, k) for k, given in enumerate(which.given) if given]

@@ -141,7 +141,11 @@ class Solver:
         start = self._named(("x0",), (x0,))
         parameters = self._named([f"parameter {i}" for i in range(len(theta))], theta)
         trace = self._traced(start, structure, parameters, jax.tree.structure(theta))
-        more = [as_double(self.kind, "a closed-over array", c, "input") for c in trace.parameters]
+        # Conditions and whole numbers that are closed over are 0, 1, ... here; what may be done to them the table knows.
+        more = [
+            c.astype(np.float64) if c.dtype == np.bool_ else as_double(self.kind, "a closed-over array", c, "input")
+            for c in trace.parameters
+        ]
         shapes = [tuple(v.shape) for v in (*start, *parameters, *more)]
         before = start if self._remembers else []  # the second half of a state with momentum
         return self._problem(trace, len(start), shapes), [*start, *before, *parameters, *more], structure
@@ -239,7 +243,9 @@ def _program_shapes(names: Sequence[str], trace: _Trace) -> list[Shape]:
     found = {name: tuple(trace.outputs[name].shape) for name in names}
     n = next((found[name][-1] for name in ("q", "Q", "lo", "hi", "A", "G") if found.get(name)), None)
     if n is None:
-        raise MisuseError("[quadratic_program] a program has at least Q or q, whose last axis says how many unknowns there are")
+        raise MisuseError(
+            "[quadratic_program] a program has at least Q or q, whose last axis says how many unknowns there are"
+        )
     rows = [found[name][0] if len(found.get(name, ())) == 2 else 0 for name in ("A", "G")]
     return [(n,), (rows[0],), (rows[1],), (n,)]
 

@@ -4,49 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 
 from onestep import _core
 from onestep._core import Expr
-from onestep._errors import TracingError
-from onestep.jax._jaxpr import refusal
-from onestep.jax._values import Known, Value, as_expr, checked, is_known, number_in, picked, placed
-
-
-class Equation(NamedTuple):
-    """Of an equation what the rules look at. `out` is the first result's abstract value."""
-
-    name: str
-    params: dict[str, Any]
-    out: Any
-    of: Any = None  # the dtype of the first operand
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return checked(self.out.shape, self.name)
+from onestep.jax import _entries
+from onestep.jax._equation import Equation, check_dtype, refusal
+from onestep.jax._values import Value, as_expr, checked, is_known, number_in
 
 
 Rule = Callable[..., Any]
-
-
-def _check_dtype(eqn: Equation) -> None:
-    kind = eqn.out.dtype.kind
-    if kind in "iu":
-        raise TracingError(
-            f"[{eqn.name}] whole numbers that depend on the variables or the parameters are not traced: .astype(jnp.float64)"
-        )
-    if kind != "b" and eqn.out.dtype != np.float64:
-        raise TracingError(f"[{eqn.name}] gives {eqn.out.dtype}: expressions are computed in float64, .astype(jnp.float64)")
 
 
 def _elementwise(operation: Callable[..., Expr]) -> Rule:
     """A known array of equal numbers is one number, unless the result takes its shape from it."""
 
     def rule(eqn: Equation, *given: Value) -> Expr:
-        _check_dtype(eqn)
+        check_dtype(eqn)
         has_shape = any(isinstance(v, Expr) and v.shape == eqn.shape for v in given)
         operands: list[Any] = []
         for v in given:
@@ -93,7 +69,7 @@ def _pow(a: Any, b: Any) -> Expr:
 def _select_n(eqn: Equation, which: Value, *cases: Value) -> Any:
     if len(cases) != 2 or (is_known(which) and np.asarray(which).dtype != np.bool_):
         raise refusal(eqn.name, "of two cases one is chosen by a condition")
-    _check_dtype(eqn)
+    check_dtype(eqn)
     if is_known(which):
         number = number_in(which)
         if number is not None:
@@ -115,7 +91,7 @@ def _convert(eqn: Equation, a: Expr, *_: Any) -> Expr:
     if to == np.bool_:
         return _core.not_equal(a, 0.0)
     if to != np.float64 and eqn.of != np.bool_:  # a condition as a whole number is still 0 or 1
-        _check_dtype(eqn)
+        check_dtype(eqn)
     return a
 
 
@@ -131,7 +107,7 @@ def _broadcast_in_dim(eqn: Equation, a: Expr, *_: Any) -> Expr:
 
 def _reduction(reduce: Callable[..., Expr]) -> Rule:
     def rule(eqn: Equation, a: Expr) -> Expr:
-        _check_dtype(eqn)
+        check_dtype(eqn)
         axes = eqn.params["axes"]
         if len(axes) == 0:
             return a
@@ -148,7 +124,7 @@ def _cumsum(eqn: Equation, a: Expr) -> Expr:
 
 
 def _dot_general(eqn: Equation, left: Value, right: Value) -> Expr:
-    _check_dtype(eqn)
+    check_dtype(eqn)
     a, b = as_expr(left, eqn.name), as_expr(right, eqn.name)
     (over_a, over_b), (along_a, along_b) = eqn.params["dimension_numbers"]
     if along_a:
@@ -217,79 +193,6 @@ def _pad(eqn: Equation, a: Value, value: Value) -> Expr:
         before, after = (_core.broadcast(_core.constant(number), shape) for shape in shapes)
         result = _core.concat([before, result, after], axis)
     return result
-
-
-def _by_numbers(eqn: Equation, a: Value, *indices: Value) -> Expr:
-    """What only takes entries: which ones is found by taking from their numbers, by JAX."""
-    if not all(is_known(i) for i in indices):
-        raise refusal(eqn.name, "an index must be known while tracing")
-    primitive = getattr(jax.lax, f"{eqn.name}_p")
-    shape = a.shape
-    numbers = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
-    parameters = dict(eqn.params)
-    if eqn.name == "gather":
-        parameters["fill_value"] = -1
-    with jax.ensure_compile_time_eval():
-        index = np.asarray(primitive.bind(numbers, *(np.asarray(i) for i in indices), **parameters))
-    if index.size and index.min() < 0:
-        raise TracingError(f"[{eqn.name}] an index is out of bounds for an array of shape {shape}")
-    return picked(a, index, eqn.name)
-
-
-def _targets(eqn: Equation, shape: tuple[int, ...], indices: Value, updates: Value) -> Known:
-    """Where the entries of an update go."""
-    if not is_known(indices):
-        raise refusal(eqn.name, "an index must be known while tracing")
-    dims = eqn.params["dimension_numbers"]
-    window = iter([updates.shape[d] for d in dims.update_window_dims])
-    left_out = {*dims.inserted_window_dims, *dims.operand_batching_dims}
-    sizes = tuple(1 if d in left_out else next(window) for d in range(len(shape)))
-    gather = jax.lax.GatherDimensionNumbers(
-        offset_dims=dims.update_window_dims,
-        collapsed_slice_dims=dims.inserted_window_dims,
-        start_index_map=dims.scatter_dims_to_operand_dims,
-        operand_batching_dims=dims.operand_batching_dims,
-        start_indices_batching_dims=dims.scatter_indices_batching_dims,
-    )
-    numbers = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
-    mode = eqn.params["mode"]
-    with jax.ensure_compile_time_eval():
-        found = jax.lax.gather(numbers, np.asarray(indices), gather, sizes, mode=mode, fill_value=-1)
-    index = np.asarray(found)
-    if index.size and index.min() < 0:
-        raise TracingError(f"[{eqn.name}] an index is out of bounds for an array of shape {shape}")
-    return index
-
-
-def _scatter(eqn: Equation, a: Value, indices: Value, updates: Value) -> Expr:
-    _check_dtype(eqn)
-    shape = a.shape
-    size = math.prod(shape)
-    index = _targets(eqn, shape, indices, updates)
-    moved = placed(updates, index, size, eqn.name)
-    if moved.shape != eqn.shape:
-        moved = _core.reshape(moved, list(eqn.shape))
-    if eqn.name == "scatter-add":
-        return moved if number_in(a) == 0 else _core.add(as_expr(a, eqn.name), moved)
-    if len(np.unique(index)) != index.size:
-        raise refusal(eqn.name, "an entry is set twice")
-    is_set = np.zeros(size)
-    is_set[index.ravel()] = 1.0
-    return _core.where(_core.constant(is_set.reshape(shape)), moved, as_expr(a, eqn.name))
-
-
-def _dynamic_update_slice(eqn: Equation, a: Value, update: Value, *starts: Value) -> Expr:
-    if not all(is_known(s) for s in starts):
-        raise refusal(eqn.name, "an index must be known while tracing")
-    shape = a.shape
-    first = [int(np.clip(int(np.asarray(s)), 0, n - m)) for s, n, m in zip(starts, shape, update.shape)]
-    numbers = np.arange(math.prod(shape)).reshape(shape)
-    index = numbers[tuple(slice(f, f + m) for f, m in zip(first, update.shape))]
-    moved = placed(update, index, numbers.size, eqn.name)
-    is_set = np.zeros(numbers.size)
-    is_set[index.ravel()] = 1.0
-    moved = moved if moved.shape == shape else _core.reshape(moved, list(shape))
-    return _core.where(_core.constant(is_set.reshape(shape)), moved, as_expr(a, eqn.name))
 
 
 def _onestep_solve(eqn: Equation, *inputs: Value) -> tuple[Expr, ...]:
@@ -383,12 +286,12 @@ RULES: dict[str, Rule] = {
     "rev": _rev,
     "concatenate": _concatenate,
     "pad": _pad,
-    "slice": _by_numbers,
-    "dynamic_slice": _by_numbers,
-    "gather": _by_numbers,
-    "scatter": _scatter,
-    "scatter-add": _scatter,
-    "dynamic_update_slice": _dynamic_update_slice,
+    "slice": _entries.by_numbers,
+    "dynamic_slice": _entries.by_numbers,
+    "gather": _entries.by_numbers,
+    "scatter": _entries.scatter,
+    "scatter-add": _entries.scatter,
+    "dynamic_update_slice": _entries.dynamic_update_slice,
     "reduce_sum": _reduction(_core.sum),
     "reduce_max": _reduction(_core.max),
     "reduce_min": _reduction(_core.min),
