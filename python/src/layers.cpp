@@ -4,6 +4,7 @@
 
 #include "arrays.h"
 #include "calls.h"
+#include "foreign.h"
 #include "functions.h"
 #include "jax_ffi.h"
 #include "solver.h"
@@ -104,6 +105,17 @@ nb::tuple run(const PyCall& self, const nb::args& operands) {
   return nb::tuple(results);
 }
 
+// Whether a foreign step of the solver is marked as one that runs JAX.
+bool runs_jax(nb::handle kept) {
+  if (nb::isinstance<nb::list>(kept)) {
+    for (const nb::handle one : nb::borrow<nb::list>(kept))
+      if (runs_jax(one)) return true;
+    return false;
+  }
+  const PyForeignStep* step = nullptr;
+  return nb::try_cast<const PyForeignStep*>(kept, step, false) && step != nullptr && nb::hasattr(step->apply, "runs_jax");
+}
+
 Layout layout_of(const std::vector<bool>& batched, std::size_t count) { return {batched, count}; }
 
 PyCall evaluation(const TracedFunction& traced, std::size_t directed, const std::vector<bool>& batched, std::size_t count,
@@ -152,6 +164,9 @@ void bind_layers(nb::module_& m) {
         "state"_a, "A solver for parameters of given shapes, ready for calls.");
   m.def("evaluation_call", evaluation, "function"_a, "directed"_a, "batched"_a, "count"_a, "directions"_a, "name"_a,
         "raises"_a, "A traced function evaluated for each direction of each problem.");
+  m.def(
+      "runs_jax", [](const PySolver& solver) { return runs_jax(solver.kept); }, "solver"_a,
+      "Whether the solver calls functions of JAX while it solves.");
   m.def(
       "xla_handler",
       []() -> nb::object {

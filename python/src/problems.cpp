@@ -105,7 +105,7 @@ void Problems::solve(const Layout& layout, Inputs inputs, Outputs state, std::in
   if (layout.count == 0) return;
   Turn turn(*this, layout, take(layout));
   Slot& slot = turn.slot();
-  slot.solve(inputs, slot.start_of(inputs));
+  slot.solve(inputs);
   const std::vector<std::size_t> failed = slot.failed();
   if (!failed.empty() && on_error_ == OnError::raise) {
     const NotConvergedError error = not_converged(slot, failed, layout.count);
@@ -118,12 +118,10 @@ void Problems::solve(const Layout& layout, Inputs inputs, Outputs state, std::in
   turn.done();
 }
 
-// From the solution that the first solve reached. Where that may be none, as it is only on the way, the same way is gone
-// again.
+// From where they began before, so that all is as it was, to the last bit: which of several threads finds its solution still
+// there must not show.
 void Problems::solve_again(Slot& slot, Inputs inputs, Inputs state) {
-  const bool is_solved = on_error_ == OnError::raise && slot.takes_starts() && slot.is_finite(state);
-  slot.solve(inputs, is_solved ? slot.start_at(state) : slot.start_of(inputs));
-  if (is_solved && !slot.failed().empty()) slot.solve(inputs, slot.start_of(inputs));
+  slot.solve(inputs);
   slot.adopt_state(state);
 }
 

@@ -58,7 +58,7 @@ class Problems {
   /// Writes the parts of the state and the statuses.
   void solve(const Layout& layout, Inputs inputs, Outputs state, std::int32_t* statuses);
   /// (dx/dtheta)^T c for the parameters that are given. Inputs and state are those of a solve: where the last one had the
-  /// same bits its solution is differentiated, else they are solved again from that state.
+  /// same bits its solution is differentiated, else they are solved again; the derivative has the same bits.
   void vjp(const Layout& layout, const Directions& which, Inputs c, Inputs inputs, Inputs state, Outputs out);
   /// (dx/dtheta) v, for tangents of the parameters that are given.
   void jvp(const Layout& layout, const Directions& which, Inputs v, Inputs inputs, Inputs state, Outputs out);

@@ -24,13 +24,10 @@ Problems::Slot::Slot(const Problems& problems, Layout layout) : problems_(proble
   const std::size_t starts = problems_.shapes_.start.size(), thetas = problems_.shapes_.theta.size();
   const Estimator& estimator = problems_.estimator_;
   if (layout_.count == 1) {
-    std::vector<Array> start, theta;
-    for (std::size_t i = 0; i < starts; ++i) start.push_back(array_of(i, 0));
-    for (std::size_t i = 0; i < thetas; ++i) theta.push_back(array_of(starts + i, 0));
     if (starts > 0)
-      prepared_.emplace(problems_.solver_, start, theta, estimator);
+      prepared_.emplace(problems_.solver_, parts_of(0, starts), parts_of(starts, thetas), estimator);
     else
-      prepared_.emplace(problems_.solver_, theta, estimator);
+      prepared_.emplace(problems_.solver_, parts_of(0, thetas), estimator);
   } else if (starts > 0) {
     prepared_many_.emplace(problems_.solver_, all_of(0, starts), all_of(starts, thetas), estimator);
   } else {
@@ -48,12 +45,17 @@ Array Problems::Slot::array_of(std::size_t input, std::size_t problem) const {
   return view_of(shape, inputs_[input].data() + first);
 }
 
+Parts Problems::Slot::parts_of(std::size_t first, std::size_t count) const {
+  std::vector<Array> parts;
+  parts.reserve(count);
+  for (std::size_t input = first; input < first + count; ++input) parts.push_back(array_of(input, 0));
+  return parts;
+}
+
 std::vector<Many> Problems::Slot::all_of(std::size_t first, std::size_t count) const {
   std::vector<Many> all;
   for (std::size_t input = first; input < first + count; ++input) {
-    // Where nothing is batched there still is one problem for each.
-    const bool is_shared = !layout_.batched[input];
-    if (is_shared) {
+    if (!layout_.batched[input]) {
       all.emplace_back(array_of(input, 0));
       continue;
     }
@@ -65,50 +67,19 @@ std::vector<Many> Problems::Slot::all_of(std::size_t first, std::size_t count) c
   return all;
 }
 
-Problems::Slot::Start Problems::Slot::start_of(Inputs inputs) const {
-  const auto count = static_cast<std::ptrdiff_t>(problems_.shapes_.start.size());
-  return {{inputs.begin(), inputs.begin() + count}, false};
-}
-
-Parts Problems::Slot::start_parts(const Start& start) const {
-  std::vector<Array> parts;
-  for (std::size_t k = 0; k < start.parts.size(); ++k) parts.push_back(view_of(problems_.shapes_.start[k], start.parts[k]));
-  return parts;
-}
-
-std::vector<Many> Problems::Slot::start_many(const Start& start) const {
-  std::vector<Many> all;
-  for (std::size_t k = 0; k < start.parts.size(); ++k) {
-    const Shape& shape = problems_.shapes_.start[k];
-    if (!start.is_batched && !layout_.batched[k]) {
-      all.emplace_back(view_of(shape, start.parts[k]));
-      continue;
-    }
-    std::vector<Array> each;
-    each.reserve(layout_.count);
-    for (std::size_t i = 0; i < layout_.count; ++i)
-      each.push_back(view_of(shape, start.parts[k] + i * static_cast<std::size_t>(shape.size())));
-    all.emplace_back(std::move(each));
-  }
-  return all;
-}
-
-void Problems::Slot::solve(Inputs inputs, const Start& start) {
+void Problems::Slot::solve(Inputs inputs) {
   is_solved_ = false;
   many_.reset();  // its memory is used again
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (!inputs_[i].empty()) std::memcpy(inputs_[i].data(), inputs[i], inputs_[i].size() * sizeof(double));
   const std::size_t starts = problems_.shapes_.start.size(), thetas = problems_.shapes_.theta.size();
   if (prepared_) {
-    std::vector<Array> theta;
-    theta.reserve(thetas);
-    for (std::size_t i = 0; i < thetas; ++i) theta.push_back(array_of(starts + i, 0));
     if (starts > 0)
-      prepared_->solve(start_parts(start), theta);
+      prepared_->solve(parts_of(0, starts), parts_of(starts, thetas));
     else
-      prepared_->solve(theta);
+      prepared_->solve(parts_of(0, thetas));
   } else if (starts > 0) {
-    many_ = prepared_many_->solve(start_many(start), all_of(starts, thetas));
+    many_ = prepared_many_->solve(all_of(0, starts), all_of(starts, thetas));
   } else {
     many_ = prepared_many_->solve(all_of(0, thetas));
   }
@@ -161,13 +132,6 @@ bool Problems::Slot::has_solved(Inputs inputs, Inputs state) const {
     if (!is_same(state_[part], state[part])) return false;
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (!is_same(inputs_[i], inputs[i])) return false;
-  return true;
-}
-
-bool Problems::Slot::is_finite(Inputs state) const {
-  for (std::size_t part = 0; part < state_.size(); ++part)
-    if (!std::all_of(state[part], state[part] + state_[part].size(), [](double v) { return std::isfinite(v); }))
-      return false;
   return true;
 }
 

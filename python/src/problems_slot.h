@@ -15,17 +15,7 @@ class Problems::Slot {
  public:
   Slot(const Problems& problems, Layout layout);
 
-  /// Where problems begin: pointers to each part of the start, and whether it has an axis of problems.
-  struct Start {
-    std::vector<const double*> parts;
-    bool is_batched = false;  ///< all of them; else as the layout says
-  };
-  Start start_of(Inputs inputs) const;
-  Start start_at(Inputs state) const { return {{state.begin(), state.end()}, true}; }
-  /// Whether the solver can begin at a state.
-  bool takes_starts() const { return !problems_.shapes_.start.empty(); }
-
-  void solve(Inputs inputs, const Start& start);
+  void solve(Inputs inputs);
   std::vector<std::size_t> failed() const;
   Status status(std::size_t i) const;
   Solution one(std::size_t i) const;
@@ -37,14 +27,12 @@ class Problems::Slot {
   /// Keeps the state of an earlier solve as that of this one.
   void adopt_state(Inputs state);
   bool has_solved(Inputs inputs, Inputs state) const;
-  bool is_finite(Inputs state) const;
 
  private:
   Array array_of(std::size_t input, std::size_t problem) const;
+  Parts parts_of(std::size_t first, std::size_t count) const;
   std::vector<Many> all_of(std::size_t first, std::size_t count) const;
   std::size_t size_of(std::size_t input) const;
-  Parts start_parts(const Start& start) const;
-  std::vector<Many> start_many(const Start& start) const;
 
   const Problems& problems_;
   Layout layout_;

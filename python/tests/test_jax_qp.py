@@ -184,8 +184,20 @@ def test_a_foreign_step_is_differentiated_by_jax_through_a_layer():
     a = jnp.array([2.0, 3.0])
     np.testing.assert_allclose(jax.grad(lambda a: jnp.sum(layer(a)))(a), 0.5 / np.sqrt(a), rtol=1e-9)
     many = jnp.stack([a, 2 * a, 3 * a])
-    found = jax.jit(jax.vmap(jax.grad(lambda a: jnp.sum(layer(a)))))(many)
+    found = jax.vmap(jax.grad(lambda a: jnp.sum(layer(a))))(many)
     np.testing.assert_allclose(found, 0.5 / np.sqrt(many), rtol=1e-9)
+
+
+def test_a_foreign_step_of_jax_is_not_compiled_since_jax_would_wait_for_itself():
+    layer = onestep.jax.layer(onestep.fixed_point(onestep.jax.foreign_step(heron)), start=np.ones(2))
+    for function in (layer, jax.grad(lambda a: jnp.sum(layer(a)))):
+        with pytest.raises(onestep.MisuseError, match="cannot be compiled.*outside of jit"):
+            jax.jit(function)(jnp.array([2.0, 3.0]))
+    # One of NumPy's is.
+    half = onestep.ForeignStep(lambda x, a: 0.5 * (x + a / x), vjp=lambda x, a, c: (0.5 * (1 - a / x**2) * c, (0.5 / x * c,)))
+    layer = onestep.jax.layer(onestep.fixed_point(half), start=np.ones(2), estimator=onestep.Implicit())
+    found = jax.jit(jax.vmap(jax.grad(lambda a: jnp.sum(layer(a)))))(jnp.array([[2.0, 3.0], [4.0, 5.0]]))
+    np.testing.assert_allclose(found, 0.5 / np.sqrt([[2.0, 3.0], [4.0, 5.0]]), rtol=1e-9)
 
 
 def test_a_foreign_step_of_another_shape_is_refused():

@@ -189,8 +189,9 @@ def test_two_solves_before_two_backward_passes_are_told_apart(fit, weights):
 
     found = jax.jit(jax.grad(both, (0, 1)))(weights[0], weights[1])
     f, g = lambda w: jnp.sum(fit(START, w) ** 2), lambda v: jnp.sum(fit(START, v) ** 3)
-    close(found[0], jax.grad(f)(weights[0]) * g(weights[1]), 1e-12)
-    close(found[1], jax.grad(g)(weights[1]) * f(weights[0]), 1e-12)
+    # One of the two solutions has to be computed again, and is the same.
+    close(found[0], jax.grad(f)(weights[0]) * g(weights[1]), 1e-15)
+    close(found[1], jax.grad(g)(weights[1]) * f(weights[0]), 1e-15)
 
 
 def test_inside_of_scan_and_while_loops(fit, weights):

@@ -30,8 +30,9 @@ def foreign_step(step: Callable[..., Any]) -> ForeignStep:
     >>> root = onestep.fixed_point(onestep.jax.foreign_step(F))
     >>> root.solve(np.ones(2), np.array([2.0, 3.0]))
 
-    A step that can be traced is faster, and onestep.jax.fixed_point takes it. JAX differentiates what the solver of a foreign
-    step converges to where that is a layer (`onestep.jax.layer`), whose compiled programs then call back into Python.
+    A step that can be traced is faster, and onestep.jax.fixed_point takes it. What the solver of a foreign step converges to is
+    differentiated by JAX, and batched by vmap, where it is a layer (`onestep.jax.layer`), but not compiled: the computation
+    that runs a compiled function would wait for the one that runs the step, and both need the same threads of XLA.
     """
     if not callable(step):
         raise MisuseError(f"[foreign_step] a JAX function is needed here, not an object of type {type(step).__name__}")
@@ -48,6 +49,8 @@ def foreign_step(step: Callable[..., Any]) -> ForeignStep:
                 f"[foreign_step] the step returns {found}: it takes x, of shape {x.shape}, and returns the next x"
             )
         return np.asarray(y)
+
+    apply.runs_jax = True  # type: ignore[attr-defined]
 
     def jvp(x: Array, theta: tuple[Array, ...], dx: Array | None, dtheta: tuple[Array, ...] | None) -> Array:
         along = np.zeros_like(x) if dx is None else dx

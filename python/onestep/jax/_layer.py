@@ -19,6 +19,13 @@ from onestep.jax._problem import Layout, Problem, Shape
 from onestep.jax._solver import Solved, certified, check_choices
 
 
+_RUNS_JAX = (
+    "its step is a JAX function that is not traced, and a compiled function would wait for the step, which needs the threads "
+    "that wait: call the layer outside of jit, scan and while_loop (grad, vmap and hessian need none of them), or use "
+    "onestep.jax.fixed_point, which traces the step"
+)
+
+
 class Layer:
     """A solver as a function of its parameters, made by `layer`. It may be called inside of any transformation of JAX."""
 
@@ -104,8 +111,9 @@ class Layer:
         """Made anew: the solver's function is asked for its data in each trace."""
         state = self._state(theta)
         core = _core.prepared_problems(self.name, self.solver, self.estimator, self.on_error, [], theta, state)
+        why = _RUNS_JAX if _core.runs_jax(self.solver) else ""
         return Problem(
-            self.name, self.solver, self.on_error, [], theta, state, core, self.estimator, renewed=lambda: self.solver
+            self.name, self.solver, self.on_error, [], theta, state, core, self.estimator, lambda: self.solver, why
         )
 
     def _state(self, theta: list[Shape]) -> list[Shape]:

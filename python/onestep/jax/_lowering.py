@@ -11,6 +11,7 @@ import numpy as np
 from jax.interpreters import mlir
 
 from onestep import _core
+from onestep._errors import MisuseError
 from onestep.jax._problem import operand
 
 _TARGET = "onestep_call"
@@ -38,13 +39,19 @@ def interface() -> str:
 def add_lowering(primitive: Any, call_of: Callable[..., _core.CompiledCall]) -> None:
     """`call_of` makes the call of an equation from its parameters."""
 
+    def call_for(**params: Any) -> _core.CompiledCall:
+        problem = params["problem"]
+        if problem.cannot_compile:
+            raise MisuseError(f"[{problem.name}] this cannot be compiled: {problem.cannot_compile}")
+        return call_of(**params)
+
     def by_ffi(ctx: Any, *operands: Any, **params: Any) -> Any:
-        call = call_of(**params)
+        call = call_for(**params)
         ctx.module_context.add_keepalive(call)
         return jax.ffi.ffi_lowering(_TARGET)(ctx, *operands, number=np.int64(call.number))
 
     def by_callback(*operands: Any, **params: Any) -> Any:
-        call = call_of(**params)
+        call = call_for(**params)
         avals, _ = primitive.abstract_eval(*(jax.core.ShapedArray(v.shape, v.dtype) for v in operands), **params)
         results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
 

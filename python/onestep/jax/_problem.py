@@ -53,6 +53,8 @@ class Problem:
     estimator: Any
     renewed: Callable[[], Solver]
     """A solver whose last parameters are where it starts."""
+    cannot_compile: str = ""
+    """Why compiled functions cannot call it, if so."""
     _calls: dict[Any, _core.CompiledCall] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
