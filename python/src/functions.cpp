@@ -11,20 +11,6 @@ Input input_of(nb::handle spec) {
   return dims.empty() ? Shape{} : dims.size() == 1 ? Shape{dims[0]} : Shape{dims[0], dims[1]};
 }
 
-TracedFunction traced_python(nb::handle function, const nb::args& specs) {
-  std::vector<Input> inputs;
-  for (const nb::handle spec : specs) inputs.push_back(is_number(spec) ? Input(Shape{}) : input_of(spec));
-  const detail::Body body = body_of(function);
-  if (body.arguments != inputs.size())
-    throw MisuseError("[traced] the function takes " + std::to_string(body.arguments) + " arguments, " +
-                      std::to_string(inputs.size()) + " shapes were given");
-  std::shared_ptr<const CopiedData> none;
-  nb::list kept;
-  const Tracing tracing(none, kept);
-  Function made(inputs, body.call);
-  return {std::move(made), tracing.needed()};
-}
-
 nb::object run(const TracedFunction& self, const nb::args& arguments) {
   std::vector<PartsInPlace> given;
   std::vector<Array> inputs;
@@ -41,6 +27,20 @@ nb::object run(const TracedFunction& self, const nb::args& arguments) {
 }
 
 }  // namespace
+
+TracedFunction traced_python(nb::handle function, const nb::args& specs) {
+  std::vector<Input> inputs;
+  for (const nb::handle spec : specs) inputs.push_back(is_number(spec) ? Input(Shape{}) : input_of(spec));
+  const detail::Body body = body_of(function);
+  if (body.arguments != inputs.size())
+    throw MisuseError("[traced] the function takes " + std::to_string(body.arguments) + " arguments, " +
+                      std::to_string(inputs.size()) + " shapes were given");
+  std::shared_ptr<const CopiedData> none;
+  nb::list kept;
+  const Tracing tracing(none, kept);
+  Function made(inputs, body.call);
+  return {std::move(made), tracing.needed()};
+}
 
 void bind_functions(nb::module_& m) {
   nb::class_<TracedFunction>(m, "Function", "A traced function: call it with arrays for its values.")

@@ -11,4 +11,7 @@ struct TracedFunction {
   nb::list kept;
 };
 
+/// Calls the function with expressions of these shapes.
+TracedFunction traced_python(nb::handle function, const nb::args& shapes);
+
 }  // namespace onestep::python

@@ -16,6 +16,7 @@ using Dims = std::vector<std::int64_t>;
 
 struct PyProblems {
   std::shared_ptr<Problems> problems;
+  std::shared_ptr<Frozen> frozen;
   nb::object kept;
 };
 
@@ -41,7 +42,7 @@ OnError on_error_of(const std::string& word) {
   throw MisuseError("on_error is 'raise', 'nan' or 'keep', not '" + word + "'");
 }
 
-PyProblems problems_of(const std::string& name, const PySolver& solver, nb::handle estimator, const std::string& on_error,
+PyProblems problems_of(const std::string& name, PySolver& solver, nb::handle estimator, const std::string& on_error,
                        const std::vector<Dims>& start, const std::vector<Dims>& theta, const std::vector<Dims>& state) {
   nb::list kept;
   kept.append(kept_of(solver.kept));
@@ -50,11 +51,16 @@ PyProblems problems_of(const std::string& name, const PySolver& solver, nb::hand
   const OnError what = on_error_of(on_error);
   const Problems::Shapes shapes{shapes_of(start), shapes_of(theta), shapes_of(state)};
   const Solver its = solver.solver;
+  // What the solver's functions close over is read now, and never again.
+  const auto frozen = std::make_shared<Frozen>(kept);
+  const Tracing tracing(solver.data, kept);
   std::shared_ptr<Problems> made = [&] {
     const nb::gil_scoped_release no_gil;
-    return std::make_shared<Problems>(name, its, how, what, shapes);
+    return std::make_shared<Problems>(name, its, how, what, shapes,
+                                      [frozen] { return std::make_shared<Frozen::Use>(frozen.get()); });
   }();
-  return {std::move(made), kept};
+  kept.append(tracing.needed());
+  return {std::move(made), frozen, kept};
 }
 
 // A numbers' buffer as the call wants it: doubles, row by row.
@@ -136,8 +142,9 @@ void bind_layers(nb::module_& m) {
       .def("__call__", run,
            nb::sig("def __call__(self, *operands: numpy.typing.NDArray[numpy.float64]) -> tuple[typing.Any, ...]"),
            "Runs it on arrays of doubles that lie row by row.");
-  nb::class_<PyProblems>(m, "PreparedProblems", nb::type_slots(slots_of_kept<PyProblems>()),
-                         "A solver for parameters of given shapes.")
+  nb::class_<PyProblems> problems(m, "PreparedProblems", nb::type_slots(slots_of_kept<PyProblems>()),
+                                  "A solver for parameters of given shapes.");
+  problems
       .def(
           "solve",
           [](const PyProblems& p, const std::vector<bool>& batched, std::size_t count) {
@@ -160,6 +167,15 @@ void bind_layers(nb::module_& m) {
           },
           "batched"_a, "count"_a, "directions"_a, "given"_a, "apart"_a,
           "(v, start, theta, state) -> (dx/dtheta) v, for tangents of the parameters that are given.");
+  problems.def(
+      "traced",
+      [](PyProblems& p, nb::handle function, const nb::args& shapes) {
+        const Frozen::Use use(p.frozen.get());
+        return traced_python(function, shapes);
+      },
+      "function"_a, "shapes"_a,
+      nb::sig("def traced(self, function: collections.abc.Callable[..., typing.Any], *shapes: tuple[int, ...]) -> Function"),
+      "onestep.traced of a function that has the solver inside, whose functions are what they were.");
   m.def("prepared_problems", problems_of, "name"_a, "solver"_a, "estimator"_a.none(), "on_error"_a, "start"_a, "theta"_a,
         "state"_a, "A solver for parameters of given shapes, ready for calls.");
   m.def("evaluation_call", evaluation, "function"_a, "directed"_a, "batched"_a, "count"_a, "directions"_a, "name"_a,

@@ -19,18 +19,24 @@ constexpr std::size_t most_slots = 8, most_layouts = 16;
 
 }  // namespace
 
-Problems::Problems(std::string name, Solver solver, Estimator estimator, OnError on_error, Shapes shapes)
+Problems::Problems(std::string name, Solver solver, Estimator estimator, OnError on_error, Shapes shapes, Scope scope)
     : name_(std::move(name)),
       solver_(std::move(solver)),
       estimator_(std::move(estimator)),
       on_error_(on_error),
-      shapes_(std::move(shapes)) {
+      shapes_(std::move(shapes)),
+      scope_(std::move(scope)) {
   // What does not fit is said now, not by the first solve.
   const Layout one{std::vector<bool>(inputs(), false), 1};
-  give_back(one, std::make_unique<Slot>(*this, one));
+  give_back(one, made(one));
 }
 
 Problems::~Problems() = default;
+
+std::unique_ptr<Problems::Slot> Problems::made(const Layout& layout) const {
+  const std::shared_ptr<void> held = scope_();
+  return std::make_unique<Slot>(*this, layout);
+}
 
 std::unique_ptr<Problems::Slot> Problems::take(const Layout& layout) {
   {
@@ -42,7 +48,7 @@ std::unique_ptr<Problems::Slot> Problems::take(const Layout& layout) {
       return last;
     }
   }
-  return std::make_unique<Slot>(*this, layout);
+  return made(layout);
 }
 
 std::unique_ptr<Problems::Slot> Problems::take_solved(const Layout& layout, Inputs inputs, Inputs state) {

@@ -5,6 +5,7 @@
 #include <onestep/onestep.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,7 +45,9 @@ class Problems {
   struct Shapes {
     std::vector<Shape> start, theta, state;
   };
-  Problems(std::string name, Solver solver, Estimator estimator, OnError on_error, Shapes shapes);
+  /// Held while the solver's functions may be called.
+  using Scope = std::function<std::shared_ptr<void>()>;
+  Problems(std::string name, Solver solver, Estimator estimator, OnError on_error, Shapes shapes, Scope scope);
   Problems(const Problems&) = delete;
   Problems& operator=(const Problems&) = delete;
   ~Problems();
@@ -69,6 +72,7 @@ class Problems {
   friend class Derivation;
   std::unique_ptr<Slot> take(const Layout& layout);
   std::unique_ptr<Slot> take_solved(const Layout& layout, Inputs inputs, Inputs state);
+  std::unique_ptr<Slot> made(const Layout& layout) const;
   void give_back(const Layout& layout, std::unique_ptr<Slot> slot);
   void solve_again(Slot& slot, Inputs inputs, Inputs state);
   NotConvergedError not_converged(const Slot& slot, const std::vector<std::size_t>& failed, std::size_t count) const;
@@ -78,6 +82,7 @@ class Problems {
   Estimator estimator_;
   OnError on_error_;
   Shapes shapes_;
+  Scope scope_;
   std::mutex mutex_;
   std::map<Layout, std::vector<std::unique_ptr<Slot>>> idle_;
 };

@@ -35,15 +35,25 @@ template <class Program, class Value> void set_parts(Program& program, const nb:
   }
 }
 
+TracedProgram program_of(nb::handle function, std::span<const Expr> in) {
+  const nb::gil_scoped_acquire gil;
+  const nb::object result = call_python(function, in);
+  if (!nb::isinstance<nb::dict>(result))
+    throw TracingError(std::string("the function of quadratic_program returns a dict of ") + part_names);
+  TracedProgram program;
+  set_parts(program, nb::borrow<nb::dict>(result), expr_of);
+  return program;
+}
+
 detail::ProgramBody program_body_of(nb::handle function) {
   return {[function](std::span<const Expr> in) {
-            const nb::gil_scoped_acquire gil;
-            const nb::object result = call_python(function, in);
-            if (!nb::isinstance<nb::dict>(result))
-              throw TracingError(std::string("the function of quadratic_program returns a dict of ") + part_names);
-            TracedProgram program;
-            set_parts(program, nb::borrow<nb::dict>(result), expr_of);
-            return program;
+            Frozen* frozen = Frozen::current();
+            if (frozen == nullptr) return program_of(function, in);
+            const std::vector<Expr> all = frozen->results(function, in, [function](std::span<const Expr> arguments) {
+              const TracedProgram p = program_of(function, arguments);
+              return std::vector<Expr>{p.Q, p.q, p.A, p.b, p.G, p.l, p.u, p.lo, p.hi};
+            });
+            return TracedProgram{all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8]};
           },
           arguments_of(function)};
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -44,6 +45,39 @@ class Tracing {
   CopiedData used_;
   nb::list kept_, inside_;
   Tracing* outer_;
+};
+
+/// While one is used on a thread, Python functions are what they were when they were first traced with it: what they close
+/// over is asked for once.
+class Frozen {
+ public:
+  /// What is frozen is kept alive by this list, which outlives it.
+  explicit Frozen(nb::handle kept) : kept_(kept) {}
+  class Use {
+   public:
+    explicit Use(Frozen* frozen);
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use();
+
+   private:
+    Frozen* outer_;
+  };
+  static Frozen* current();
+  using Call = std::function<std::vector<Expr>(std::span<const Expr>)>;
+  /// The results of `call`, which calls this function; of its first call with arguments of these shapes. Called without the
+  /// GIL.
+  std::vector<Expr> results(nb::handle function, std::span<const Expr> arguments, const Call& call);
+
+ private:
+  struct Entry {
+    nb::handle function;
+    std::vector<Shape> shapes;
+    Function traced;
+  };
+  nb::handle kept_;
+  std::recursive_mutex mutex_;
+  std::vector<Entry> entries_;
 };
 
 /// A number, an array or an expression as an expression. Throws TracingError for anything else.

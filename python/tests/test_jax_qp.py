@@ -150,6 +150,44 @@ def test_a_layer_starts_where_it_is_told_to():
         np.testing.assert_allclose(jax.jit(jax.hessian(layer))(4.0), -sign / 32)
 
 
+def test_what_the_function_of_a_layer_closes_over_is_read_once_for_all_that_is_traced_with_it():
+    shift = np.zeros(2)
+    nearest = onestep.newton(lambda x, t: np.sum(np.cosh(x - t - shift)) + np.sum(x**2))
+    layer = onestep.jax.layer(nearest, start=np.zeros(2))
+    t = jnp.array([1.0, -0.5])
+    many = jnp.stack([t, 2 * t])
+    before = layer(t), jax.hessian(lambda t: jnp.sum(layer(t)))(t), jax.vmap(jax.jacrev(layer))(many)
+    compiled = jax.jit(layer)
+    compiled(t)
+    x, pull = jax.vjp(layer, t)
+    second = jax.jit(jax.grad(lambda t, c: jnp.vdot(c, jax.grad(lambda t: jnp.sum(layer(t)))(t))))
+    second(t, jnp.ones(2))
+    shift[:] = 3.0
+    assert np.array_equal(compiled(t), before[0])
+    # Directions under vmap, and the layout of a batch, are made after the change.
+    assert np.array_equal(jax.vmap(lambda c: pull(c)[0])(jnp.eye(2)), jax.vmap(jax.jacrev(lambda t: x))(many)[0] + before[2][0])
+    np.testing.assert_allclose(second(t, jnp.ones(2)), jnp.sum(before[1], 0), rtol=1e-9)
+    assert not np.allclose(layer(t), before[0])
+
+
+def test_two_threads_of_a_compiled_layer_find_the_data_of_its_trace():
+    import threading
+
+    shift = np.zeros(50)
+    nearest = onestep.newton(lambda x, t: np.sum(np.cosh(x - t - shift)) + np.sum(x**2))
+    compiled = jax.jit(onestep.jax.layer(nearest, start=np.zeros(50)))
+    t = jnp.linspace(-1, 1, 50)
+    expected = np.asarray(compiled(t))
+    shift[:] = 3.0
+    found = []
+    threads = [threading.Thread(target=lambda: found.extend(np.asarray(compiled(t)) for _ in range(20))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 120 and all(np.array_equal(x, expected) for x in found)
+
+
 def test_a_layer_says_what_is_wrong():
     project = onestep.jax.layer(onestep.quadratic_program(simplex), axes=(1,))
     for message, call in [

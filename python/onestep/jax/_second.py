@@ -32,7 +32,9 @@ second_jvp_p.multiple_results = True
 # ---- what they compute, traced with the solve inside ----
 
 
-def traced(body: Callable[..., Any], shapes: Sequence[Shape]) -> Function:
+def traced(
+    body: Callable[..., Any], shapes: Sequence[Shape], trace: Callable[..., Function] = _core.traced
+) -> Function:
     """A function of any number of arguments, traced."""
     import inspect
 
@@ -42,7 +44,7 @@ def traced(body: Callable[..., Any], shapes: Sequence[Shape]) -> Function:
     kind = inspect.Parameter.POSITIONAL_ONLY
     names = [inspect.Parameter(f"a{i}", kind) for i in range(len(shapes))]
     counted.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
-    return _core.traced(counted, *shapes)
+    return trace(counted, *shapes)
 
 
 def _moved(y: Expr, theta: Sequence[Expr], v: Sequence[Expr]) -> Expr:
@@ -75,7 +77,7 @@ def _call(
         return of(solver(*theta, *start), theta, arguments[:number])
 
     try:
-        function = traced(body, [*shapes, *problem.theta, *starts])
+        function = traced(body, [*shapes, *problem.theta, *starts], problem.core.traced)
     except MisuseError as error:
         raise MisuseError(f"[{problem.name}] no second derivative: {error}") from error
     batched = [*layout.batched[len(problem.start) :], *([True] * len(starts))]
