@@ -243,3 +243,12 @@ def test_without_the_interface_of_xla_a_callback_gives_the_same():
 
 def test_the_interface_is_said():
     assert re.fullmatch(r"ffi \d+\.\d+|callback", onestep.jax.interface())
+
+
+def test_a_handler_is_registered_only_where_xla_takes_it():
+    """One of a younger version would take the CPU away from JAX."""
+    from onestep.jax._lowering import _fits, _version_of_xla
+
+    assert _fits("0.3", (0, 3)) and _fits("0.3", (0, 5))
+    assert not _fits("0.3", (0, 2)) and not _fits("0.3", (1, 3)) and not _fits("0.3", None) and not _fits("", (0, 3))
+    assert (_version_of_xla() or (0, 0)) >= (0, 1)

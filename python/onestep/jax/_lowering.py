@@ -3,6 +3,8 @@ built without it, by a callback of Python."""
 
 from __future__ import annotations
 
+import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,14 +19,30 @@ from onestep.jax._problem import operand
 _TARGET = "onestep_call"
 
 
+def _version_of_xla() -> tuple[int, int] | None:
+    """Of the foreign function interface of the installed jaxlib, which only its header says."""
+    try:
+        header = pathlib.Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text()
+    except (OSError, AttributeError):
+        return None
+    found = [re.search(rf"#define XLA_FFI_API_{part} (\d+)", header) for part in ("MAJOR", "MINOR")]
+    return None if None in found else tuple(int(match[1]) for match in found if match)  # type: ignore[return-value]
+
+
+def _fits(built_for: str, there: tuple[int, int] | None) -> bool:
+    """XLA takes handlers of its own major version and of an older minor one. One that it does not take would not be refused
+    alone: the CPU would be gone for all of the process."""
+    if there is None or not built_for:
+        return False
+    major, minor = map(int, built_for.split("."))
+    return major == there[0] and minor <= there[1]
+
+
 def _register() -> bool:
     handler = _core.xla_handler()
-    if handler is None:
+    if handler is None or not _fits(_core.xla_version, _version_of_xla()):
         return False
-    try:
-        jax.ffi.register_ffi_target(_TARGET, handler, platform="cpu")
-    except Exception:  # a version of the interface that this XLA does not take
-        return False
+    jax.ffi.register_ffi_target(_TARGET, handler, platform="cpu")
     return True
 
 
