@@ -10,13 +10,16 @@ import numpy as np
 
 from onestep._core import ForeignStep
 from onestep._errors import MisuseError
-from onestep.jax._arrays import check_x64
+from onestep.jax._arrays import check_x64, is_traced
 
 Array = np.ndarray[Any, Any]
 
 
 def _now(function: Callable[..., Any], *arguments: Any) -> Any:
     """Computed even where a function is being traced on this thread, as when its compilation asks for shapes."""
+    result = function(*arguments)
+    if not is_traced(jax.tree.leaves(result)):
+        return result
     with jax.ensure_compile_time_eval():
         return function(*arguments)
 
