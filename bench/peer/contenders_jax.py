@@ -61,8 +61,8 @@ def qpax_program(*data, backend):
     import qpax
 
     # Its gradient is that of a relaxed program: kappa is as small as it takes for the accuracy of the others.
-    settings = {"e": {"solver_tol": 1e-9, "target_kappa": 1e-9}, "i": {"solver_tol": 1e-9, "target_kappa": 1e-9}}[backend]
-    return compiled(lambda theta: qpax.solve_qp_primal(*theta, backend=backend, **settings), tuple(data))
+    settings = {"backend": backend, "solver_tol": 1e-9, "target_kappa": 1e-9}
+    return compiled(lambda theta: qpax.solve_qp_primal(*theta, **settings), tuple(data))
 
 
 # ---- batches of quadratic programs, which share all but q ----
