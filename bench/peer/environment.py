@@ -26,8 +26,8 @@ def name_of(which):
     return which if all(file.exists() for file in files.get(which, [])) else f"made as {which}"
 
 
-def make_environment(packages):
-    """The environment's Python, with these packages installed: names as PyPI has them."""
+def make_environment(packages, with_ours=False):
+    """The environment's Python, with these packages installed: names as PyPI has them; and with ours, built for JAX."""
     python = ENVIRONMENT / "bin" / "python"
     try:
         if not python.exists():
@@ -38,6 +38,10 @@ def make_environment(packages):
         if subprocess.run([python, "-c", script, *(MODULES.get(name, name) for name in names)]).returncode != 0:
             print(f"installing {', '.join(packages)}", file=sys.stderr)
             subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+        if with_ours and subprocess.run([python, "-c", script, "onestep"]).returncode != 0:
+            print("building onestep, which takes minutes", file=sys.stderr)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", ROOT], check=True,
+                           env={**os.environ, "ONESTEP_JAX": "true"})
     except (subprocess.CalledProcessError, OSError) as problem:
         sys.exit(f"peers: {problem}; `bench/peers --help` says what is needed")
     return python

@@ -24,6 +24,7 @@ void bind_errors(nb::module_& m);
 void bind_expr(nb::module_& m);
 void bind_foreign(nb::module_& m);
 void bind_functions(nb::module_& m);
+void bind_layers(nb::module_& m);
 void bind_many(nb::module_& m);
 void bind_methods(nb::module_& m);
 void bind_operations(nb::module_& m);

@@ -1,34 +1,14 @@
 // Traced functions that can be evaluated, for looking at what was traced and for trying it out.
-#include "tracing.h"
+#include "functions.h"
 
 namespace onestep::python {
 namespace {
-
-// A traced function of Python, with what it must keep alive.
-struct TracedFunction {
-  Function function;
-  nb::list kept;
-};
 
 Input input_of(nb::handle spec) {
   if (!nb::isinstance<nb::tuple>(spec)) return Buffer(spec).shape();
   const auto dims = nb::cast<std::vector<std::int64_t>>(spec);
   if (dims.size() > 2) throw MisuseError("[traced] a shape has at most two axes, not " + std::to_string(dims.size()));
   return dims.empty() ? Shape{} : dims.size() == 1 ? Shape{dims[0]} : Shape{dims[0], dims[1]};
-}
-
-TracedFunction traced_python(nb::handle function, const nb::args& specs) {
-  std::vector<Input> inputs;
-  for (const nb::handle spec : specs) inputs.push_back(is_number(spec) ? Input(Shape{}) : input_of(spec));
-  const detail::Body body = body_of(function);
-  if (body.arguments != inputs.size())
-    throw MisuseError("[traced] the function takes " + std::to_string(body.arguments) + " arguments, " +
-                      std::to_string(inputs.size()) + " shapes were given");
-  std::shared_ptr<const CopiedData> none;
-  nb::list kept;
-  const Tracing tracing(none, kept);
-  Function made(inputs, body.call);
-  return {std::move(made), tracing.needed()};
 }
 
 nb::object run(const TracedFunction& self, const nb::args& arguments) {
@@ -47,6 +27,20 @@ nb::object run(const TracedFunction& self, const nb::args& arguments) {
 }
 
 }  // namespace
+
+TracedFunction traced_python(nb::handle function, const nb::args& specs) {
+  std::vector<Input> inputs;
+  for (const nb::handle spec : specs) inputs.push_back(is_number(spec) ? Input(Shape{}) : input_of(spec));
+  const detail::Body body = body_of(function);
+  if (body.arguments != inputs.size())
+    throw MisuseError("[traced] the function takes " + std::to_string(body.arguments) + " arguments, " +
+                      std::to_string(inputs.size()) + " shapes were given");
+  std::shared_ptr<const CopiedData> none;
+  nb::list kept;
+  const Tracing tracing(none, kept);
+  Function made(inputs, body.call);
+  return {std::move(made), tracing.needed()};
+}
 
 void bind_functions(nb::module_& m) {
   nb::class_<TracedFunction>(m, "Function", "A traced function: call it with arrays for its values.")

@@ -23,6 +23,7 @@ NB_MODULE(_core, m) {
   bind_solver(m);
   bind_methods(m);
   bind_program(m);
+  bind_layers(m);
   bind_bilevel(m);
   bind_data(m);
 }

@@ -1,5 +1,6 @@
 // Quadratic programs: traced ones, and those that are given as arrays.
 #include "errors.h"
+#include "functions.h"
 #include "records.h"
 #include "solver.h"
 
@@ -8,36 +9,51 @@ namespace {
 
 constexpr const char* part_names = "Q, q, A, b, G, l, u, lo and hi";
 
-// Calls `set(name, value)` for each part that a dict, or the keyword arguments of a call, names.
+// The part of a program with this name; throws MisuseError where there is none.
+template <class Program> auto& part_of(Program& program, const std::string& name) {
+  auto* part = name == "Q"    ? &program.Q
+               : name == "q"  ? &program.q
+               : name == "A"  ? &program.A
+               : name == "b"  ? &program.b
+               : name == "G"  ? &program.G
+               : name == "l"  ? &program.l
+               : name == "u"  ? &program.u
+               : name == "lo" ? &program.lo
+               : name == "hi" ? &program.hi
+                              : nullptr;
+  if (part == nullptr)
+    throw MisuseError("[quadratic_program] a program has no part '" + name + "'; there are " + part_names);
+  return *part;
+}
+
+// Sets each part that a dict, or the keyword arguments of a call, names.
 template <class Program, class Value> void set_parts(Program& program, const nb::dict& named, const Value& value_of) {
   for (const auto [key, value] : named) {
     const std::string name = nb::cast<std::string>(nb::str(key));
     if (value.is_none()) continue;
-    auto* part = name == "Q"    ? &program.Q
-                 : name == "q"  ? &program.q
-                 : name == "A"  ? &program.A
-                 : name == "b"  ? &program.b
-                 : name == "G"  ? &program.G
-                 : name == "l"  ? &program.l
-                 : name == "u"  ? &program.u
-                 : name == "lo" ? &program.lo
-                 : name == "hi" ? &program.hi
-                                : nullptr;
-    if (part == nullptr)
-      throw MisuseError("[quadratic_program] a program has no part '" + name + "'; there are " + part_names);
-    *part = value_of(value);
+    part_of(program, name) = value_of(value);
   }
+}
+
+TracedProgram program_of(nb::handle function, std::span<const Expr> in) {
+  const nb::gil_scoped_acquire gil;
+  const nb::object result = call_python(function, in);
+  if (!nb::isinstance<nb::dict>(result))
+    throw TracingError(std::string("the function of quadratic_program returns a dict of ") + part_names);
+  TracedProgram program;
+  set_parts(program, nb::borrow<nb::dict>(result), expr_of);
+  return program;
 }
 
 detail::ProgramBody program_body_of(nb::handle function) {
   return {[function](std::span<const Expr> in) {
-            const nb::gil_scoped_acquire gil;
-            const nb::object result = call_python(function, in);
-            if (!nb::isinstance<nb::dict>(result))
-              throw TracingError(std::string("the function of quadratic_program returns a dict of ") + part_names);
-            TracedProgram program;
-            set_parts(program, nb::borrow<nb::dict>(result), expr_of);
-            return program;
+            Frozen* frozen = Frozen::current();
+            if (frozen == nullptr) return program_of(function, in);
+            const std::vector<Expr> all = frozen->results(function, in, [function](std::span<const Expr> arguments) {
+              const TracedProgram p = program_of(function, arguments);
+              return std::vector<Expr>{p.Q, p.q, p.A, p.b, p.G, p.l, p.u, p.lo, p.hi};
+            });
+            return TracedProgram{all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8]};
           },
           arguments_of(function)};
 }
@@ -49,6 +65,26 @@ PySolver quadratic_program(nb::handle program, const nb::kwargs& named) {
     return program.is_none() ? onestep::quadratic_program(o) : detail::make_quadratic_program(program_body_of(program), o);
   });
   made.has_start = true;  // it needs none
+  return made;
+}
+
+// Of a function that was traced before, whose results are these parts.
+PySolver program_of_traced(const TracedFunction& traced, const std::vector<std::string>& parts, const nb::kwargs& named) {
+  const detail::ProgramBody body{[f = traced.function, parts](std::span<const Expr> in) {
+                                   const std::vector<Expr> results = f(in);
+                                   TracedProgram program;
+                                   for (std::size_t i = 0; i < parts.size(); ++i) part_of(program, parts[i]) = results[i];
+                                   return program;
+                                 },
+                                 traced.function.inputs().size()};
+  if (parts.size() != traced.function.outputs().size())
+    throw MisuseError("[quadratic_program] " + std::to_string(parts.size()) + " names for " +
+                      std::to_string(traced.function.outputs().size()) + " parts");
+  nb::list kept;
+  kept.append(traced.kept);
+  PySolver made = make_solver("quadratic_program", kept, named, quadratic_program_options(),
+                              [&](const SolveOptions& o) { return detail::make_quadratic_program(body, o); });
+  made.has_start = true;
   return made;
 }
 
@@ -117,6 +153,11 @@ void bind_program(nb::module_& m) {
       "min x'Qx/2 + q'x subject to Ax = b, l <= Gx <= u, lo <= x <= hi, whose data are a dict that a traced function of the "
       "parameters returns; without a function the parameters are Q, q, A, b, G, l, u, lo, hi. The state is x and the "
       "multipliers of equalities, rows and bounds. It needs no start.");
+
+  m.def("program_of_traced", program_of_traced, "function"_a, "parts"_a, "options"_a,
+        nb::sig("def program_of_traced(function: Function, parts: collections.abc.Sequence[str], *, tolerance: float = "
+                "1e-9, " ONESTEP_PYTHON_OPTIONS ") -> Solver"),
+        "quadratic_program of a traced function whose results are the parts with these names.");
 
 #define ONESTEP_PYTHON_ARRAY(name, about)              \
   def_prop_ro(#name, array_at<&ProgramSolution::name>, \

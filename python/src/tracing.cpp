@@ -5,11 +5,13 @@
 #include <cstring>
 
 #include "errors.h"
+#include "functions.h"
 
 namespace onestep::python {
 namespace {
 
 thread_local Tracing* current_tracing = nullptr;
+thread_local Frozen* current_frozen = nullptr;
 
 bool has_same_bytes(const Array& copy, const Array& view) {
   return copy.shape() == view.shape() && std::memcmp(copy.data(), view.data(), copy.values().size_bytes()) == 0;
@@ -74,6 +76,26 @@ nb::list Tracing::needed() const {
   return both;
 }
 
+Frozen::Use::Use(Frozen* frozen) : outer_(std::exchange(current_frozen, frozen)) {}
+Frozen::Use::~Use() { current_frozen = outer_; }
+Frozen* Frozen::current() { return current_frozen; }
+
+std::vector<Expr> Frozen::results(nb::handle function, std::span<const Expr> arguments, const Call& call) {
+  std::vector<Shape> shapes;
+  for (const Expr& e : arguments) shapes.push_back(e.shape());
+  const std::scoped_lock lock(mutex_);
+  for (const Entry& e : entries_)
+    if (e.function.is(function) && e.shapes == shapes) return e.traced(arguments);
+  const std::vector<Input> inputs(shapes.begin(), shapes.end());
+  Function traced(inputs, call);
+  {
+    const nb::gil_scoped_acquire gil;
+    nb::borrow<nb::list>(kept_).append(function);
+  }
+  entries_.push_back({function, std::move(shapes), traced});
+  return traced(arguments);
+}
+
 std::optional<Expr> operand_of(nb::handle object) {
   if (const Expr* expr = nullptr; nb::try_cast<const Expr*>(object, expr, false) && expr != nullptr) return *expr;
   if (is_number(object)) return Expr(number_of(object));
@@ -112,12 +134,20 @@ std::size_t arguments_of(nb::handle function) {
 }
 
 detail::Body body_of(nb::handle function) {
-  return {[function](std::span<const Expr> in) {
-            const nb::gil_scoped_acquire gil;
-            const nb::object result = call_python(function, in);
-            if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result)) return exprs_of(result);
-            if (result.is_none()) throw TracingError("the traced function returned None: does it lack a return?");
-            return std::vector<Expr>{expr_of(result)};
+  // What was traced before needs no Python.
+  if (const TracedFunction* traced = nullptr;
+      nb::try_cast<const TracedFunction*>(function, traced, false) && traced != nullptr)
+    return {[f = traced->function](std::span<const Expr> in) { return f(in); }, traced->function.inputs().size()};
+  const Frozen::Call call = [function](std::span<const Expr> in) {
+    const nb::gil_scoped_acquire gil;
+    const nb::object result = call_python(function, in);
+    if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result)) return exprs_of(result);
+    if (result.is_none()) throw TracingError("the traced function returned None: does it lack a return?");
+    return std::vector<Expr>{expr_of(result)};
+  };
+  return {[function, call](std::span<const Expr> in) {
+            Frozen* frozen = Frozen::current();
+            return frozen != nullptr ? frozen->results(function, in, call) : call(in);
           },
           arguments_of(function)};
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -46,6 +47,39 @@ class Tracing {
   Tracing* outer_;
 };
 
+/// While one is used on a thread, Python functions are what they were when they were first traced with it: what they close
+/// over is asked for once.
+class Frozen {
+ public:
+  /// What is frozen is kept alive by this list, which outlives it.
+  explicit Frozen(nb::handle kept) : kept_(kept) {}
+  class Use {
+   public:
+    explicit Use(Frozen* frozen);
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use();
+
+   private:
+    Frozen* outer_;
+  };
+  static Frozen* current();
+  using Call = std::function<std::vector<Expr>(std::span<const Expr>)>;
+  /// The results of `call`, which calls this function; of its first call with arguments of these shapes. Called without the
+  /// GIL.
+  std::vector<Expr> results(nb::handle function, std::span<const Expr> arguments, const Call& call);
+
+ private:
+  struct Entry {
+    nb::handle function;
+    std::vector<Shape> shapes;
+    Function traced;
+  };
+  nb::handle kept_;
+  std::recursive_mutex mutex_;
+  std::vector<Entry> entries_;
+};
+
 /// A number, an array or an expression as an expression. Throws TracingError for anything else.
 Expr expr_of(nb::handle object);
 /// The same, or nothing for an object of a type that may know what to do with expressions itself.
@@ -57,7 +91,7 @@ std::vector<Expr> exprs_of(nb::handle object);
 nb::object call_python(nb::handle function, std::span<const Expr> arguments);
 /// How many arguments without defaults a Python function takes.
 std::size_t arguments_of(nb::handle function);
-/// The function as a body of the library, which borrows it.
+/// The function, or one that was traced before, as a body of the library, which borrows it.
 detail::Body body_of(nb::handle function);
 
 /// Calls `use` with a lambda of exactly as many Exprs as the body takes: for functions that count them.

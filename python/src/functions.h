@@ -1,0 +1,17 @@
+// Traced functions as Python has them.
+#pragma once
+
+#include "tracing.h"
+
+namespace onestep::python {
+
+/// A traced function of Python, with what it must keep alive.
+struct TracedFunction {
+  Function function;
+  nb::list kept;
+};
+
+/// Calls the function with expressions of these shapes.
+TracedFunction traced_python(nb::handle function, const nb::args& shapes);
+
+}  // namespace onestep::python
