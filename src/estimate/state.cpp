@@ -84,8 +84,8 @@ bool is_degenerate(SolutionState& state) {
   const bool can_be = state.method->superlinear && state.loop->at_solution() == nullptr && run.last_step > 0 &&
                       state.method->step->no_jvp.empty() &&
                       !(run.step_before > 0 && run.last_step <= plainly_not * run.step_before);
-  state.degenerate = false;
-  if (!can_be) return false;
+  state.degenerate = state.method->superlinear && run.steps_vanish;
+  if (*state.degenerate || !can_be) return *state.degenerate;
   std::vector<double> last(state.size()), image(state.size());
   for (std::size_t i = 0; i < last.size(); ++i) last[i] = run.x[i] - run.previous[i];
   state.last().jvp_x(last, image);

@@ -101,7 +101,7 @@ void Monitor::start_again() {
   sees_creep_ = false;
   halving_times_.fill(infinity);
   was_full_ = false;
-  linear_ = 0;
+  linear_ = not_superlinear_ = 0;
   stall_from_ = value_before_ = not_seen;
   stalled_ = 0;
   window_ = first_window;
@@ -200,6 +200,7 @@ bool Monitor::is_last(const NewtonStep& newton) const {
 void Monitor::took(const NewtonStep& newton, double length) {
   const double before = was_full_ ? newton_before_.step : 0;
   linear_ = newton.step > superlinear * before && newton.step <= contracting * before ? linear_ + 1 : 0;
+  not_superlinear_ = before > 0 && newton.step > superlinear * before ? not_superlinear_ + 1 : 0;
   newton_before_ = newton;
   was_full_ = length == 1;
 }
@@ -266,6 +267,8 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   const int k = ++run_.statistics.iterations;
   run_.step_before = k > 1 ? run_.last_step : 0;
   run_.last_step = step;
+  // A step of 0 after long ones is exact: x is in a piece in which what is solved is affine.
+  run_.steps_vanish = not_superlinear_ >= linear_steps && step <= tiny && run_.step_before <= epsilon * largest_;
   if (options_.history) run_.statistics.history.push_back(step);
   if (!std::isfinite(step)) {
     // If the iterates had been growing this is an overflow, otherwise x has left the domain of a function.

@@ -91,10 +91,10 @@ class Monitor {
   int contractions_ = 0, since_halving_ = 0;
   double halved_from_ = 0;
   std::array<double, 3> halving_times_{};
-  // The last full Newton step, and how many in a row were between a third and nine tenths of the one before.
+  // The last full Newton step, and how many in a row were between a third and nine tenths of the one before, or above a third.
   NewtonStep newton_before_;
   bool was_full_ = false;
-  int linear_ = 0;
+  int linear_ = 0, not_superlinear_ = 0;
   // Iterations in which no step was half as long as the shortest before them.
   double stall_from_ = 0, stall_longest_ = 0, path_ = 0, value_before_ = 0;
   int stalled_ = 0, window_ = 0;

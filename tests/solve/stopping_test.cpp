@@ -2,6 +2,7 @@
 // solutions that are zero.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -364,6 +365,34 @@ TEST(Degenerate, ADoubleRootIsFoundAndHasNoDerivative) {
   const Solution quartic = solve(newton([](Expr x, Expr t) { return square(square(x - t)); }), 3.0, 1.0);
   EXPECT_EQ(quartic.certificate(1.0).basis, Certificate::Basis::refused) << quartic.certificate(1.0);
   EXPECT_NEAR(quartic.x().item(), 1, 1e-6);
+}
+
+// Where x is 0 steps become shorter until what they are made of underflows; the last of them is 0, as at a regular root.
+TEST(Degenerate, ATripleRootAtZeroHasNoDerivativeThoughTheLastStepIsZero) {
+  const Solver root = newton_root([](Expr x, Expr t) { return x * x * x - t; });
+  const Solver quartic = newton([](Expr x, Expr t) { return square(square(x)) - t * x; });
+  for (const Solver& solver : {root, quartic})
+    for (const double start : {3.0, 1e-3, 1e6}) {
+      const Solution s = solve(solver, start, 0.0);
+      EXPECT_LT(std::fabs(s.x().item()), 1e-100) << s.message();
+      EXPECT_THROW(s.vjp(1.0), NoDerivativeError);
+      EXPECT_THROW(s.jvp(1.0), NoDerivativeError);
+      EXPECT_EQ(s.certificate(1.0).basis, Certificate::Basis::refused) << s.certificate(1.0);
+      EXPECT_THROW(solve(solver, start, 0.0, Implicit{}).vjp(1.0), NoDerivativeError);
+    }
+  const Solution regular = solve(root, 3.0, 1e-300);  // the same way, to a root that is one
+  EXPECT_NEAR(double(regular.vjp(1.0)) / 3.3333333333333333e199, 1, 1e-9);
+}
+
+// Newton's steps halve from piece to piece of this root's polygon; the last one lands on the root, and no underflow is near.
+TEST(Degenerate, ARootThatIsHitAfterStepsThatShrinkLinearlyHasADerivative) {
+  std::vector<double> kinks(64);
+  std::ranges::generate(kinks, [next = -0.5]() mutable { return ++next; });
+  const Solver root = newton_root([k = Array(kinks)](Expr x, Expr t) { return x + sum(maximum(x - k, 0.0)) - t; });
+  const Solution s = solve(root, 64.0, 0.0);
+  EXPECT_EQ(s.status(), Status::converged);
+  EXPECT_EQ(s.x().item(), 0);
+  EXPECT_EQ(double(s.vjp(1.0)), 1);
 }
 
 TEST(Degenerate, ASaddleIsLeftOrSaidToBeSingular) {
