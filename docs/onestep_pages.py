@@ -3,7 +3,6 @@ take the colours of the page, and the signatures of the compiled module."""
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import re
 import sys
@@ -112,20 +111,6 @@ class Figure(SphinxDirective):
         return [figure]
 
 
-class WhereThereIs(SphinxDirective):
-    """A part of a page about a module, which is left out where this build of the package does not have it."""
-
-    required_arguments = 1
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
-        if importlib.util.find_spec(self.arguments[0]) is None:
-            return []
-        node = nodes.Element()
-        self.state.nested_parse(self.content, self.content_offset, node)
-        return node.children
-
-
 class Header(SphinxDirective):
     """A public header of C++: what its first comment says, then everything that it declares."""
 
@@ -151,5 +136,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("operations", Operations)
     app.add_directive("drawing", Figure)
     app.add_directive("header", Header)
-    app.add_directive("where-there-is", WhereThereIs)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -28,10 +28,6 @@ SAME_OUTPUT = ROOT / "tests" / "readme" / "same_output"
 OPTIONAL = {"cvxpy", "cvxpylayers", "jax", "matplotlib", "qpsolvers", "scipy", "sklearn", "torch"}
 
 
-# Pages about what may not be in this version of the package yet.
-NEEDS = {"how-to/equilibrium.md": "onestep.torch._fixed_point"}
-
-
 class Block(NamedTuple):
     line: int
     code: str
@@ -79,8 +75,6 @@ def same_threads():
 def test_a_page_does_what_it_shows(name, tmp_path, monkeypatch):
     blocks = blocks_of(PAGES[name])
     skip_without_what_is_imported(blocks)
-    if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
-        pytest.skip(f"needs {NEEDS[name]}")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
@@ -120,6 +114,18 @@ def test_the_reference_has_every_public_name_of_python():
     shown = set(re.findall(r"^\.\. auto\w+:: (\w+)", text, re.MULTILINE))
     public = {name for name in dir(onestep) if not name.startswith("_") and not hasattr(getattr(onestep, name), "__path__")}
     assert public - {"annotations"} == shown
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="needs the sources' folder docs")
+@pytest.mark.parametrize("framework", ["cvxpylayers", "jax", "qpsolvers", "sklearn", "torch"])
+def test_the_reference_has_every_public_name_of_a_framework(framework):
+    text = (DOCS / "reference" / "python-frameworks.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## onestep\.{framework}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
+    # Read, not imported: the framework need not be installed.
+    source = (pathlib.Path(onestep.__file__).parent / framework / "__init__.py").read_text(encoding="utf-8")
+    public = set(re.findall(r"^from \S+ import (\w+) as \1$", source, re.MULTILINE))
+    assert public
+    assert public == set(re.findall(r"^\.\. auto\w+:: (\w+)", section, re.MULTILINE))
 
 
 @pytest.mark.skipif(not DOCS.is_dir(), reason="needs the sources' folder docs")

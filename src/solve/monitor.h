@@ -91,7 +91,8 @@ class Monitor {
   int contractions_ = 0, since_halving_ = 0;
   double halved_from_ = 0;
   std::array<double, 3> halving_times_{};
-  // The last full Newton step, and how many in a row were between a third and nine tenths of the one before, or above a third.
+  // The last full Newton step; how many in a row were between a third and nine tenths of the one before; how many above a
+  // third.
   NewtonStep newton_before_;
   bool was_full_ = false;
   int linear_ = 0, not_superlinear_ = 0;
