@@ -1,3 +1,4 @@
+// Replaces operator new and delete by counting ones.
 #include "allocations.h"
 
 #include <malloc.h>

@@ -1,3 +1,4 @@
+// Rows of the engine: Newton's map and its derivative, ridge with a kept Gram matrix, an elementwise chain, planning.
 #include "engine.h"
 
 #include <fmt/core.h>

@@ -1,3 +1,4 @@
+// Loops of the floors, vectorised by Highway.
 #include "floor_kernels.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Newton's method, products and factorisations by hand on BLAS and LAPACK, with threads of their own.
 #include "floors.h"
 
 #include <hwy/aligned_allocator.h>

@@ -1,3 +1,4 @@
+// Chooses repetitions, takes turns, and prints and writes the rows.
 #include "harness.h"
 
 #include <fmt/core.h>

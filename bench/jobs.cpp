@@ -1,3 +1,4 @@
+// Rows of the readers, on files made here; those of fits and hypergradients are in jobs_fit.cpp and jobs_bilevel.cpp.
 #include "jobs.h"
 
 #include <fmt/format.h>

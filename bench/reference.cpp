@@ -1,3 +1,4 @@
+// The same problems by plain loops, to hold contenders to.
 #include "reference.h"
 
 #include <fmt/core.h>

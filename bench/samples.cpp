@@ -1,3 +1,4 @@
+// Reads real sets, or makes others of the same shape.
 #include "samples.h"
 
 #include <fmt/format.h>

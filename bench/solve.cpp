@@ -1,3 +1,4 @@
+// Rows of whole solves: Newton's method, quadratic programs, first-order methods, with each estimator.
 #include "solve.h"
 
 #include <fmt/core.h>

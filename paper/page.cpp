@@ -1,3 +1,4 @@
+// Puts claims, figures and tables together as one HTML page.
 #include "paper/page.h"
 
 #include <fmt/format.h>

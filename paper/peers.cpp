@@ -1,3 +1,4 @@
+// Reads the rows of `./run bench peers` and adds them to figures as curves.
 #include "paper/peers.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Results to and from JSON, and the check of what drawing relies on.
 #include "paper/result.h"
 
 #include <fmt/format.h>

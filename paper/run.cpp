@@ -1,3 +1,4 @@
+// Runs the items in order and says how far they are.
 #include "paper/run.h"
 
 #include <chrono>

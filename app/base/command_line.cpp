@@ -1,3 +1,4 @@
+// The command line by CLI11: options from the tables of the verbs, checks of numbers, and what was probably meant.
 #include "base/command_line.h"
 
 #include <fmt/format.h>

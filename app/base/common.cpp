@@ -1,3 +1,4 @@
+// The clock of the phases, files that are written whole, progress, and signals.
 #include "base/common.h"
 
 #include <fmt/format.h>

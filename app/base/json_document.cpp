@@ -1,3 +1,4 @@
+// Writes the members that all documents have, and turns failures into theirs.
 #include "base/json_document.h"
 
 #include <fmt/format.h>

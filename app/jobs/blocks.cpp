@@ -1,3 +1,4 @@
+// The inverse of the Hessian's block of each class, made once and applied to residuals.
 #include "jobs/blocks.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// How many flipped labels are found, and how the models with and without the suspects do.
 #include "jobs/clean_figures.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Sentences, a table and JSON of the comparison with and without the suspects.
 #include "jobs/clean_report.h"
 
 #include <fmt/format.h>

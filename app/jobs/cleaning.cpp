@@ -1,3 +1,4 @@
+// Nested fits on sets of folds, judgements of labels by them, and the comparison of models without the suspects.
 #include "jobs/cleaning.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The clearest coefficients of a model, sorted, with their standard errors.
 #include "jobs/coefficient_figures.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Undoes the scaling of the features in the coefficients, and writes them as JSON.
 #include "jobs/coefficients.h"
 
 #include <algorithm>

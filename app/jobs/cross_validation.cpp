@@ -1,3 +1,4 @@
+// Fits once for each fold and collects the predictions of the samples held out.
 #include "jobs/cross_validation.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Fashion-MNIST where it is installed, else samples made of known classes or of a known linear model.
 #include "jobs/demo.h"
 
 #include <algorithm>

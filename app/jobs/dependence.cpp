@@ -1,3 +1,4 @@
+// A Cholesky factor of the Gram matrix of the features that grows column by column, and the names of what depends on what.
 #include "jobs/dependence.h"
 
 #include <fmt/format.h>

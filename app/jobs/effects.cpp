@@ -1,3 +1,4 @@
+// One fit for each fold, differentiated by the weights of its samples, and with each of them left out.
 #include "jobs/effects.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Gives a share of the samples, drawn at random, another label.
 #include "jobs/flip.h"
 
 #include <cmath>

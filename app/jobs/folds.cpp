@@ -1,3 +1,4 @@
+// Deals samples out at random, class by class.
 #include "jobs/folds.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Compares the weights found with equal ones on the unseen samples of each round.
 #include "jobs/group_weights.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Each hyperparameter as a parameter of `minimise`: its bounds, its units, its names, and the solver that it enters.
 #include "jobs/hyper.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Slope and correlation of predictions with trainings, and the figures of both.
 #include "jobs/influence_figures.h"
 
 #include <fmt/format.h>

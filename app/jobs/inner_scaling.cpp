@@ -1,3 +1,4 @@
+// Scales features whose sizes differ by orders of magnitude, with factors of the penalty that undo it.
 #include "jobs/inner_scaling.h"
 
 #include <fmt/format.h>

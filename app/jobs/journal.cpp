@@ -1,3 +1,4 @@
+// Reads and writes the file, whose numbers keep all their bits.
 #include "jobs/journal.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Expectation maximisation for the probabilities of wrong labels, and the calibration of predicted probabilities.
 #include "jobs/label_noise.h"
 
 #include <algorithm>

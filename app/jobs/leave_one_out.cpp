@@ -1,3 +1,4 @@
+// One Newton step without each sample, for all of them from one inverse Hessian and their leverages.
 #include "jobs/leave_one_out.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Counts the arrays that each phase of a job holds, as a function of the sizes of the samples.
 #include "jobs/memory.h"
 
 #include <fmt/format.h>

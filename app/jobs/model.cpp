@@ -1,3 +1,4 @@
+// Objectives and predictions of the models, how a fit is made, and when none exists.
 #include "jobs/model.h"
 
 #include <fmt/format.h>

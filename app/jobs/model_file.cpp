@@ -1,3 +1,4 @@
+// Model files to and from JSON; a file that was edited is checked member by member.
 #include "jobs/model_file.h"
 
 #include <fmt/format.h>

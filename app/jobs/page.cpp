@@ -1,3 +1,4 @@
+// Puts a report together as one HTML page.
 #include "jobs/page.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Describes the data of a job, and certificates in the command's words.
 #include "jobs/report.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Finds the records of a text as the readers do, and writes those that are kept, byte by byte.
 #include "jobs/sample_files.h"
 
 #include <fmt/format.h>

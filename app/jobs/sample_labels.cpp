@@ -1,3 +1,4 @@
+// Tells classes from quantities, and checks other samples against the labels of training.
 #include "jobs/sample_labels.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Loads, splits and prepares the samples of a job, and notes what was guessed or left out.
 #include "jobs/samples.h"
 
 #include <fmt/format.h>

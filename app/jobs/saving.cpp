@@ -1,3 +1,4 @@
+// Writes the model file and the command line of an equivalent fit.
 #include "jobs/saving.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Computes the scores from the outputs of a model.
 #include "jobs/scores.h"
 
 #include <fmt/format.h>

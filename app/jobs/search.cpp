@@ -1,3 +1,4 @@
+// Deals folds, makes an inner problem of each, and runs and describes `minimise`.
 #include "jobs/search.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Looks for the class or the feature that separates, and says it.
 #include "jobs/separation.h"
 
 #include <fmt/format.h>

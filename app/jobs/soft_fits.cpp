@@ -1,3 +1,4 @@
+// L-BFGS with an approximate inverse Hessian that is made once, and Newton's method where fits must be exact.
 #include "jobs/soft_fits.h"
 
 #include <fmt/format.h>

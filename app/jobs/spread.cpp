@@ -1,3 +1,4 @@
+// A search with a hyperprior for each of several spreads, scored by nested folds.
 #include "jobs/spread.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Inverts the Hessian, scaled, and where classes share a null direction held in that.
 #include "jobs/standard_errors.h"
 
 #include <algorithm>

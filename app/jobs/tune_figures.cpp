@@ -1,3 +1,4 @@
+// Draws the losses that were tried, and hyperparameters sorted by size.
 #include "jobs/tune_figures.h"
 
 #include <fmt/format.h>

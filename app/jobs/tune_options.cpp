@@ -1,3 +1,4 @@
+// The table of the options of `tune`.
 #include "jobs/tune_options.h"
 
 namespace onestep::app::jobs {

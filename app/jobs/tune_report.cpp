@@ -1,3 +1,4 @@
+// Sentences, tables and JSON of a search and of what it is worth on samples it has not seen.
 #include "jobs/tune_report.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Chooses folds or a split, and checks that memory suffices.
 #include "jobs/validation.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Writes a gnuplot script for each figure from its layout, and runs it.
 #include "page/draw.h"
 
 #include <fcntl.h>

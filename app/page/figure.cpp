@@ -1,3 +1,4 @@
+// Figures to JSON.
 #include "page/figure.h"
 
 #include "page/json.h"

@@ -1,3 +1,4 @@
+// Draws figures into the folder and keeps account of those that failed.
 #include "page/folder.h"
 
 #include <fmt/format.h>

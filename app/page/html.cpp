@@ -1,3 +1,4 @@
+// The style sheet, and figures, tables and galleries as HTML.
 #include "page/html.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Takes gnuplot's SVG apart, so that its colours follow the scheme of the page and its names do not collide.
 #include "page/inline_svg.h"
 
 #include <fmt/format.h>

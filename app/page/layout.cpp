@@ -1,3 +1,4 @@
+// Ticks, margins, and the labels of curves, which are moved until they neither overlap nor leave the panel.
 #include "page/layout.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Asks the system, the BLAS and the compiler for their names.
 #include "page/machine.h"
 
 #include <fmt/chrono.h>

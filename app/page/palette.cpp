@@ -1,3 +1,4 @@
+// The table of methods and colours.
 #include "page/palette.h"
 
 #include <algorithm>

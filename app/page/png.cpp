@@ -1,3 +1,4 @@
+// Square grey pictures of eight bits, compressed by zlib, and their base64.
 #include "page/png.h"
 
 #include <zlib.h>

@@ -1,3 +1,4 @@
+// Columns as wide as their entries, numbers to the right.
 #include "page/text.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Times prepared problems, solve and derivative in turns.
 #include "certificate/costs.h"
 
 #include <fmt/core.h>

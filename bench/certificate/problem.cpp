@@ -1,3 +1,4 @@
+// The table of classes, and random matrices with given spectra.
 #include "certificate/problem.h"
 
 #include <algorithm>

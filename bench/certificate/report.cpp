@@ -1,3 +1,4 @@
+// Counts, quantiles, and the table with the bars.
 #include "certificate/report.h"
 
 #include <fmt/core.h>

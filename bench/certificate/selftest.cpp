@@ -1,3 +1,4 @@
+// Closed forms for the truth, and the library's own derivatives for each class.
 #include "certificate/selftest.h"
 
 #include <fmt/core.h>

@@ -1,3 +1,4 @@
+// Reads the options, runs the trials on threads, and prints the report.
 #include "certificate/suite.h"
 
 #include <fmt/core.h>

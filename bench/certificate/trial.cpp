@@ -1,3 +1,4 @@
+// Draws start, estimator and tolerance of a problem, solves it, asks for derivatives and certificates, and judges them.
 #include "certificate/trial.h"
 
 #include <fmt/core.h>

@@ -1,3 +1,4 @@
+// Dense linear algebra in long double: LU, singular values, spectral radius, and Newton's method for roots.
 #include "certificate/truth.h"
 
 #include <algorithm>

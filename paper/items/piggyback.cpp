@@ -1,3 +1,4 @@
+// The recursion as one traced function, run by a plan from one state to the next.
 #include "paper/items/piggyback.h"
 
 #include "onestep/diff.h"

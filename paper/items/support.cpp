@@ -1,3 +1,4 @@
+// Gaussian and orthonormal data by a generator of our own, and least squares in logarithms.
 #include "paper/items/support.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Checkpoints: written beside the old file and renamed, with a checksum, and locked against a second run.
 #include "bilevel/checkpoint.h"
 
 #include <fcntl.h>

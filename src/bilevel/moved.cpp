@@ -1,3 +1,4 @@
+// Parameters to and from the vector that an outer method moves: logarithms of positive ones, bounds, and slopes.
 #include "bilevel/moved.h"
 
 #include <fmt/format.h>

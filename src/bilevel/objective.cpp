@@ -1,3 +1,4 @@
+// The outer objective: each inner problem is prepared once, solved from its last answer, and differentiated.
 #include "bilevel/objective.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// What an outcome says of its end, of its hypergradient and of the error of that.
 #include "bilevel/outcome.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Gradient descent, Adam, and L-BFGS with bounds.
 #include "bilevel/outer.h"
 
 #include <fmt/format.h>

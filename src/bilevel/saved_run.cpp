@@ -1,3 +1,4 @@
+// An outer loop's state to and from its checkpoint, with what tells whether it belongs to this problem.
 #include "bilevel/saved_run.h"
 
 #include <fmt/format.h>

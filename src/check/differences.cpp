@@ -1,3 +1,4 @@
+// Central differences extrapolated by Romberg's scheme; of each entry the estimate that changed least counts.
 #include "check/differences.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Fields read as numbers, texts or missing values, and the refusals of what is neither.
 #include "data/csv_cells.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Columns found by name or position: the target, those that are dropped, and those that other samples have.
 #include "data/csv_columns.h"
 
 #include <fmt/format.h>

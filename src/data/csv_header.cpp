@@ -1,3 +1,4 @@
+// Guesses: whether the first line has names, by how it differs from the lines below, and whether decimals have a comma.
 #include "data/csv_header.h"
 
 #include <fmt/format.h>

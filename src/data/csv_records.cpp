@@ -1,3 +1,4 @@
+// A scanner of records: separators, quotation marks, ends of lines, and numbers read in place.
 #include "data/csv_records.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The target while it is read: names become classes at the end, when all of them are known.
 #include "data/csv_target.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Recognises missing values, dates, and numbers that are written with currencies, per cent or thousands.
 #include "data/csv_words.h"
 
 #include <fmt/format.h>

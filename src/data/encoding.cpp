@@ -1,3 +1,4 @@
+// Categories as columns of zeros and ones, missing values as fills with an indicator, and notes on identifiers.
 #include "data/encoding.h"
 
 #include <fmt/format.h>

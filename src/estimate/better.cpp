@@ -1,3 +1,4 @@
+// GMRES within a budget of products, and what its vectors show of the sizes of (I - A)⁻¹ and B.
 #include "estimate/better.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Derivatives at further points, each compared with the best one, and what they say about the rest of the way.
 #include "estimate/changes.h"
 
 #include <algorithm>

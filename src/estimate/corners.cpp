@@ -1,3 +1,4 @@
+// Visits corners of a small cube around x, in pairs, where a switch of the step may lie within reach.
 #include "estimate/corners.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Directions checked for being finite, and multiplied by powers of two.
 #include "estimate/direction.h"
 
 #include <fmt/format.h>

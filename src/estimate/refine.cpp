@@ -1,3 +1,4 @@
+// Steps of Newton's method, with GMRES inside, from x_k towards the solution, until they are rounding.
 #include "estimate/refine.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Pseudo-random numbers by a hash of their index (SplitMix64).
 #include "linear/random.h"
 
 namespace onestep::detail {

@@ -1,3 +1,4 @@
+// Sums, norms and checks as loops that the compiler vectorises.
 #include "linear/vector.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Decides which constraints are active by solving for a guess and correcting its signs, in extended precision.
 #include "qp/active_set.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// One plan evaluates the data, pulls cotangents of them back to θ and pushes tangents of θ forward.
 #include "qp/data.h"
 
 #include <algorithm>

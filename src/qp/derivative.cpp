@@ -1,3 +1,4 @@
+// Sets up, solves and checks the derivative's system, at the optimum or with the weights of the last iterates.
 #include "qp/derivative.h"
 
 #include <algorithm>

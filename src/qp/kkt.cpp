@@ -1,3 +1,4 @@
+// Assembles and factors the condensed or the augmented system, and refines its solutions.
 #include "qp/kkt.h"
 
 #include <algorithm>

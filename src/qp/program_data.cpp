@@ -1,3 +1,4 @@
+// Makes the parts of a program contiguous, and vectors of numbers.
 #include "qp/program_data.h"
 
 namespace onestep::detail {

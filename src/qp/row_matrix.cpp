@@ -1,3 +1,4 @@
+// Products and Gram matrices in each of the three forms, cut by shape alone.
 #include "qp/row_matrix.h"
 
 #include <algorithm>

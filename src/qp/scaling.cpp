@@ -1,3 +1,4 @@
+// Finds the factors: equilibration, the blocks that rows tie together, and the sizes of their solutions.
 #include "qp/scaling.h"
 
 #include <algorithm>

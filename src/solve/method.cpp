@@ -1,3 +1,4 @@
+// Loops that are kept for the next solve, and the equation as a graph.
 #include "solve/method.h"
 
 namespace onestep::detail {

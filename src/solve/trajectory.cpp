@@ -1,3 +1,4 @@
+// States are kept in chunks that never move, the first or the last ones.
 #include "solve/trajectory.h"
 
 #include <algorithm>

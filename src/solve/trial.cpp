@@ -1,3 +1,4 @@
+// A plan of the objective alone, with its memory.
 #include "solve/trial.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The pool of threads: every index once, nested and concurrent loops, and threads of the BLAS given back as found.
 #include "parallel/pool.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The fuzzer of QPS and MPS files.
 #include "fuzz/targets.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,3 +1,4 @@
+// Plain loops, Gram and Schmidt, and elimination with pivots.
 #include "support/dense.h"
 
 #include <cmath>

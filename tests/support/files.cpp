@@ -1,3 +1,4 @@
+// Folders that are removed with their object, and where real data lie.
 #include "support/files.h"
 
 #include <cmath>

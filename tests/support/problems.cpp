@@ -1,3 +1,4 @@
+// Logistic regression by long-hand derivatives and Newton's method.
 #include "support/problems.h"
 
 #include <cmath>

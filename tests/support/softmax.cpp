@@ -1,3 +1,4 @@
+// The truth of softmax regression by its dense Hessian.
 #include "support/softmax.h"
 
 #include <algorithm>

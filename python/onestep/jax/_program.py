@@ -10,13 +10,11 @@ import numpy as np
 
 import onestep
 from onestep._core import Certificate
-from onestep._errors import MisuseError
+from onestep._program_data import AXES, completed
 from onestep.jax._arrays import Dtype, as_double, check_x64
 from onestep.jax._layer import Layer
 from onestep.jax._problem import Problem, Shape
 from onestep.jax._solver import Solved
-
-_PARTS = {"Q": 2, "q": 1, "A": 2, "b": 1, "G": 2, "l": 1, "u": 1, "lo": 1, "hi": 1}
 
 
 class _Programs(Layer):
@@ -24,7 +22,7 @@ class _Programs(Layer):
 
     def __init__(self, options: dict[str, Any], estimator: Any, on_error: str, dtype: Dtype) -> None:
         solver = onestep.quadratic_program(**options)
-        axes = tuple(_PARTS.values())
+        axes = tuple(AXES.values())
         super().__init__(solver, axes, estimator=estimator, on_error=on_error, dtype=dtype, name="QP")
         self._known: dict[tuple[Shape, ...], Problem] = {}
 
@@ -110,40 +108,6 @@ class QP:
 
 
 def _completed(data: tuple[Any, ...], dtype: Dtype) -> list[Any]:
-    """All parts as arrays: those that were left out have no rows, or no effect."""
     check_x64("QP")
-    given = {name: as_double("QP", name, value, dtype) for name, value in zip(_PARTS, data) if value is not None}
-    for matrix, vectors in (("A", ("b",)), ("G", ("l", "u"))):
-        if (matrix in given) != any(v in given for v in vectors):
-            raise MisuseError(f"[QP] {matrix} and {' or '.join(vectors)} belong together: only one of them is given")
-    n = _last_size(given, ("q", "Q", "lo", "hi", "A", "G"))
-    equalities, rows = _rows(given, "A"), _rows(given, "G")
-    shapes: dict[str, Shape] = {"Q": (n, n), "q": (n,), "A": (equalities, n), "b": (equalities,), "G": (rows, n)}
-    shapes |= {"l": (rows,), "u": (rows,), "lo": (n,), "hi": (n,)}
-    without = {"l": -np.inf, "u": np.inf, "lo": -np.inf, "hi": np.inf}
-    return [_whole(name, given.get(name), shape, without.get(name, 0.0)) for name, shape in shapes.items()]
-
-
-def _whole(name: str, value: Any, shape: Shape, without: float) -> Any:
-    if value is None:
-        return jnp.full(shape, without, np.float64)
-    if value.ndim == 0 and len(shape) == 1:
-        return jnp.broadcast_to(value, shape)
-    if tuple(value.shape[-len(shape) :]) != shape:
-        raise MisuseError(f"[QP] {name} has shape {tuple(value.shape)}; the last axes of it must be {shape}")
-    return value
-
-
-def _last_size(given: dict[str, Any], names: tuple[str, ...]) -> int:
-    for name in names:
-        if name in given and given[name].ndim > 0:
-            return int(given[name].shape[-1])
-    raise MisuseError("[QP] a program has at least Q or q, whose last axis says how many unknowns there are")
-
-
-def _rows(given: dict[str, Any], name: str) -> int:
-    if name not in given:
-        return 0
-    if given[name].ndim < 2:
-        raise MisuseError(f"[QP] {name} has shape {tuple(given[name].shape)}; a matrix is needed, or a batch of them")
-    return int(given[name].shape[-2])
+    given = {name: as_double("QP", name, value, dtype) for name, value in zip(AXES, data) if value is not None}
+    return completed(given, lambda shape, value: jnp.full(shape, value, np.float64), jnp.broadcast_to)

@@ -9,15 +9,13 @@ from torch import Tensor
 
 import onestep
 from onestep._core import Certificate, Solver
-from onestep._errors import MisuseError
+from onestep._program_data import AXES, completed
 from onestep.torch._layer import Layer, Solved
 from onestep.torch._problems import OnError
 from onestep.torch._tensors import Dtype, as_tensor
 
 if TYPE_CHECKING:
     from onestep._core import Estimator
-
-_PARTS = {"Q": 2, "q": 1, "A": 2, "b": 1, "G": 2, "l": 1, "u": 1, "lo": 1, "hi": 1}
 
 
 class _Program:
@@ -54,7 +52,7 @@ class QP(torch.nn.Module):
     ) -> None:
         super().__init__()
         make = _Program(options)
-        self.programs = Layer(make, tuple(_PARTS.values()), estimator=estimator, on_error=on_error, dtype=dtype)
+        self.programs = Layer(make, tuple(AXES.values()), estimator=estimator, on_error=on_error, dtype=dtype)
 
     def forward(
         self,
@@ -106,39 +104,5 @@ class QP(torch.nn.Module):
 
 
 def _completed(data: tuple[Any, ...]) -> list[Tensor]:
-    """All parts as tensors: those that were left out have no rows, or no effect."""
-    given = {name: as_tensor(value, name) for name, value in zip(_PARTS, data) if value is not None}
-    for matrix, vectors in (("A", ("b",)), ("G", ("l", "u"))):
-        if (matrix in given) != any(v in given for v in vectors):
-            raise MisuseError(f"[QP] {matrix} and {' or '.join(vectors)} belong together: only one of them is given")
-    n = _last_size(given, ("q", "Q", "lo", "hi", "A", "G"))
-    equalities, rows = _rows(given, "A"), _rows(given, "G")
-    shapes = {"Q": (n, n), "q": (n,), "A": (equalities, n), "b": (equalities,), "G": (rows, n)}
-    shapes |= {"l": (rows,), "u": (rows,), "lo": (n,), "hi": (n,)}
-    without = {"l": -torch.inf, "u": torch.inf, "lo": -torch.inf, "hi": torch.inf}
-    return [_whole(name, given.get(name), shape, without.get(name, 0.0)) for name, shape in shapes.items()]
-
-
-def _whole(name: str, t: Tensor | None, shape: tuple[int, ...], without: float) -> Tensor:
-    if t is None:
-        return torch.full(shape, without, dtype=torch.float64)
-    if t.ndim == 0 and len(shape) == 1:
-        return t.expand(shape)
-    if tuple(t.shape[-len(shape) :]) != shape:
-        raise MisuseError(f"[QP] {name} has shape {tuple(t.shape)}; the last axes of it must be {shape}")
-    return t
-
-
-def _last_size(given: dict[str, Tensor], names: tuple[str, ...]) -> int:
-    for name in names:
-        if name in given and given[name].ndim > 0:
-            return int(given[name].shape[-1])
-    raise MisuseError("[QP] a program has at least Q or q, whose last axis says how many unknowns there are")
-
-
-def _rows(given: dict[str, Tensor], name: str) -> int:
-    if name not in given:
-        return 0
-    if given[name].ndim < 2:
-        raise MisuseError(f"[QP] {name} has shape {tuple(given[name].shape)}; a matrix is needed, or a batch of them")
-    return int(given[name].shape[-2])
+    given = {name: as_tensor(value, name) for name, value in zip(AXES, data) if value is not None}
+    return completed(given, lambda shape, value: torch.full(shape, value, dtype=torch.float64), Tensor.expand)

@@ -1,3 +1,4 @@
+// Gaussian elimination with row exchanges, and a Cholesky factorisation that only says whether there is one.
 #include "backend/naive/elimination.h"
 
 namespace onestep::naive {
