@@ -1,6 +1,5 @@
 // The active set in place of the weights: derivatives by its own factor, and what errors of the optimum and of the linear
 // system do to them.
-// system do to them.
 #include <algorithm>
 #include <cmath>
 
