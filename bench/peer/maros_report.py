@@ -1,5 +1,4 @@
 """The tables of the suite maros, for a terminal and as Markdown."""
-import datetime
 import math
 
 from peer import report
@@ -100,17 +99,12 @@ call of qpsolvers, from Python, with one thread, medians over turns that alterna
 
 
 def markdown(problems, rows, about, accuracies, limit, versions):
-    today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     said = "## Quadratic programs of Maros and Meszaros, through qpsolvers\n\n"
     said += paragraph(INTRODUCTION.format(count=len(problems), shift=seconds(SHIFT), limit=limit))
-    said += "\n" + paragraph(f"{today}; {report.machine()}; {versions}.")
-    said += "\n| " + " | ".join(COLUMNS) + " |\n|---|" + "--:|" * (len(COLUMNS) - 1) + "\n"
-    said += "".join("| " + " | ".join(cells) + " |\n" for cells in summary(rows, about, accuracies, limit))
+    said += "\n" + report.measured(versions)
+    said += "\n" + report.markdown_table(COLUMNS, summary(rows, about, accuracies, limit))
     said += "\n" + "".join(paragraph(f"{name}: {what}.", "- ") for name, what in about.items())
     said += "".join("\n" + paragraph(remark) for remark in remarks(problems, rows, accuracies))
     said += "\n" + paragraph(f"Asked for {power(accuracies[-1])}; n variables, m equalities, p inequalities; in parentheses "
                              "the error, where it is larger; a dash where there is no answer:")
-    said += "\n| program | n | m | p | " + " | ".join(about) + " |\n|---|" + "--:|" * (3 + len(about)) + "\n"
-    for cells in each(problems, rows, about, accuracies[-1]):
-        said += "| " + " | ".join(cells) + " |\n"
-    return said.replace(" us ", " µs ")
+    return said + "\n" + report.markdown_table(["program", "n", "m", "p", *about], each(problems, rows, about, accuracies[-1]))

@@ -165,21 +165,35 @@ def write(file, suite, text):
     path.write_text("\n".join(part.strip() + "\n" for part in [parts["peers"], *named] if part.strip()))
 
 
-def markdown(tables, notes):
+def markdown_table(columns, lines, left=1):
+    """Its first columns to the left, the others, which are numbers, to the right."""
+    rows = [columns, ["---"] * left + ["--:"] * (len(columns) - left), *lines]
+    rules = lambda cells: "".join(f"{cell}|" for cell in cells)
+    text = "".join("| " + " | ".join(cells) + " |\n" if i != 1 else f"|{rules(cells)}\n" for i, cells in enumerate(rows))
+    return text.replace(" us ", " µs ")
+
+
+def measured(versions):
+    """When and where, for the head of a part of the page."""
     today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-    text = "# Beside its peers\n\n" + paragraph(MARKDOWN)
-    for said in [f"{today}; {machine()}; {versions(tables)}.", *notes]:
+    return paragraph(f"{today}; {machine()}; {versions}.")
+
+
+def markdown(tables, notes):
+    text = "# Beside its peers\n\n" + paragraph(MARKDOWN) + "\n" + measured(versions(tables))
+    for said in notes:
         text += "\n" + paragraph(said)
     for table in tables:
         text += f"\n## {HEADINGS[table.problem.name]}\n\n{paragraph(INTRODUCTIONS[table.problem.name])}\n"
-        text += "| size | " + " | ".join(COLUMNS) + " |\n|---|---|---|" + "--:|" * (len(COLUMNS) - 2) + "\n"
+        lines = []
         for size in table.sizes():
             rows = table.of(size)
             for row in rows:
                 line = cells(row, rows)
                 if row.reason:
                     line[1] += f" ({row.reason})"
-                text += "| " + " | ".join([size_text(size), *line]).replace(" us ", " µs ") + " |\n"
+                lines.append([size_text(size), *line])
+        text += markdown_table(["size", *COLUMNS], lines, left=3)
         text += "\n" + "".join(paragraph(line, "- ") for line in descriptions(table) + table.notes)
         sentences = [sentence for size in table.sizes() for sentence in ahead(table.of(size))]
         for sentence in sentences or ["No peer is ahead of ours."]:

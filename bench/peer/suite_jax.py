@@ -8,8 +8,9 @@ import statistics
 import sys
 import time
 
+from peer import report
 from peer.environment import SCRIPT, progress, version_of
-from peer.report import amount, seconds, size_text
+from peer.report import amount, paragraph, seconds, size_text
 from peer.turns import Worker, median_seconds, seconds_of_calls
 
 PACKAGES = ["numpy", "jax", "jaxopt", "optimistix", "qpax"]
@@ -174,10 +175,31 @@ def run(options):
     _show(rows)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) + "\n")
+    if options.write:
+        report.write(options.write, "jax", _markdown(rows))
 
 
 def _text(ratio):
     return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _over_ours(row):
+    return f"{_text(row.over_ours[0])}, {_text(row.over_ours[1])}" if row.contender != "onestep" else ""
+
+
+def _verdict(rows):
+    """A sentence about all ratios, and whether the bars hold; nothing where no peer has a row."""
+    ratios = [ratio for row in rows for ratio in row.over_ours if ratio is not None]
+    if not ratios:
+        return ""
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    held = "pass" if mean >= GEOMETRIC_MEAN and min(ratios) >= LEAST else "FAIL"
+    return (f"{len(ratios)} ratios, geometric mean {mean:.2f} (at least {GEOMETRIC_MEAN:g}), least {min(ratios):.2f} "
+            f"(at least {LEAST:g}): {held}")
+
+
+def _versions():
+    return ", ".join(f"{name} {version_of(name)}" for name in ["onestep", *PACKAGES, "jaxlib"] if version_of(name))
 
 
 def _show(rows):
@@ -186,13 +208,29 @@ def _show(rows):
         print(f"{'size':<16}{'contender':<24}{'solve':>9}{'+ gradient':>12}{'over ours':>16}{'error of x':>12}"
               f"{'of gradient':>13}")
         for row in (row for row in rows if row.problem == problem):
-            both = f"{_text(row.over_ours[0])}, {_text(row.over_ours[1])}" if row.contender != "onestep" else ""
-            print(f"{size_text(row.size):<16}{row.name():<24}{seconds(row.solve):>9}{seconds(row.gradient):>12}{both:>16}"
-                  f"{amount(row.error):>12}{amount(row.gradient_error):>13}  {row.reason}".rstrip())
-    ratios = [ratio for row in rows for ratio in row.over_ours if ratio is not None]
-    if ratios:
-        mean = math.exp(statistics.fmean(map(math.log, ratios)))
-        held = "pass" if mean >= GEOMETRIC_MEAN and min(ratios) >= LEAST else "FAIL"
-        print(f"\n{len(ratios)} ratios, geometric mean {mean:.2f} (at least {GEOMETRIC_MEAN:g}), least {min(ratios):.2f} "
-              f"(at least {LEAST:g}): {held}")
-    print(", ".join(f"{name} {version_of(name)}" for name in ["onestep", *PACKAGES, "jaxlib"] if version_of(name)))
+            print(f"{size_text(row.size):<16}{row.name():<24}{seconds(row.solve):>9}{seconds(row.gradient):>12}"
+                  f"{_over_ours(row):>16}{amount(row.error):>12}{amount(row.gradient_error):>13}  {row.reason}".rstrip())
+    print(f"\n{_verdict(rows)}\n{_versions()}")
+
+
+INTRODUCTION = """`bench/peers --suite jax --write docs/benchmarks.md` wrote this part. All contenders are called from functions that
+JAX has compiled, with arrays of JAX going in and out, in double precision. Times are medians over turns that alternate. "Over
+ours" has two ratios to the first row of ours, of the solve and of the solve with its gradient, each a median over the turns;
+errors are relative to the largest entry of x, and of the gradient."""
+
+
+def _markdown(rows):
+    from peer import contenders_jax
+
+    said = f"## From compiled functions of JAX\n\n{paragraph(INTRODUCTION)}\n{report.measured(_versions())}"
+    for problem in dict.fromkeys(row.problem for row in rows):
+        some = [row for row in rows if row.problem == problem]
+        lines = [[size_text(row.size), row.contender, f"{row.method} ({row.reason})" if row.reason else row.method,
+                  seconds(row.solve), seconds(row.gradient), _over_ours(row), amount(row.error), amount(row.gradient_error)]
+                 for row in some]
+        columns = ["size", "contender", "method", "solve", "solve + gradient", "over ours", "error of x", "of gradient"]
+        said += f"\n### {HEADINGS[problem][0].upper()}{HEADINGS[problem][1:]}\n\n{report.markdown_table(columns, lines, left=3)}\n"
+        shown = {(row.contender, row.method) for row in some}
+        about = contenders_jax.CONTENDERS[problem]
+        said += "".join(paragraph(f"{' '.join(name)}: {about[name][1]}.", "- ") for name in about if name in shown)
+    return said + "\n" + paragraph(_verdict(rows) + ".")

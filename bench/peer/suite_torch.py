@@ -12,7 +12,9 @@ import sys
 import time
 import warnings
 
+from peer import report
 from peer.environment import SCRIPT, progress, version_of
+from peer.report import amount, paragraph, seconds, size_text
 from peer.turns import Worker, median_seconds
 
 PEERS = ["qpth", "qplayer", "moreau", "torchdeq", "autograd"]
@@ -210,6 +212,34 @@ def run(options):
     for problem in dict.fromkeys(row.problem for row in all_rows):
         for name, (_, about) in contenders(problem).items():
             print(f"{problem}, {' '.join(name)}: {about}")
-    print(", ".join(sorted({f"{row.contender} {row.version}" for row in all_rows})) + f", torch {version_of('torch')}")
+    print(versions(all_rows))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps([dataclasses.asdict(row) for row in all_rows], indent=1) + "\n")
+    if options.write:
+        report.write(options.write, "torch", markdown(all_rows))
+
+
+def versions(rows):
+    return ", ".join(sorted({f"{row.contender} {row.version}" for row in rows if row.contender != "autograd"} |
+                            {f"torch {version_of('torch')}"}))
+
+
+INTRODUCTION = """`bench/peers --suite torch --write docs/benchmarks.md` wrote this part, on the CPU. Times are medians over turns
+that alternate; each call has other data than the one before. "Over ours" is the ratio of the times with the gradient to the
+first row of ours; the error is that of the gradient."""
+
+
+def markdown(rows):
+    said = f"## Layers of PyTorch\n\n{paragraph(INTRODUCTION)}\n{report.measured(versions(rows))}"
+    for problem in dict.fromkeys(row.problem for row in rows):
+        some, lines = [row for row in rows if row.problem == problem], []
+        for row in some:
+            base = next((r.gradient for r in some if r.size == row.size and r.contender == "onestep" and r.gradient), None)
+            lines.append([size_text(row.size), row.contender, f"{row.method} ({row.reason})" if row.reason else row.method,
+                          seconds(row.solve), seconds(row.gradient),
+                          f"{row.gradient / base:.2f}" if base and row.gradient else "-", amount(row.error)])
+        columns = ["size", "contender", "method", "solve", "solve + gradient", "over ours", "error"]
+        said += f"\n### {HEADINGS[problem][0].upper()}{HEADINGS[problem][1:]}\n\n{report.markdown_table(columns, lines, left=3)}\n"
+        shown, about = {(row.contender, row.method) for row in some}, contenders(problem)
+        said += "".join(paragraph(f"{' '.join(name)}: {about[name][1]}.", "- ") for name in about if name in shown)
+    return said
