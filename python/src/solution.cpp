@@ -77,7 +77,8 @@ void bind_solution(nb::module_& m) {
           "jacobian",
           [](const PySolution& s) { return numpy_parts(without_gil(*s.turns, [&] { return s.solution.jacobian(); })); },
           nb::sig("def jacobian(self) -> typing.Any"),
-          "dx/dtheta: a matrix, or a tuple of one for each parameter, with a row for each entry of the state.")
+          "dx/dtheta: a matrix, or a tuple of one for each parameter, with a row for each entry of the state: those of x, "
+          "then those of the other parts, such as the multipliers of a quadratic program.")
       .def("certificate", along<&Solution::certificate>, "c"_a,
            nb::sig("def certificate(self, c: ArrayOrParts) -> Certificate"), "How wrong vjp(c) can be.")
       .def("certificate_jvp", along<&Solution::certificate_jvp>, "v"_a,
