@@ -654,5 +654,30 @@ TEST(Certificate, SeesTiesOfAnyTwoEntriesOfXAndOfTheta) {
     }
 }
 
+// Rosenbrock's function has its minimum at (a, a²). The derivative changes by 1e4 times what x does, and what rounding may
+// do to x is an upper estimate: steps shorter than that are steps all the same.
+TEST(Certificate, CountsStepsThatAreShorterThanRoundingMayBe) {
+  const auto banana = [](Expr x, Expr a, Expr b) { return b * square(x[1] - square(x[0])) + square(a - x[0]); };
+  int bounds = 0;
+  for (double b = 1; b < 1e9; b *= 10)
+    for (double tolerance = 1e-2; tolerance > 1e-9; tolerance /= 10)
+      for (const double a : {1.0, 0.7, 2.0})
+        for (const Array& start : {Array{-1.2, 1.0}, Array{0.0, 0.0}, Array{1.001 * a, a * a}}) {
+          const Solution s = solve(newton(banana, {.tolerance = tolerance}), start, {Array(a), Array(b)}, Implicit{});
+          if (!is_solution(s.status())) continue;
+          const double by_a[] = {1, 2 * a};
+          for (std::size_t i = 0; i < 2; ++i) {
+            const Array c = i == 0 ? Array{1.0, 0.0} : Array{0.0, 1.0};
+            const Certificate how_wrong = s.certificate(c);
+            if (how_wrong.basis == Certificate::Basis::refused) continue;
+            const Parts g = s.vjp(c);
+            EXPECT_LE(std::hypot(g[0].item() - by_a[i], g[1].item()), how_wrong.bound)
+                << "a " << a << ", b " << b << ", tolerance " << tolerance << ", from " << start;
+            ++bounds;
+          }
+        }
+  EXPECT_GT(bounds, 500);
+}
+
 }  // namespace
 }  // namespace onestep
