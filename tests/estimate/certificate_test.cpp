@@ -679,5 +679,41 @@ TEST(Certificate, CountsStepsThatAreShorterThanRoundingMayBe) {
   EXPECT_GT(bounds, 500);
 }
 
+// x = A x + B θ in other units, powers of two. A residual that is small beside the large entries is large beside small ones,
+// which have their part in the large ones.
+TEST(Certificate, HoldsForTangentsWhereEntriesOfTheStateHaveOtherUnits) {
+  constexpr std::int64_t n = 4;
+  for (int trial = 0; trial < 60; ++trial) {
+    Generator random(static_cast<std::uint64_t>(trial + 1));
+    std::vector<double> a = gaussian(random, n * n), b = gaussian(random, n), units(n);
+    const double size = operator_norm(a, n) / 0.6;
+    for (double& e : a) e /= size;
+    for (double& e : units) e = std::exp2(std::floor(uniform(random, -30, 31)));
+    // (I - A)⁻¹b by its series, in long double.
+    std::vector<long double> J(b.begin(), b.end()), term = J;
+    for (int k = 0; k < 200; ++k) {
+      std::vector<long double> next(n, 0.0L);
+      for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t j = 0; j < n; ++j) next[i] += static_cast<long double>(a[i * n + j]) * term[j];
+      term = next;
+      for (std::size_t i = 0; i < n; ++i) J[i] += term[i];
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) a[i * n + j] *= units[j] / units[i];
+      b[i] /= units[i];
+    }
+    const Array A(Shape{n, n}, a), B(b);
+    const Implicit how{.how = Implicit::matrix_free, .tolerance = std::pow(10.0, uniform(random, -8, -4))};
+    const Solution s = solve(fixed_point([&](Expr x, Expr t) { return matmul(A, x) + B * t; }), zeros(n), 1.0, how);
+    ASSERT_TRUE(is_solution(s.status())) << s.message();
+    const Array g = s.jvp(1.0);
+    const Certificate how_wrong = s.certificate_jvp(1.0);
+    long double error = 0;
+    for (std::size_t i = 0; i < n; ++i)
+      error = std::hypot(error, static_cast<long double>(g.values()[i]) - J[i] / static_cast<long double>(units[i]));
+    EXPECT_LE(static_cast<double>(error), how_wrong.bound) << trial << ": " << how_wrong;
+  }
+}
+
 }  // namespace
 }  // namespace onestep
