@@ -245,7 +245,7 @@ class ImplicitDifferentiator final : public Differentiator {
       solve_dense(k % 2 == 1, y, next);
       y.swap(next);
     }
-    singular_ = true;
+    singular_ = n > 0;
     for (std::size_t i = 0; i < n; ++i) {
       double sum = 0, size = 0;
       for (std::size_t j = 0; j < n; ++j) {
