@@ -23,9 +23,7 @@ constexpr int most_products = 1000;
 class AutoDifferentiator final : public Differentiator {
  public:
   explicit AutoDifferentiator(const Auto& how)
-      : tolerance_(how.tolerance),
-        one_step_(make(OneStep{})),
-        implicit_(make(Implicit{.tolerance = tolerance_ > 1e-11 ? 1e-12 : std::max(1e-15, 0.1 * tolerance_)})) {
+      : tolerance_(how.tolerance), one_step_(make(OneStep{})), implicit_(make_aiming(tolerance_)) {
     if (!(tolerance_ > 0 && tolerance_ < 1))
       throw MisuseError(fmt::format("[Auto] tolerance = {}: it must be positive and below 1", tolerance_));
   }
@@ -38,6 +36,7 @@ class AutoDifferentiator final : public Differentiator {
   void forget() override {
     implicit_->forget();
     rounding_.reset();
+    is_measured_ = true;
     probed_ = {};
   }
 
@@ -55,6 +54,7 @@ class AutoDifferentiator final : public Differentiator {
       ++s.report.products;
       s.report.flops += map.costs.vjp_theta;
     };
+    const DerivativeReport before = s.report;
     solve(
         s, true, product, map.costs.vjp_x, c, u_,
         [&] {
@@ -68,6 +68,7 @@ class AutoDifferentiator final : public Differentiator {
           return std::pair{size, std::max(norm(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
         },
         [&] { return norm_b(s) == 0 ? 0 : std::max(norm_b(s), usual_b(s)) * norm(u_); });
+    if (is_worth_a_factor(s, before)) return implicit_->vjp(s, c, out), took_implicit(s);
     s.last_adjoint = {{c.begin(), c.end()}, u_};
   }
 
@@ -87,6 +88,7 @@ class AutoDifferentiator final : public Differentiator {
       for (std::size_t i = 0; i < w.size(); ++i) to[i] = w[i] - to[i] / units_[i];
     };
     if (norm(b) == 0 && !is_unique(s, product)) return fill(out, 0);
+    const DerivativeReport before = s.report;
     for (std::size_t i = 0; i < b.size(); ++i) b[i] /= units_[i];
     solve(
         s, false, product, map.costs.jvp_x, b, u_,
@@ -96,6 +98,7 @@ class AutoDifferentiator final : public Differentiator {
         },
         [&] { return norm(b) == 0 ? 0 : std::max(norm(b), usual_b(s) * norm(flat_tangent(v))); });
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = units_[i] * u_[i];
+    if (is_worth_a_factor(s, before)) return implicit_->jvp(s, v, out), took_implicit(s);
   }
 
   // Many directions share one factorisation.
@@ -113,6 +116,14 @@ class AutoDifferentiator final : public Differentiator {
  private:
   static bool shares(const SolutionState& s, std::size_t directions) {
     return !s.method->superlinear && s.size() <= dense_up_to && 8 * directions >= s.size();
+  }
+  // Where GMRES failed, as it does where entries of the state have very different units, a small matrix is factored. The
+  // report goes back to what it was `before`, but for the costs; whether the tolerance is met is not known.
+  static bool is_worth_a_factor(SolutionState& s, const DerivativeReport& before) {
+    if (s.report.status != Status::singular || before.status == Status::singular || s.size() > dense_up_to) return false;
+    s.report.status = before.status;
+    s.report.residual = before.residual;
+    return true;
   }
   void took_implicit(SolutionState& s) const {
     s.report.method = "implicit";
@@ -253,28 +264,37 @@ class AutoDifferentiator final : public Differentiator {
       return judge_by_error_terms(s, norm(out));
     }
     const double of_others = std::exchange(s.report.residual, 0);  // of other directions
-    one_step_->vjp(s, c, out);
-    s.report.method = one_step_->name();
-    z_.resize(c.size());
-    s.last().vjp_x(c, z_);
-    ++s.report.products;
-    const double left_out = norm(z_), size = norm(out);
-    double error = 0;
-    if (left_out > 0) {
-      rest_ = memory_for(s.method->step->parameters);
-      const std::vector<Vector> spans(rest_.begin(), rest_.end());
-      s.last().vjp_theta(z_, spans);
-      ++s.report.products;
-      error = 2 * norm(spans);
-    }
-    if (!(left_out <= superlinear_rate * norm(c) && error <= tolerance_ * size) || is_solved_roughly(s)) {
-      s.report.residual = 0;
+    if (solves_by_iteration(s)) {
       implicit_->vjp(s, c, out);
       took_implicit(s);
-      if (is_solved_roughly(s)) s.report.met_tolerance = false;
+    } else {
+      one_step_->vjp(s, c, out);
+      s.report.method = one_step_->name();
+      z_.resize(c.size());
+      s.last().vjp_x(c, z_);
+      ++s.report.products;
+      const double left_out = norm(z_), size = norm(out);
+      double error = 0;
+      if (left_out > 0) {
+        rest_ = memory_for(s.method->step->parameters);
+        const std::vector<Vector> spans(rest_.begin(), rest_.end());
+        s.last().vjp_theta(z_, spans);
+        ++s.report.products;
+        error = 2 * norm(spans);
+      }
+      if (!(left_out <= superlinear_rate * norm(c) && error <= tolerance_ * size)) {
+        s.report.residual = 0;
+        implicit_->vjp(s, c, out);
+        took_implicit(s);
+      }
     }
     s.report.residual = std::max(s.report.residual, of_others);
     if (rounding(s) > tolerance_) s.report.met_tolerance = false;
+    if (!is_measured_ && s.report.met_tolerance) {
+      Parameters g;
+      for (const Vector part : out) g.emplace_back(part.begin(), part.end());
+      s.report.met_tolerance = rounding_of_vjp(s, c, g, s.report.products) <= tolerance_ * norm(out);
+    }
   }
   void superlinear_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
     if (AtSolution* const known = s.loop->at_solution()) {
@@ -283,30 +303,33 @@ class AutoDifferentiator final : public Differentiator {
       return judge_by_error_terms(s, norm(out));
     }
     const double of_others = std::exchange(s.report.residual, 0);
-    one_step_->jvp(s, v, out);
-    s.report.method = one_step_->name();
-    z_.resize(out.size());
-    s.last().jvp_x(out, z_);
-    ++s.report.products;
-    if (!(2 * norm(z_) <= std::min(superlinear_rate, tolerance_) * norm(out)) || is_solved_roughly(s)) {
-      s.report.residual = 0;
+    const bool is_iterated = solves_by_iteration(s);
+    if (is_iterated) {
       implicit_->jvp(s, v, out);
       took_implicit(s);
-      if (is_solved_roughly(s)) s.report.met_tolerance = false;
+    } else {
+      one_step_->jvp(s, v, out);
+      s.report.method = one_step_->name();
+      z_.resize(out.size());
+      s.last().jvp_x(out, z_);
+      ++s.report.products;
+      if (!(2 * norm(z_) <= std::min(superlinear_rate, tolerance_) * norm(out))) {
+        s.report.residual = 0;
+        implicit_->jvp(s, v, out);
+        took_implicit(s);
+      }
     }
     s.report.residual = std::max(s.report.residual, of_others);
     if (rounding(s) > tolerance_) s.report.met_tolerance = false;
-    // A small residual of conjugate gradients says little where H is ill-conditioned.
-    Inverse* const inverse = s.last().inverse();
-    if (inverse != nullptr && !inverse->is_factored() &&
+    if ((is_iterated || !is_measured_) && s.report.met_tolerance &&
         rounding_of_jvp(s, v, out, s.report.products) > tolerance_ * norm(out))
       s.report.met_tolerance = false;
   }
-  // Whether the residual of an iterative linear solve may be seen in the derivative, where that is small beside ‖H⁻¹‖.
-  bool is_solved_roughly(SolutionState& s) const {
-    constexpr double enlarged = 100;
+  // Whether linear systems are solved by an iteration. Its residual says little about the error of what it returns, which
+  // only the judgement of a system with the equation tells.
+  static bool solves_by_iteration(SolutionState& s) {
     Inverse* const inverse = s.last().inverse();
-    return inverse != nullptr && !inverse->is_factored() && enlarged * s.report.residual > tolerance_;
+    return inverse != nullptr && !inverse->is_factored() && s.method->equation;
   }
   void judge_by_error_terms(SolutionState& s, double size) const {
     took_implicit(s);
@@ -340,6 +363,7 @@ class AutoDifferentiator final : public Differentiator {
     // The factor belongs to x_{k-1}, the product to x_k: the difference between those is not rounding.
     const double of_step = norm(s.run.x) > 0 ? s.run.last_step / norm(s.run.x) : 0;
     const double relative = size > 0 ? norm(image) / size : 0;
+    is_measured_ = relative > 100 * of_step || relative <= tolerance_ || !measures_rounding(s);
     rounding_ = relative > 100 * of_step ? relative : 0;
     return *rounding_;
   }
@@ -347,6 +371,7 @@ class AutoDifferentiator final : public Differentiator {
   double tolerance_;
   std::unique_ptr<Differentiator> one_step_, implicit_;
   std::optional<double> rounding_;
+  bool is_measured_ = true;                      // else that is not known from one linear solve
   std::array<std::optional<double>, 2> probed_;  // of I - A and of its transpose
   bool units_differ_ = false;
   Gmres gmres_;

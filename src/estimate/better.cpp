@@ -20,6 +20,15 @@ constexpr double looked_into = 0.05;
 constexpr int most_products = 2000;  // of the linear solve to 1e-3
 constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
 
+constexpr double apart = 0.03, far_apart = 1e-5;  // of sizes: where units are counted, and where products are spent on them
+
+// Whether entries are so different in size, by this factor, that they may have different units. A residual in a small unit
+// is then enlarged in others by the ratio of the units, which no other direction tells.
+bool has_units(ConstVector x, double apart) {
+  const double most = largest(x);
+  return std::ranges::any_of(x, [&](double e) { return e != 0 && std::fabs(e) < apart * most; });
+}
+
 }  // namespace
 
 BetterSystem::BetterSystem(SolutionState& s, int& products) : s_(s), products_(products) {
@@ -54,8 +63,47 @@ bool BetterSystem::begin(const Product& M, ConstVector b, std::vector<double>& x
   return false;
 }
 
+// Of a jvp, in the units of its entries; cotangents have others.
 double BetterSystem::solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
                            bool is_solved_already, int to_come, const std::function<double()>& compare) {
+  const bool has_factor = s_.differentiator->factor_of() == Differentiator::FactorOf::step;
+  if (transposed || s_.method->superlinear || has_factor || !(has_units(s_.run.x, apart) || has_units(x, apart))) {
+    const double difference = solve_as_it_is(transposed, M, b, x, r, is_solved_already, to_come, compare);
+    left_ = norm(r);
+    return difference;
+  }
+  const std::size_t n = x.size();
+  std::vector<double> units(n, 1.0), in_units(n), its_b(n), its_x(n), its_r(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double size = std::max({ratio(std::fabs(s_.run.x[i]), largest(s_.run.x)), ratio(std::fabs(x[i]), largest(x)),
+                                  ratio(std::fabs(b[i]), largest(b))});
+    if (size > 0 && std::isfinite(size)) units[i] = std::exp2(std::round(std::log2(size)));
+    its_b[i] = b[i] / units[i];
+    its_x[i] = x[i] / units[i];
+    its_r[i] = r[i] / units[i];
+  }
+  const Product its_M = [&](ConstVector v, Vector out) {
+    for (std::size_t i = 0; i < n; ++i) in_units[i] = units[i] * v[i];
+    M(in_units, out);
+    for (std::size_t i = 0; i < n; ++i) out[i] /= units[i];
+  };
+  const auto go_back = [&](ConstVector from, Vector to) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = units[i] * from[i];
+  };
+  const double difference = solve_as_it_is(transposed, its_M, its_b, its_x, its_r,
+                                           is_solved_already && norm(its_r) <= 1e-3 * norm(its_b), to_come, [&] {
+                                             go_back(its_x, x);
+                                             return compare();
+                                           });
+  go_back(its_x, x);
+  go_back(its_r, r);
+  left_ = norm(its_r);
+  return difference;
+}
+
+double BetterSystem::solve_as_it_is(bool transposed, const Product& M, ConstVector b, std::vector<double>& x,
+                                    std::vector<double>& r, bool is_solved_already, int to_come,
+                                    const std::function<double()>& compare) {
   constexpr double first = 1e-3;
   const double size = norm(b), rounding = 1e-15 * (size + norm(x));
   LinearSystem system;
@@ -68,7 +116,7 @@ double BetterSystem::solve(bool transposed, const Product& M, ConstVector b, std
   int spare = s_.method->superlinear ? of_superlinear : most_beyond - products_ - to_come;
   int most = most_products;
   Gmres gmres;
-  std::vector<double> base, z;
+  std::vector<double> base, z(x.size());
   for (bool goes_on = false; left > rounding;) {
     const double effect = effect_of(left);
     if (!is_rough && (effect <= std::max(enough * difference, negligible_) || spare < 2)) break;
@@ -82,7 +130,6 @@ double BetterSystem::solve(bool transposed, const Product& M, ConstVector b, std
       note_inverse(gmres.inverse());
       s_.repels = s_.repels || gmres.has_negative_eigenvalue();
     }
-    z.resize(x.size());
     gmres.solution(system, z);
     x = base;
     add(x, z);
@@ -95,6 +142,14 @@ double BetterSystem::solve(bool transposed, const Product& M, ConstVector b, std
     is_rough = is_rough && left > first * size && most > 0;
     goes_on = !gmres.exhausted() && left <= 2 * gmres.residual();
     if (!goes_on && !(left < 0.5 * before)) break;
+  }
+  if (!s_.method->superlinear && left > rounding && (has_units(s_.run.x, far_apart) || has_units(x, far_apart))) {
+    constexpr int few = 4;
+    constexpr double roughly = 0.1;
+    gmres.begin(r);
+    gmres.run(system, roughly * left, few);
+    gmres.solution(system, z);
+    if (all_finite(z)) note_inverse(norm(z) / left);
   }
   if (!s_.method->superlinear && !(left <= 0.1 * size || left <= 1e3 * rounding))
     trouble_ = fmt::format(

@@ -30,6 +30,8 @@ class BetterSystem {
   /// for those `to_come`. The product that gives r and what `compare` computes are one vjp. Returns the last difference.
   double solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
                bool is_solved_already, int to_come, const std::function<double()>& compare);
+  /// The norm of the residual, in the units in which it was solved.
+  double left() const { return left_; }
   /// Why it was not solved; empty: it was.
   const std::string& trouble() const { return trouble_; }
 
@@ -41,11 +43,13 @@ class BetterSystem {
   double tail(double left, double difference) const;
 
  private:
+  double solve_as_it_is(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
+                        bool is_solved_already, int to_come, const std::function<double()>& compare);
   Differentiator::FactorOf look_for_inverse(const LinearSystem& system, int to_come);
 
   SolutionState& s_;
   int& products_;
-  double inverse_ = 1, size_of_b_ = 0, negligible_ = 0;
+  double inverse_ = 1, size_of_b_ = 0, negligible_ = 0, left_ = 0;
   std::string trouble_;
 };
 

@@ -150,7 +150,7 @@ class Certifier {
       return seen;
     });
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
-    return finish(to_better, system_->tail(detail::norm(r), to_better),
+    return finish(to_better, system_->tail(system_->left(), to_better),
                   detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v), terms_of(size_v));
   }
 

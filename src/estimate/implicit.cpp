@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "estimate/state.h"
 #include "linear/krylov.h"
@@ -12,9 +13,12 @@
 namespace onestep::detail {
 namespace {
 
+constexpr double hopeless = 1e-6;  // a relative residual above this is that of a singular system
+constexpr double roughly = 1e-3;   // sizes of errors need not be known well
+
 class ImplicitDifferentiator final : public Differentiator {
  public:
-  explicit ImplicitDifferentiator(Implicit how) : how_(std::move(how)) {
+  ImplicitDifferentiator(Implicit how, double goal) : how_(std::move(how)), goal_(goal) {
     if (!(how_.tolerance > 0 && how_.tolerance < 1))
       throw MisuseError(fmt::format("[Implicit] tolerance = {}: it must be positive and below 1", how_.tolerance));
     if (how_.max_iterations < 1) throw MisuseError(fmt::format("[Implicit] max_iterations = {}", how_.max_iterations));
@@ -39,7 +43,14 @@ class ImplicitDifferentiator final : public Differentiator {
     const Map& map = on_step(s) ? *s.method->step : *s.method->equation;
     need_vjp(map, "Implicit");
     u_.resize(c.size());
-    solve(s, true, c, u_);
+    rest_.resize(map.parameters.size());
+    for (std::size_t i = 0; i < rest_.size(); ++i) rest_[i].resize(out[i].size());
+    solve(s, true, c, u_, [&](ConstVector u) {
+      point(s).vjp_theta(u, std::vector<Vector>(rest_.begin(), rest_.end()));
+      ++s.report.products;
+      s.report.flops += map.costs.vjp_theta;
+      return norm(rest_);
+    });
     s.last_adjoint = {{c.begin(), c.end()}, u_};
     // θ̄ = Bᵀu for x - F, and -G_θᵀ u for G.
     if (!on_step(s))
@@ -60,7 +71,7 @@ class ImplicitDifferentiator final : public Differentiator {
     s.report.flops += map.costs.jvp_theta;
     if (!on_step(s))
       for (double& e : u_) e = -e;
-    solve(s, false, u_, out);
+    solve(s, false, u_, out, [](ConstVector x) { return norm(x); });
     note_degeneracy(s);
     note_inside(s);
   }
@@ -86,7 +97,10 @@ class ImplicitDifferentiator final : public Differentiator {
       for (std::size_t i = 0; i < v.size(); ++i) out[i] = v[i] - out[i];
   }
 
-  void solve(SolutionState& s, bool transposed, ConstVector b, Vector x) {
+  /// The norm of the derivative that a solution of the linear system makes.
+  using SizeOf = std::function<double(ConstVector)>;
+
+  void solve(SolutionState& s, bool transposed, ConstVector b, Vector x, const SizeOf& size_of) {
     if (!on_step(s) && s.method->equation->identity) {
       std::ranges::copy(b, x.begin());
       return;
@@ -95,23 +109,78 @@ class ImplicitDifferentiator final : public Differentiator {
     const bool has_factor = inverse != nullptr && inverse->is_factored();
     const bool dense = how_.how == Implicit::dense ||
                        (how_.how == Implicit::automatic && !has_factor && !how_.preconditioner && b.size() <= dense_up_to);
-    if (dense) return make_and_solve_dense(s, transposed, b, x);
+    if (dense) {
+      LinearResult result = make_and_solve_dense(s, transposed, b, x);
+      judge(
+          s, transposed, b, x, [&](Vector r) { solve_by_factor(transposed, r); }, size_of, result);
+      note(s, result);
+      if (workspace_->failed() || is_singular()) note_status(s.report, Status::singular);
+      return;
+    }
     LinearSystem system;
     system.product = [&](ConstVector v, Vector out) { product(s, transposed, v, out); };
     system.symmetric = (on_step(s) ? *s.method->step : *s.method->equation).symmetric;
-    system.tolerance = how_.tolerance;
+    system.tolerance = has_factor ? how_.tolerance : std::max(how_.tolerance, 0.01 * goal_);
     system.max_iterations = how_.max_iterations;
+    const InPlace by_inverse = [&](Vector r) { inverse->solve(transposed, r, has_factor ? 0 : roughly); };
     if (how_.preconditioner)
       system.precondition = [&](Vector r) { how_.preconditioner(r, transposed); };
     else if (has_factor)
-      system.precondition = [&](Vector r) { inverse->solve(transposed, r, 0); };
-    const LinearResult result = linear_.solve(system, b, x);
+      system.precondition = by_inverse;
+    LinearResult result = linear_.solve(system, b, x);
+    if (on_step(s) && !how_.preconditioner) s.note_inverse(result.inverse);
+    const bool is_its_own = inverse != nullptr && !s.method->users_equation;
+    if (is_its_own && (has_factor || goal_ > 0)) judge(s, transposed, b, x, by_inverse, size_of, result);
+    note(s, result);
+    s.report.flops +=
+        result.products * (product_cost(s, transposed) + (has_factor ? s.method->step->costs.precondition : 0));
+  }
+  static void note(SolutionState& s, const LinearResult& result) {
     note_status(s.report, result.status);
     s.report.residual = std::max(s.report.residual, result.residual);
     s.report.products += result.products;
-    if (on_step(s) && !how_.preconditioner) s.note_inverse(result.inverse);
-    s.report.flops +=
-        result.products * (product_cost(s, transposed) + (has_factor ? s.method->step->costs.precondition : 0));
+  }
+
+  // A residual in which the entries of the state have different units may be large where nothing is wrong, and small where
+  // nothing is right; so may one that the matrix enlarges little. By the inverse it becomes an error of x, and that one of
+  // the derivative, relative to which it is then given. What it is good for is added to x.
+  void judge(SolutionState& s, bool transposed, ConstVector b, Vector x, const InPlace& by_inverse, const SizeOf& size_of,
+             LinearResult& result) {
+    constexpr int most = 4;  // corrections
+    if (goal_ == 0 && (result.status == Status::converged || result.status == Status::iteration_limit)) return;
+    const std::size_t n = b.size();
+    const double aim = std::max(how_.tolerance, 0.5 * goal_);
+    const auto error_of = [&](ConstVector at) {
+      residual_.resize(n);
+      product(s, transposed, at, residual_);
+      ++result.products;
+      for (std::size_t i = 0; i < n; ++i) residual_[i] = b[i] - residual_[i];
+      by_inverse(residual_);
+      return size_of(residual_) / size_of(at);
+    };
+    better_.resize(n);
+    double error = error_of(x);
+    if (!(error < 1)) {  // nothing that the iteration found is left
+      std::ranges::copy(b, better_.begin());
+      by_inverse(better_);
+      if (!all_finite(better_)) return;
+      std::ranges::copy(better_, x.begin());
+      error = error_of(x);
+    }
+    if (!std::isfinite(error)) return;
+    for (int k = 0; k < most && error > aim; ++k) {
+      std::ranges::copy(x, better_.begin());
+      add(better_, residual_);
+      const double now = error_of(better_);
+      if (!(now < error)) break;
+      std::ranges::copy(better_, x.begin());
+      const bool shrinks = now < 0.5 * error;
+      error = now;
+      if (!shrinks) break;
+    }
+    const bool is_solved = is_solution(result.status) || error <= hopeless;
+    result.status = error <= aim ? Status::converged : is_solved ? Status::rounding_reached : Status::singular;
+    result.residual = error;
   }
   double product_cost(const SolutionState& s, bool transposed) const {
     const Costs& costs = (on_step(s) ? *s.method->step : *s.method->equation).costs;
@@ -119,7 +188,7 @@ class ImplicitDifferentiator final : public Differentiator {
   }
 
   // n products make the matrix; it is factored once for all directions.
-  void make_and_solve_dense(SolutionState& s, bool transposed, ConstVector b, Vector x) {
+  LinearResult make_and_solve_dense(SolutionState& s, bool transposed, ConstVector b, Vector x) {
     const std::size_t n = b.size();
     const auto rows = static_cast<std::int64_t>(n);
     if (!plan_) {
@@ -154,10 +223,11 @@ class ImplicitDifferentiator final : public Differentiator {
     residual_.resize(n);
     product(s, transposed, x, residual_);
     for (std::size_t i = 0; i < n; ++i) residual_[i] -= b[i];
-    const double size = norm(b);
-    ++s.report.products;
-    note_residual(s.report, size > 0 ? norm(residual_) / size : 0, how_.tolerance);
-    if (workspace_->failed() || is_singular()) note_status(s.report, Status::singular);
+    const double size = norm(b), residual = size > 0 ? norm(residual_) / size : 0;
+    const Status status = !(residual <= std::max(hopeless, how_.tolerance)) ? Status::singular
+                          : residual > how_.tolerance                       ? Status::rounding_reached
+                                                                            : Status::converged;
+    return {.status = status, .residual = residual, .products = 1};
   }
 
   // Whether rounding alone may have made the matrix M regular: a right-hand side within its range has a small residual then,
@@ -175,7 +245,7 @@ class ImplicitDifferentiator final : public Differentiator {
       solve_dense(k % 2 == 1, y, next);
       y.swap(next);
     }
-    singular_ = true;
+    singular_ = n > 0;
     for (std::size_t i = 0; i < n; ++i) {
       double sum = 0, size = 0;
       for (std::size_t j = 0; j < n; ++j) {
@@ -197,7 +267,9 @@ class ImplicitDifferentiator final : public Differentiator {
   }
 
   Implicit how_;
-  std::vector<double> u_, matrix_, residual_, right_;
+  double goal_;  // error of the derivative that is aimed at; 0: `tolerance` is all that counts
+  std::vector<double> u_, matrix_, residual_, right_, better_;
+  Parameters rest_;
   LinearSolver linear_;
   std::optional<Plan> plan_;
   std::optional<Workspace> workspace_;
@@ -207,7 +279,11 @@ class ImplicitDifferentiator final : public Differentiator {
 
 }  // namespace
 
-std::unique_ptr<Differentiator> make(const Implicit& how) { return std::make_unique<ImplicitDifferentiator>(how); }
+std::unique_ptr<Differentiator> make(const Implicit& how) { return std::make_unique<ImplicitDifferentiator>(how, 0); }
+std::unique_ptr<Differentiator> make_aiming(double goal) {
+  return std::make_unique<ImplicitDifferentiator>(Implicit{.tolerance = goal > 1e-11 ? 1e-12 : std::max(1e-15, 0.1 * goal)},
+                                                  goal);
+}
 
 EstimatorFacts facts_of(const Implicit&) { return {}; }
 std::string text_of(const Implicit& how) {

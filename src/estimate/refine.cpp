@@ -25,6 +25,9 @@ constexpr std::size_t usual_stages = 3, most_stages = 5;
 constexpr double much_nearer = 0.05;
 // Newton's method shortens the step by more than this near a solution, unless that is degenerate.
 constexpr double slow = 0.2;
+// What rounding may do to x is an upper estimate: a step shorter than that which the next one is this much shorter than is
+// no rounding.
+constexpr double really_shorter = 0.3;
 
 }  // namespace
 
@@ -46,7 +49,7 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
   first.step = norm(step_);
   stages_.push_back(std::move(first));
   if (superlinear && best().step > noise_ && !s.method->precise && measures_rounding(s))
-    noise_ = std::max(noise_, std::min(rounding_of_x(s, products_), may_be_rounding * scale_));
+    look_below(std::min(rounding_of_x(s, products_), may_be_rounding * scale_));
   while (best().step > noise_ && stages_.size() < most_stages) {
     // Of a superlinear method one further step is made: each costs a factorisation. Other methods go on as long as each
     // Newton step is longer than the one before, that is, while the distance was underestimated.
@@ -80,6 +83,16 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
   }
   if (slow_ && best().step > noise_)
     trouble_ = "Newton's method converges slowly from x_k: the solution is degenerate, or not near";
+}
+
+// Of a superlinear method, whose step from x_k is longer than rounding of x alone.
+void Refinement::look_below(double rounding) {
+  if (best().step <= rounding) {
+    std::vector<double> x = best().x;
+    add(x, step_);
+    if (!advance(std::move(x), really_shorter * best().step)) trouble_.clear();
+  }
+  noise_ = std::max(noise_, rounding);
 }
 
 double Refinement::covered() const {

@@ -38,6 +38,7 @@ class Refinement {
 
  private:
   Point& new_point();
+  void look_below(double rounding);
   bool advance(std::vector<double> x, double most_step);
   bool evaluate(Point& p, ConstVector x, std::vector<double>& step);
   std::vector<double> newton_step(Stage& from, int most);

@@ -67,6 +67,9 @@ std::string text_of(const std::same_as<Estimator> auto& estimator) {
 std::unique_ptr<Differentiator> make(const OneStep&);
 std::unique_ptr<Differentiator> make(const KStep&);
 std::unique_ptr<Differentiator> make(const Implicit&);
+/// Implicit whose linear systems are solved until the error that they leave in the derivative is within this, relative: that
+/// is the residual it reports, where the solver has an inverse that tells.
+std::unique_ptr<Differentiator> make_aiming(double goal);
 std::unique_ptr<Differentiator> make(const Unrolled&);
 std::unique_ptr<Differentiator> make(const Auto&);
 

@@ -38,28 +38,13 @@ class UnrolledDifferentiator final : public Differentiator {
       ws_[d].assign(cs[d].begin(), cs[d].end());
       for (const Vector o : outs[d]) fill(o, 0);
     }
-    next_.resize(s.size());
-    Trajectory& way = s.run.trajectory;
-    if (way.kept() == way.steps()) {
-      for (int i = way.steps() - 1; i >= 0; --i) back(s, i, way.state(i), outs);
-    } else {
-      const auto most = static_cast<int>(std::min<std::size_t>(snapshots_, static_cast<std::size_t>(way.steps())));
-      constexpr std::int64_t endless = 1'000'000'000;
-      if (const std::int64_t again = least_recomputation(way.steps(), most); again > endless)
-        throw MisuseError(fmt::format(
-            "[Unrolled] memory = {}: with {} of {} states kept, {} steps would have to be made again; allow more "
-            "memory, or take Implicit{{}}",
-            how_.memory, most, way.steps(), again));
-      way.release();
-      std::ranges::copy(s.run.start, way.state(0).begin());
-      reverse(s, 0, way.steps(), most, 0, outs);
+    go_back(s, outs);
+    if (s.method->start) {
+      Point& start = start_point(s);
+      for (std::size_t d = 0; d < outs.size(); ++d) s.add_vjp_theta(start, ws_[d], outs[d]);
+    } else if (goes_on(s)) {
+      go_on_back(s, cs, outs);
     }
-    if (!s.method->start) {
-      for (std::size_t d = 0; d < outs.size(); ++d) go_on_back(s, norm(cs[d]), ws_[d], outs[d]);
-      return;
-    }
-    Point& start = start_point(s);
-    for (std::size_t d = 0; d < outs.size(); ++d) s.add_vjp_theta(start, ws_[d], outs[d]);
   }
 
   void jvp(SolutionState& s, std::span<const Array> v, Vector out) override {
@@ -137,9 +122,47 @@ class UnrolledDifferentiator final : public Differentiator {
     return std::max(s.options.tolerance, 4 * std::numeric_limits<double>::epsilon());
   }
 
-  void go_on_back(SolutionState& s, double size, std::vector<double>& w, const std::vector<Vector>& out) {
+  // All steps that were made, backwards.
+  void go_back(SolutionState& s, std::span<const std::vector<Vector>> outs) {
+    next_.resize(s.size());
+    Trajectory& way = s.run.trajectory;
+    if (way.kept() == way.steps()) {
+      for (int i = way.steps() - 1; i >= 0; --i) back(s, i, way.state(i), outs);
+    } else {
+      const auto most = static_cast<int>(std::min<std::size_t>(snapshots_, static_cast<std::size_t>(way.steps())));
+      constexpr std::int64_t endless = 1'000'000'000;
+      if (const std::int64_t again = least_recomputation(way.steps(), most); again > endless)
+        throw MisuseError(fmt::format(
+            "[Unrolled] memory = {}: with {} of {} states kept, {} steps would have to be made again; allow more "
+            "memory, or take Implicit{{}}",
+            how_.memory, most, way.steps(), again));
+      way.release();
+      std::ranges::copy(s.run.start, way.state(0).begin());
+      reverse(s, 0, way.steps(), most, 0, outs);
+    }
+  }
+
+  // What is left of a cotangent behind all steps tells whether there were too few. Where it is small, the further steps are
+  // those before them, as if the start had been x_k. Else, after few steps, or where x_k depends on a start that was far
+  // away, they are those behind them, and the steps that were made follow in turn.
+  void go_on_back(SolutionState& s, std::span<const ConstVector> cs, std::span<const std::vector<Vector>> outs) {
+    const double small = 10 * tolerance(s);
+    bool again = false;
+    for (std::size_t d = 0; d < outs.size(); ++d) {
+      const double size = norm(cs[d]);
+      const bool is_large = norm(ws_[d]) > small * size;
+      if (is_large) {
+        ws_[d].assign(cs[d].begin(), cs[d].end());
+        for (const Vector o : outs[d]) fill(o, 0);
+      }
+      go_further_back(s, size, ws_[d], outs[d]);
+      if (!is_large) fill(ws_[d], 0);
+      again = again || is_large;
+    }
+    if (again) go_back(s, outs);
+  }
+  void go_further_back(SolutionState& s, double size, std::vector<double>& w, const std::vector<Vector>& out) {
     constexpr double beyond_hope = 1e6;
-    if (!goes_on(s)) return;
     int count = 0;
     for (; norm(w) > tolerance(s) * size; ++count) {
       if (count >= s.options.max_iterations || norm(w) > beyond_hope * size) return give_up(s, count);

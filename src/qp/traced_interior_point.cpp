@@ -31,7 +31,7 @@ constexpr double near_enough = 1e-6, slow = 0.5;
 constexpr int user_parts = 4;          // x and the multipliers; behind them s and λ
 constexpr int least_iterations = 200;  // to find out whether there is a solution
 
-enum Extra : std::size_t { residuals, slack, multiplier, slack_step, multiplier_step, sides };
+enum Extra : std::size_t { residuals, slack, multiplier, slack_step, multiplier_step, sides, side_residuals };
 enum ControlAt : std::size_t { corrects, barrier, primal_length, dual_length };
 
 class TracedIpMethod final : public Method {
@@ -109,7 +109,8 @@ TracedStep trace_step(const TracedProgram& program, const Sizes& z, const Expr& 
   const Expr next =
       concat({x + primal * full.x, y + dual * full.y, rows_of(next_l), bounds_of(next_l), s + primal * full.s, next_l});
   return {next,
-          {concat({reshape(worst, {1}), reshape(sum(x * (0.5 * matmul(Qs, x) + q)), {1})}), s, l, affine.s, affine.l, has},
+          {concat({reshape(worst, {1}), reshape(sum(x * (0.5 * matmul(Qs, x) + q)), {1})}), s, l, affine.s, affine.l, has,
+           r_side},
           {}};
 }
 
@@ -125,8 +126,18 @@ class TracedIpLoop final : public Loop {
     Monitor monitor(options, run);
     run_ = &run;
     if (!has_solution(theta, options, run)) return;
-    follow(theta, options, run, monitor);
-    if (is_solution(run.status) && !reached_the_same(options, run))
+    point_->bind(theta);
+    start(run);
+    follow(options, run, monitor);
+    const auto has_arrived = [&] { return is_solution(run.status) && reached_the_same(options, run); };
+    const bool was_stopped = run.status == Status::cancelled || run.status == Status::time_limit;
+    if (!was_stopped && !has_arrived() && is_solution(native_run_.status)) {
+      // Any start will do, since none is differentiated.
+      start_near_solution(run);
+      monitor.start_again();
+      follow(options, run, monitor);
+    }
+    if (is_solution(run.status) && !has_arrived())
       monitor.end(Status::line_search_failed,
                   "the steps that are differentiated did not reach the solution; OneStep and Implicit need no steps");
   }
@@ -134,8 +145,10 @@ class TracedIpLoop final : public Loop {
   // Unscaled steps, whose tolerances are absolute for small data: their end is compared with the native solution. Where that
   // is 0, slacks say what is small.
   bool reached_the_same(const SolveOptions& options, const Run& run) const {
+    return is_within(std::max(1e-4, 10 * options.tolerance), run);
+  }
+  bool is_within(double allowed, const Run& run) const {
     constexpr double of_slacks = 1e-12;
-    const double allowed = std::max(1e-4, 10 * options.tolerance);
     double off = 0, size = 0;
     for (std::int64_t j = 0; j < method_.sizes.n; ++j) {
       const auto i = static_cast<std::size_t>(j);
@@ -145,9 +158,10 @@ class TracedIpLoop final : public Loop {
     return off <= std::max(allowed * size, of_slacks * largest(point_->extra(slack)));
   }
 
-  void follow(std::span<const Array> theta, const SolveOptions& options, Run& run, Monitor& monitor) {
-    point_->bind(theta);
-    start(run);
+  void follow(const SolveOptions& options, Run& run, Monitor& monitor) {
+    // A small complementarity gap leaves x far from the solution where the objective is flat: as long as steps gain much,
+    // they go on until it is near.
+    const double near_native = std::max(1e-8, 10 * options.tolerance);
     run.controls.assign({1, 0, 1, 1});
     run.previous = run.x = run.start;
     std::array<double, 4> controls{};
@@ -165,7 +179,8 @@ class TracedIpLoop final : public Loop {
       if (!std::isfinite(error))
         return monitor.end(k == 1 ? Status::not_finite : Status::diverged, fmt::format("in iteration {}", k));
       // A step more would be taken with a matrix that is nearly singular, and gain nothing.
-      if (error <= options.tolerance && k > 1) return monitor.end(Status::converged);
+      const bool gains = factored && error <= slow * last_error && !is_within(near_native, run);
+      if (error <= options.tolerance && k > 1 && !gains) return monitor.end(Status::converged);
       if (k > 1 && error <= near_enough && error > slow * last_error)
         return monitor.end(Status::rounding_reached, fmt::format("the residual is {:.1e}", error));
       if (!factored) return monitor.end(Status::singular, fmt::format("in iteration {}", k));
@@ -198,7 +213,7 @@ class TracedIpLoop final : public Loop {
       std::ranges::transform(run.x, run.previous, next_.begin(), std::minus<>());
       run.last_step = norm(next_);
       if (options.history) run.statistics.history.push_back(error);
-      if (error <= options.tolerance) return monitor.end(Status::converged);  // at the start: one step all the same
+      if (error <= options.tolerance && k == 1) return monitor.end(Status::converged);  // one step all the same
       if (tell(options, {k, run.last_step, 1, objective, std::min(controls[2], controls[3]), 0}))
         return monitor.end(Status::cancelled);
       if (monitor.seconds() > options.time_limit)
@@ -249,6 +264,35 @@ class TracedIpLoop final : public Loop {
     for (std::size_t i = 0; i < count; ++i) {
       run.start[at_s + i] = has[i] != 0 ? size : 1;
       run.start[at_s + count + i] = has[i] != 0 ? size : 0;
+    }
+  }
+  // At the solution of the native method, with slacks and multipliers whose products are all the same.
+  void start_near_solution(Run& run) {
+    constexpr double share = 1e-4;  // of the largest product
+    fill_start(run.start, 1, 0);
+    std::ranges::copy(native_run_.x, run.start.begin());
+    const std::array<double, 4> controls{0, 0, 1, 1};
+    point_->apply(run.start, controls, next_);
+    const ConstVector has = point_->extra(sides), residual = point_->extra(side_residuals);
+    const auto n = static_cast<std::size_t>(method_.sizes.n), p = static_cast<std::size_t>(method_.sizes.p);
+    const Vector s = Vector(run.start).last(2 * has.size()).first(has.size()), l = Vector(run.start).last(has.size());
+    const double* const z = native_run_.x.data() + n + static_cast<std::size_t>(method_.sizes.m);
+    for (std::size_t i = 0; i < has.size(); ++i) {
+      if (has[i] == 0) continue;
+      const std::size_t of_rows = i < p ? i : i - p, j = i - 2 * p;
+      const double sign = (i < 2 * p ? i < p : j < n) ? 1 : -1;
+      l[i] = std::max(0.0, sign * (i < 2 * p ? z[of_rows] : z[p + (j < n ? j : j - n)]));
+      s[i] = std::max(0.0, 1 - residual[i]);
+    }
+    const auto or_one = [](double size) { return size > 0 && std::isfinite(size) ? size : 1; };
+    const double size_x = or_one(largest(ConstVector(native_run_.x).first(n))), size_l = or_one(largest(l));
+    const double product = share * size_x * size_l, root = std::sqrt(share);
+    for (std::size_t i = 0; i < has.size(); ++i) {
+      if (has[i] == 0) continue;
+      if (s[i] / size_x >= l[i] / size_l)
+        l[i] = product / (s[i] = std::max(s[i], root * size_x));
+      else
+        s[i] = product / (l[i] = std::max(l[i], root * size_l));
     }
   }
   void fill_start(std::vector<double>& w, double s, double l) const {

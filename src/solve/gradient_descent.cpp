@@ -54,12 +54,13 @@ class Curvature {
   void prepare() {
     if (!gradient_) gradient_ = method_.gradient->point(true);
   }
-  Extremes at_start(std::span<const Array> theta, const Run& run) {
+  Extremes at_start(std::span<const Array> theta, const Run& run) { return at(theta, run.start); }
+  Extremes at(std::span<const Array> theta, ConstVector x) {
     prepare();
     const std::size_t n = method_.gradient->size();
     gradient_at_.resize(n);
     gradient_->bind(theta);
-    at_ = ConstVector(run.start).first(n);
+    at_ = x.first(n);
     gradient_->apply(at_, {}, gradient_at_);
     return lanczos(
         n, lanczos_steps, [this](ConstVector v, Vector out) { product(v, out); }, memory_);
@@ -78,6 +79,19 @@ class Curvature {
     for (std::size_t i = 0; i < run.start.size(); ++i)  // with momentum both parts of the state
       run.start[i] += displacement * (size > 0 ? size : 1) * away[i % n];
     return true;
+  }
+
+  /// Where a solve ended with a step of zero at a point that is no solution: its steps are so short that they are lost in
+  /// the rounding of x. The distance to a minimum is at least that of the gradient over the largest curvature.
+  void refuse_lost_steps(std::span<const Array> theta, double tolerance, Run& run) {
+    constexpr double surely = 1e-6, beyond = 100;
+    if (run.status != Status::converged || run.last_step != 0) return;
+    const Extremes e = at(theta, run.x);
+    const double size = norm(at_), steep = norm(gradient_at_);
+    if (!(steep > std::max(surely, beyond * tolerance) * size * std::max(e.largest, -e.smallest)) || size == 0) return;
+    run.status = Status::line_search_failed;
+    run.about = fmt::format("the step, {:.1e} times the gradient, is lost in the rounding of x: take longer steps",
+                            run.controls.empty() ? 0 : run.controls[0]);
   }
 
  private:
@@ -112,9 +126,11 @@ class ConstantDescent final : public FixedPointLoop {
   }
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     descend(theta, options, run);
-    if (!curvature_.leaves_start(theta, run)) return;
-    descend(theta, options, run);
-    note_left_start(run);
+    if (curvature_.leaves_start(theta, run)) {
+      descend(theta, options, run);
+      note_left_start(run);
+    }
+    curvature_.refuse_lost_steps(theta, options.tolerance, run);
   }
 
  private:
@@ -183,6 +199,11 @@ class BacktrackingDescent final : public Loop {
       run.statistics.evaluations += 2;
       const double value = point_->extra(0)[0], slope = point_->extra(1)[0];
       if (!std::isfinite(value)) return monitor.end(Status::not_finite, "the objective at an iterate");
+      // A step that is lost in the rounding of x tells nothing: the first α may be that of another scale.
+      while (slope > 0 && std::isfinite(2 * alpha[0]) && std::ranges::equal(run.x, run.previous)) {
+        alpha[0] *= 2;
+        point_->control(alpha, run.x);
+      }
       double reached = objective_(run.x);
       const double first_tried = alpha[0];
       const bool is_visible = 0.5 * first_tried * slope > visible * std::fabs(value);

@@ -654,5 +654,66 @@ TEST(Certificate, SeesTiesOfAnyTwoEntriesOfXAndOfTheta) {
     }
 }
 
+// Rosenbrock's function has its minimum at (a, a²). The derivative changes by 1e4 times what x does, and what rounding may
+// do to x is an upper estimate: steps shorter than that are steps all the same.
+TEST(Certificate, CountsStepsThatAreShorterThanRoundingMayBe) {
+  const auto banana = [](Expr x, Expr a, Expr b) { return b * square(x[1] - square(x[0])) + square(a - x[0]); };
+  int bounds = 0;
+  for (double b = 1; b < 1e9; b *= 10)
+    for (double tolerance = 1e-2; tolerance > 1e-9; tolerance /= 10)
+      for (const double a : {1.0, 0.7, 2.0})
+        for (const Array& start : {Array{-1.2, 1.0}, Array{0.0, 0.0}, Array{1.001 * a, a * a}}) {
+          const Solution s = solve(newton(banana, {.tolerance = tolerance}), start, {Array(a), Array(b)}, Implicit{});
+          if (!is_solution(s.status())) continue;
+          const double by_a[] = {1, 2 * a};
+          for (std::size_t i = 0; i < 2; ++i) {
+            const Array c = i == 0 ? Array{1.0, 0.0} : Array{0.0, 1.0};
+            const Certificate how_wrong = s.certificate(c);
+            if (how_wrong.basis == Certificate::Basis::refused) continue;
+            const Parts g = s.vjp(c);
+            EXPECT_LE(std::hypot(g[0].item() - by_a[i], g[1].item()), how_wrong.bound)
+                << "a " << a << ", b " << b << ", tolerance " << tolerance << ", from " << start;
+            ++bounds;
+          }
+        }
+  EXPECT_GT(bounds, 500);
+}
+
+// x = A x + B θ in other units, powers of two. A residual that is small beside the large entries is large beside small ones,
+// which have their part in the large ones.
+TEST(Certificate, HoldsForTangentsWhereEntriesOfTheStateHaveOtherUnits) {
+  constexpr std::int64_t n = 4;
+  for (int trial = 0; trial < 60; ++trial) {
+    Generator random(static_cast<std::uint64_t>(trial + 1));
+    std::vector<double> a = gaussian(random, n * n), b = gaussian(random, n), units(n);
+    const double size = operator_norm(a, n) / 0.6;
+    for (double& e : a) e /= size;
+    for (double& e : units) e = std::exp2(std::floor(uniform(random, -30, 31)));
+    // (I - A)⁻¹b by its series, in long double.
+    std::vector<long double> J(b.begin(), b.end()), term = J;
+    for (int k = 0; k < 200; ++k) {
+      std::vector<long double> next(n, 0.0L);
+      for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t j = 0; j < n; ++j) next[i] += static_cast<long double>(a[i * n + j]) * term[j];
+      term = next;
+      for (std::size_t i = 0; i < n; ++i) J[i] += term[i];
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) a[i * n + j] *= units[j] / units[i];
+      b[i] /= units[i];
+    }
+    const Array A(Shape{n, n}, a), B(b);
+    const Implicit how{.how = Implicit::matrix_free, .tolerance = std::pow(10.0, uniform(random, -8, -4))};
+    const Solution s = solve(fixed_point([&](Expr x, Expr t) { return matmul(A, x) + B * t; }), zeros(n), 1.0, how);
+    ASSERT_TRUE(is_solution(s.status())) << s.message();
+    const Array g = s.jvp(1.0);
+    const Certificate how_wrong = s.certificate_jvp(1.0);
+    long double error = 0;
+    for (std::size_t i = 0; i < n; ++i)
+      error = std::hypot(error, static_cast<long double>(g.values()[i]) - J[i] / static_cast<long double>(units[i]));
+    EXPECT_LE(static_cast<double>(error), how_wrong.bound) << trial << ": " << how_wrong;
+  }
+}
+
 }  // namespace
 }  // namespace onestep

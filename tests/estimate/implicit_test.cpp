@@ -267,5 +267,27 @@ TEST(Jacobian, ByAutoHasAsManyDirectionsAsThereAre) {
   EXPECT_LE(worst, 1e-6);
 }
 
+// x = S⁻¹H⁻¹θ, for H = {{2, 1, 0}, {1, 2, 1}, {0, 1, 2}}, whose inverse is {{3, -2, 1}, {-2, 4, -2}, {1, -2, 3}} / 4. Powers
+// of two change no digit of any entry, but residuals add up entries of all units.
+TEST(Implicit, EntriesOfTheStateMayHaveAnyUnits) {
+  const Array H{{2.0, 1.0, 0.0}, {1.0, 2.0, 1.0}, {0.0, 1.0, 2.0}}, S{0x1p27, 1.0, 0x1p-27}, theta{1.0, -2.0, 3.0};
+  const Array inverse = Array{{3.0, -2.0, 1.0}, {-2.0, 4.0, -2.0}, {1.0, -2.0, 3.0}} / 4.0;
+  const SolveOptions options{.max_iterations = 100000};
+  const std::pair<const char*, Solver> solvers[] = {
+      {"newton", newton([&](Expr x, Expr t) { return 0.5 * matmul(S * x, matmul(H, S * x)) - sum(S * x * t); }, options)},
+      {"newton_root", newton_root([&](Expr x, Expr t) { return S * (matmul(H, S * x) - t); }, options)},
+      {"fixed_point", fixed_point([&](Expr x, Expr t) { return x - 0.25 * (matmul(H, S * x) - t) / S; }, options)}};
+  for (const auto& [name, solver] : solvers) {
+    for (const Estimator& e : std::vector<Estimator>{Implicit{}, Implicit{.how = Implicit::dense}, Auto{1e-9}}) {
+      const Solution s = solve(solver, zeros(3), theta, e);
+      ASSERT_TRUE(is_solution(s.status())) << name << ": " << s.message();
+      for (const Array& c : {ones(3), S, ones(3) / S}) {
+        EXPECT_LT(test::relative_error(s.vjp(c), test::product(inverse, c / S)), 1e-9) << name << ' ' << e.kind().index();
+        EXPECT_TRUE(is_solution(s.report().status)) << name << ' ' << e.kind().index();
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace onestep

@@ -267,5 +267,25 @@ TEST(NewtonCgCertificate, OfASolveToTheDefaultsIsSharp) {
   EXPECT_LT(c.bound, 1e-8 * c.value);
 }
 
+// min ½xᵀHx - xᵀHθ is θ, whatever H. Its right-hand side H v has next to nothing of the directions in which H is flat, so
+// that a small residual of conjugate gradients is no small error.
+TEST(NewtonCgDerivative, ByAutoMeetsItsToleranceWhereTheRightHandSideHasLittleOfFlatDirections) {
+  constexpr std::int64_t n = 5;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Random random(seed);
+    const Array H = test::with_eigenvalues(random, {1.0, 1e-2, 1e-4, 1e-6, 1e-7}), theta = random.array({n}),
+                v = random.array({n});
+    for (const double solved_to : {1e-3, 1e-5, 1e-9}) {
+      const Solver fit = newton_cg([&](Expr x, Expr t) { return 0.5 * matmul(x, matmul(H, x)) - matmul(x, matmul(H, t)); },
+                                   {}, {.tolerance = solved_to});
+      const Solution s = solve(fit, zeros({n}), theta, Auto{1e-4});
+      if (!is_solution(s.status())) continue;
+      const Array dx = s.jvp(v);
+      EXPECT_TRUE(test::relative_error(dx, v) <= 1e-4 || !s.report().met_tolerance)
+          << seed << ' ' << solved_to << ' ' << test::relative_error(dx, v);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace onestep

@@ -8,6 +8,7 @@
 
 #include "estimate/state.h"
 #include "onestep/onestep.h"
+#include "support/dense.h"
 
 namespace onestep {
 namespace {
@@ -545,6 +546,46 @@ TEST(QuadraticProgram, AutoHasTheSameBitsWhateverWasAskedBefore) {
     (void)often.jvp(Array(some(4)));
     const Array first = once.vjp(c), later = often.vjp(c);
     for (std::int64_t k = 0; k < 4; ++k) ASSERT_EQ(first(k), later(k)) << trial;
+  }
+}
+
+// Made from its solution: two rows and a bound are active, multipliers are between 0.1 and 10, that of the equality 300, and
+// what is inactive is between 0.1 and 1e4 away.
+TEST(QuadraticProgram, StepsThatAreDifferentiatedReachTheSolutionFromWhateverStart) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  const auto between = [&](double low, double high) {
+    return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+  };
+  constexpr std::size_t n = 5, p = 4;
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto some = [&](std::size_t count) {
+      std::vector<double> v(count);
+      for (double& e : v) e = normal(random);
+      return v;
+    };
+    const Array B(Shape{n, n}, some(n * n)), G(Shape{p, n}, some(p * n)), A(Shape{1, n}, some(n)), x(some(n));
+    const Array Q = test::product(test::transposed(B), B), Gx = test::product(G, x), Qx = test::product(Q, x);
+    std::vector<double> u(p), z(p, 0.0), lo(n), hi(n, 1e5), w(n, 0.0), q(n);
+    for (std::size_t i = 0; i < p; ++i) {
+      u[i] = Gx.values()[i] + (i < 2 ? 0 : between(0.1, 1e4));
+      z[i] = i < 2 ? between(0.1, 10) : 0;
+    }
+    for (std::size_t j = 0; j < n; ++j) {
+      lo[j] = x.values()[j] - (j == 0 ? 0 : between(0.1, 1e4));
+      w[j] = j == 0 ? -between(0.1, 10) : 0;
+      q[j] = -Qx.values()[j] - 300 * A.values()[j] - w[j];
+      for (std::size_t i = 0; i < p; ++i) q[j] -= G.values()[i * n + j] * z[i];
+    }
+    const Array b = test::product(A, x), upper(u), lower(lo), highest(hi);
+    const Solver solver = quadratic_program([&](Expr linear) {
+      return TracedProgram{.Q = Q, .q = linear, .A = A, .b = b, .G = G, .u = upper, .lo = lower, .hi = highest};
+    });
+    for (const Estimator& e : {Estimator(KStep{3}), Estimator(Unrolled{}), Estimator(Implicit{})}) {
+      const Solution s = solve(solver, Array(q), e);
+      ASSERT_TRUE(is_solution(s.status())) << trial << ' ' << e.kind().index() << ": " << s.message();
+      EXPECT_LT(distance(s.x(), x), 1e-6) << trial << ' ' << e.kind().index();
+    }
   }
 }
 

@@ -232,5 +232,19 @@ TEST(Endless, StepsAreRefused) {
   EXPECT_EQ(walk.jvp(Array{1.0})[0](0), 100000.0);
 }
 
+// Heron's iteration halves x where it is too large, so that x_k depends by orders of magnitude on a start near zero. That
+// says nothing about the steps at the solution, which forget θ at once.
+TEST(Unrolled, InReverseIsTheTransposeOfForwardWhereverTheIterationBegan) {
+  const auto heron = [](Expr x, Expr t) { return 0.5 * (x + square(t) / x); };  // |θ|, with derivative 1
+  for (double start = 1e-9; start < 1e9; start *= 7)
+    for (const double tolerance : {5e-3, 1e-5, 1e-10}) {
+      const Solution s = solve(fixed_point(heron, {.tolerance = tolerance}), start, 3.0, Unrolled{});
+      ASSERT_TRUE(is_solution(s.status())) << s.message();
+      const double forward = s.jvp(1.0)[0].item(), back = s.vjp(1.0)[0].item();
+      EXPECT_NEAR(forward, 1, 10 * tolerance) << start << ' ' << tolerance;
+      EXPECT_NEAR(back, 1, 10 * tolerance) << start << ' ' << tolerance;
+    }
+}
+
 }  // namespace
 }  // namespace onestep

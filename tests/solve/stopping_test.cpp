@@ -548,5 +548,28 @@ TEST(StationaryStart, ThatIsNoMinimumIsNotConvergedByNewton) {
   EXPECT_EQ(s.status(), Status::singular) << s.message();
 }
 
+// With an objective in small units a step of a given length is lost in the rounding of x: it stands still, but not at a
+// solution. Backtracking finds the length; a fixed one is refused.
+TEST(Stopping, AStepThatRoundingSwallowsIsNoSolution) {
+  const Array start{3.0, 4.0}, theta{1.0, 2.0};
+  for (const double scale : {1e-8, 1e-12, 1e-16, 1e-17, 1e-24}) {
+    const auto f = [scale](Expr x, Expr t) { return 0.5 * scale * sum(square(x - t)); };
+    const Solution found = solve(gradient_descent(f, {.step = GradientStep::backtracking()}), start, theta, Implicit{});
+    ASSERT_EQ(found.status(), Status::converged) << scale << ": " << found.message();
+    EXPECT_LT(test::relative_error(found.x(), theta), 1e-9) << scale;
+    for (const Momentum& momentum : {Momentum::none(), Momentum::nesterov(0.5)}) {
+      const GradientDescent lost{.step = GradientStep::fixed(1), .momentum = momentum};
+      const Solution s = solve(gradient_descent(f, lost, {.max_iterations = 100}), start, theta, Implicit{});
+      EXPECT_FALSE(is_solution(s.status())) << scale;
+    }
+  }
+  // A step of zero at the solution is one.
+  const auto f = [](Expr x, Expr t) { return sum(square(x - t)); };
+  EXPECT_EQ(solve(gradient_descent(f, {.step = GradientStep::fixed(0.1)}), theta, theta, Implicit{}).status(),
+            Status::converged);
+  EXPECT_EQ(solve(gradient_descent(f, {.step = GradientStep::fixed(0.5)}), start, theta, Implicit{}).status(),
+            Status::converged);
+}
+
 }  // namespace
 }  // namespace onestep
