@@ -20,6 +20,7 @@
 #include "jobs/samples.h"
 #include "jobs/saving.h"
 #include "jobs/scores.h"
+#include "jobs/separating_direction.h"
 #include "jobs/separation.h"
 #include "jobs/standard_errors.h"
 #include "verbs.h"
@@ -105,6 +106,8 @@ class Fit {
     for (const double g : at[1].values()) gradient_ = std::max(gradient_, std::fabs(g));
     status_ = s.status();
     statistics_ = s.statistics();
+    if (!job_.penalised && status_ != Status::cancelled) separated_ = are_separated_at(model_, job_.train, x_);
+    if (separated_.value_or(false)) throw Misuse(why_no_best_fit(job_));
     if (!is_solution(status_)) message_ = why_not();
   }
 
@@ -151,10 +154,10 @@ class Fit {
     errors_ = standard_errors(model_, job_, penalty_, x_);
   }
 
-  // Without a penalty rounding may end a flight to infinity: probabilities have become 1, and the coefficients that make
-  // them so are as good as unknown.
+  // Of problems too large to look for a direction that separates classes: rounding may end a flight to infinity,
+  // probabilities have become 1, and the coefficients that make them so are as good as unknown.
   void refuse_separable() const {
-    if (job_.penalised || job_.loss == Loss::ridge) return;
+    if (job_.penalised || separated_) return;
     constexpr double unknown = 1000;  // standard error of the coefficient of a standardised feature
     const std::size_t K = static_cast<std::size_t>(std::max<std::int64_t>(1, classes()));
     double largest = 0;
@@ -317,6 +320,7 @@ class Fit {
   Status status_ = Status::converged;
   std::string message_;
   Statistics statistics_;
+  std::optional<bool> separated_;  // without a penalty, where that is known
   std::optional<std::vector<double>> errors_;
   std::vector<NamedScores> scores_;
   std::size_t folds_ = 0;

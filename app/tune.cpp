@@ -174,6 +174,7 @@ class Tune {
     }
     SpreadSearch spread(job_, model_, shared_, hyper_, journal_, progress_);
     f_.spread = spread.choose(rounds, start_of_spread());
+    for (SpreadScore& tried : f_.spread.tried) pool_score(tried);
     f_.solves_before += f_.spread.solves;
     return stop_signal() == 0;
   }
@@ -221,8 +222,14 @@ class Tune {
     progress_.enter("nested_searches");
     f_.groups = judge_group_weights(hyper_, model_, nested_rounds(job_, folds_, options_.seed + 1), journal_, progress_);
     f_.solves_before += f_.groups.solves;
+    if (f_.groups.weighted) pool_score(*f_.groups.weighted), pool_score(*f_.groups.equal);
     if (f_.groups.keeps_equal()) f_.values.assign(f_.values.size(), 1.0), f_.loss = f_.search.history.front().value;
     return stop_signal() == 0;
+  }
+
+  // R² is that of all unseen samples together: means over folds are about the means of folds.
+  void pool_score(SpreadScore& unseen) const {
+    if (job_.loss == Loss::ridge) unseen.score = r_squared(unseen.loss, folds_);
   }
 
   // What the model is fitted with.

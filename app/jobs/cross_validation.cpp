@@ -8,6 +8,7 @@
 
 #include "jobs/folds.h"
 #include "jobs/scores.h"
+#include "jobs/separating_direction.h"
 #include "onestep/onestep.h"
 
 namespace onestep::app::jobs {
@@ -40,13 +41,15 @@ CrossValidation cross_validate(const Model& model, const JobData& job, const Arr
       if (w[i] > 0) rest.push_back(i);
       for (std::size_t c = 0; w[i] == 0 && c < width; ++c) all[i * width + c] = z.values()[i * width + c];
     }
-    if (job.loss != Loss::ridge && !job.penalised) {
-      const double loss = model.score(some_of(job.train, rest), s.x()).loss * static_cast<double>(rest.size());
-      if (loss < std::numbers::ln2) found.failure = "without one of the folds the classes are linearly separable";
-    }
     if (!is_solution(s.status())) found.failure = fmt::format("without fold {} the fit did not converge", k + 1);
     if (!job.penalised && s.statistics().shifts > 0)
       found.failure = "without one of the folds features depend on each other";
+    if (job.loss != Loss::ridge && !job.penalised) {
+      const Samples trained = some_of(job.train, rest);
+      const double loss = model.score(trained, s.x()).loss * static_cast<double>(rest.size());
+      if (loss < std::numbers::ln2 || are_separated_at(model, trained, s.x().contiguous()).value_or(false))
+        found.failure = "without one of the folds the classes are linearly separable";
+    }
     if (stop_signal() != 0) found.failure = "stopped";
     if (!found.failure.empty()) return found;
   }

@@ -30,10 +30,10 @@ Groups read_groups(const std::string& file) {
 
 namespace {
 
-// Of a feature that is not zero throughout.
+// Of a feature that is not constant.
 struct FeatureSize {
   std::size_t feature = 0;
-  double largest = 0, log_mean_square = 0;  // to base 10
+  double largest = 0, log_variance = 0;  // to base 10
 };
 
 // Of the features that the penalty is for: as they were before they were scaled inside.
@@ -44,15 +44,19 @@ std::vector<FeatureSize> feature_sizes(const JobData& job) {
   for (std::size_t e = 0; job.penalty_factors && e < a.size(); ++e)
     a[e] = a[e] * job.scaling->scale.values()[e % columns] + job.scaling->mean.values()[e % columns];
   const auto count = static_cast<double>(samples.count());
-  std::vector<double> largest(features), squares(features);
+  std::vector<double> largest(features), mean(features), variance(features);  // of a feature divided by its largest value
   for (std::size_t i = 0; i < a.size(); i += columns)
     for (std::size_t j = 0; j < features; ++j) largest[j] = std::max(largest[j], std::fabs(a[i + j]));
   for (std::size_t i = 0; i < a.size(); i += columns)
     for (std::size_t j = 0; j < features; ++j)
-      if (largest[j] > 0) squares[j] += std::pow(a[i + j] / largest[j], 2) / count;
+      if (largest[j] > 0) mean[j] += a[i + j] / largest[j] / count;
+  for (std::size_t i = 0; i < a.size(); i += columns)
+    for (std::size_t j = 0; j < features; ++j)
+      if (largest[j] > 0) variance[j] += std::pow(a[i + j] / largest[j] - mean[j], 2) / count;
+  constexpr double rounding = 1e-30;
   std::vector<FeatureSize> all;
   for (std::size_t j = 0; j < features; ++j)
-    if (largest[j] > 0) all.push_back({j, largest[j], 2 * std::log10(largest[j]) + std::log10(squares[j])});
+    if (variance[j] > rounding) all.push_back({j, largest[j], 2 * std::log10(largest[j]) + std::log10(variance[j])});
   return all;
 }
 
@@ -65,7 +69,7 @@ struct UnitOfPenalties {
 // they are scaled inside.
 UnitOfPenalties unit_of_penalties(const JobData& job) {
   constexpr double too_small = 1e-5, too_large = 1e8;
-  constexpr double usual = 6;  // orders of magnitude of the mean square from the median
+  constexpr double usual = 6;  // orders of magnitude of the variance from the median
   const std::vector<FeatureSize> all = feature_sizes(job);
   std::vector<double> sizes;
   for (const FeatureSize& one : all) {
@@ -74,7 +78,7 @@ UnitOfPenalties unit_of_penalties(const JobData& job) {
           fmt::format("the feature {} of {} has values up to {:.2g}, and fits would not resolve its coefficient "
                       "beside the intercept; give --standardise",
                       job.features[one.feature], job.name, one.largest));
-    sizes.push_back(one.log_mean_square);
+    sizes.push_back(one.log_variance);
   }
   if (sizes.empty()) return {};
   std::ranges::sort(sizes);

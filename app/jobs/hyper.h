@@ -39,7 +39,8 @@ class Hyper {
   /// No entry leaves these: what wants to is held there, and that is said. Penalties are in units of `unit()`.
   double low() const { return is_penalty() ? 1e-5 * least_unit_ : 1e-3; }
   double high() const { return is_penalty() ? 1e7 * unit_ : 1e3; }
-  /// The mean square of a typical feature, to a power of ten: a penalty means the same for features in other units.
+  /// The variance of a typical feature, to a power of ten: a penalty means the same for features in other units, and for
+  /// those that lie far from zero, as years do.
   double unit() const { return unit_; }
   /// Of the powers of ten, in units of `unit()`, that are tried for a start: lower where a feature is in far smaller units.
   double least_exponent() const { return std::round(std::log10(least_unit_ / unit_)) - 3; }

@@ -42,24 +42,6 @@ OutputDerivatives output_derivatives(const Model& model, const Samples& samples,
   return {Array({rows, columns}, std::move(first)), Array({rows, columns * columns}, std::move(second))};
 }
 
-// Σ aᵢaᵢᵀ ⊗ Vᵢ with symmetric Vᵢ, the rows of `v`: unknowns are ordered as those of the model, outputs within features.
-Array sum_of_blocks(const Array& A, const Array& v, std::size_t outputs) {
-  const auto n = static_cast<std::size_t>(A.shape()[1]), N = static_cast<std::size_t>(A.shape()[0]), m = n * outputs;
-  std::vector<double> H(m * m), d(N), block(n * n);
-  const Plan plan(traced([&](Expr w) { return gram(A, w); }, Shape{A.shape()[0]}));
-  Workspace workspace = plan.workspace();
-  for (std::size_t k = 0; k < outputs; ++k)
-    for (std::size_t l = 0; l <= k; ++l) {
-      for (std::size_t i = 0; i < N; ++i) d[i] = v.values()[(i * outputs + k) * outputs + l];
-      plan.run(workspace, {Array::view(d)}, {block});
-      for (std::size_t a = 0; a < n; ++a)
-        for (std::size_t b = 0; b < n; ++b)
-          H[(a * outputs + k) * m + b * outputs + l] = H[(a * outputs + l) * m + b * outputs + k] = block[a * n + b];
-    }
-  const auto size = static_cast<std::int64_t>(m);
-  return {Shape{size, size}, std::move(H)};
-}
-
 // Solves a small dense system in place by elimination with row exchanges; false where it is singular to rounding.
 bool solve_small(std::vector<double>& matrix, std::span<double> b) {
   const std::size_t n = b.size();
@@ -85,6 +67,23 @@ bool solve_small(std::vector<double>& matrix, std::span<double> b) {
 }
 
 }  // namespace
+
+Array sum_of_blocks(const Array& A, const Array& v, std::size_t outputs) {
+  const auto n = static_cast<std::size_t>(A.shape()[1]), N = static_cast<std::size_t>(A.shape()[0]), m = n * outputs;
+  std::vector<double> H(m * m), d(N), block(n * n);
+  const Plan plan(traced([&](Expr w) { return gram(A, w); }, Shape{A.shape()[0]}));
+  Workspace workspace = plan.workspace();
+  for (std::size_t k = 0; k < outputs; ++k)
+    for (std::size_t l = 0; l <= k; ++l) {
+      for (std::size_t i = 0; i < N; ++i) d[i] = v.values()[(i * outputs + k) * outputs + l];
+      plan.run(workspace, {Array::view(d)}, {block});
+      for (std::size_t a = 0; a < n; ++a)
+        for (std::size_t b = 0; b < n; ++b)
+          H[(a * outputs + k) * m + b * outputs + l] = H[(a * outputs + l) * m + b * outputs + k] = block[a * n + b];
+    }
+  const auto size = static_cast<std::int64_t>(m);
+  return {Shape{size, size}, std::move(H)};
+}
 
 SecondMoments second_moments(const Model& model, const Samples& samples, const Array& x) {
   const OutputDerivatives d = output_derivatives(model, samples, x);

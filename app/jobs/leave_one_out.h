@@ -66,4 +66,7 @@ struct SecondMoments {
 };
 SecondMoments second_moments(const Model& model, const Samples& samples, const Array& x);
 
+/// Σ aᵢaᵢᵀ ⊗ Vᵢ with symmetric Vᵢ, the rows of `v`: unknowns are ordered as those of the model, outputs within features.
+Array sum_of_blocks(const Array& A, const Array& v, std::size_t outputs);
+
 }  // namespace onestep::app::jobs

@@ -12,6 +12,7 @@
 #include <numbers>
 
 #include "jobs/blocks.h"
+#include "jobs/separating_direction.h"
 
 namespace onestep::app::jobs {
 
@@ -42,8 +43,9 @@ bool Model::is_separating(const Samples& samples, const Array& from, const Array
 }
 
 // A sum of losses below log 2 has no loss above it: every sample is on its side of the plane, which can be made as steep as
-// one likes. With samples on the plane the sum stands still at last while the steps do not get shorter, or the Hessian
-// vanishes along them. Then the last steps are along a direction that separates the classes, which the samples show.
+// one likes. With samples on the plane the end of the fit tells. Where that is too large to be looked into the sum stands
+// still at last while the steps do not get shorter, or the Hessian vanishes along them: then the last steps are along a
+// direction that separates the classes, which the samples show.
 void Model::require_a_best_fit(const Samples& train, double l2) const {
   if (l2 > 0 || loss_ == Loss::ridge) return;
   constexpr int enough_iterations = 100;
@@ -66,9 +68,10 @@ void Model::require_a_best_fit(const Samples& train, double l2) const {
     const Solver earlier = solver([&](Expr x) { return sum(losses(train, x)) + penalty(x, 0.0); }, how);
     return is_separating(train, solve(earlier, start_, Parts()).x().contiguous(), end.x().contiguous());
   };
-  if (value < std::numbers::ln2 ||
-      ((never_ends || (stood_still && step > long_step)) && ends_along_a_separating_direction()))
-    throw SeparableClasses();
+  if (value < std::numbers::ln2) throw SeparableClasses();
+  const std::optional<bool> separated = are_separated_at(*this, train, end.x().contiguous());
+  const bool may_be_separated = !separated && (never_ends || (stood_still && step > long_step));
+  if (separated.value_or(false) || (may_be_separated && ends_along_a_separating_direction())) throw SeparableClasses();
 }
 
 // Conjugate gradients take as many steps as the sizes of the unknowns' curvatures differ: the diagonal of the Hessian where

@@ -19,15 +19,42 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+// Finds where records of CSV end: quotation marks count where a field begins with one, elsewhere they are text.
+class QuotedFields {
+ public:
+  explicit QuotedFields(char separator) : separator_(separator) {}
+  // The next character; whether it is part of a quoted text, where an end of a line ends no record.
+  bool take(char c) {
+    const bool is_quote = c == '"';
+    if (inside_) {
+      inside_ = !is_quote;
+      closed_ = is_quote;
+      return inside_;
+    }
+    inside_ = is_quote && (begins_ || closed_);  // behind a closing one: a quotation mark in the text
+    closed_ = false;
+    begins_ = c == separator_ || (begins_ && (c == ' ' || c == '\t'));
+    return inside_;
+  }
+
+ private:
+  char separator_;
+  bool begins_ = true, inside_ = false, closed_ = false;
+};
+
 // Calls f with each record of the text, its end included where it has one: a line (that a carriage return ends where there
 // is nothing else), or in a CSV file several lines where a quoted text has ends of lines in it.
-template <class F> void for_each_record(std::string_view text, bool is_csv, const F& f) {
+template <class F> void for_each_record(std::string_view text, const JobData& job, const F& f) {
+  const bool is_csv = job.separator != '\0';
   const char end = text.find('\n') == text.npos ? '\r' : '\n';
   while (!text.empty()) {
-    std::size_t size = 0;
-    for (bool inside = false; size < text.size();) {
+    QuotedFields fields(job.separator);
+    std::size_t size = is_csv && text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
+    while (size < text.size()) {
       const char c = text[size++];
-      if (is_csv && c == '"') inside = !inside;
+      const bool inside = is_csv && fields.take(c);
       if (c == end && !inside) break;
     }
     f(text.substr(0, size));
@@ -58,27 +85,31 @@ std::string exact(double value) { return fmt::format("{}", value); }
 
 namespace {
 
-// The records of a text file but those of some samples; nothing where it is not certain that records are samples one to one:
-// a first one too many has to have the names of the columns.
+// The records of a text file but those of some samples; nothing where it is not certain that records are samples one to one,
+// but for the line of names.
 std::string records_without(const std::string& text, const JobData& job, const std::vector<bool>& left_out) {
-  const bool is_csv = !job.encoding.empty();
+  const bool is_csv = job.separator != '\0';
   const auto is_empty = [&](std::string_view record) {
+    if (is_csv) return record.find_first_not_of(" \r\n") == record.npos;
     const std::string_view rest = trimmed(record.substr(0, record.find('\n')));
-    return rest.empty() || (!is_csv && rest.starts_with('#'));
+    return rest.empty() || rest.starts_with('#');
   };
-  const std::size_t samples = job.in_file;
-  std::string_view first;
+  const auto is_separator_line = [&](std::string_view record) {  // sep=; as Excel writes it
+    if (record.starts_with(byte_order_mark)) record.remove_prefix(byte_order_mark.size());
+    return is_csv && record.starts_with("sep=") && record.find_first_of("\r\n") == 5;
+  };
   std::size_t count = 0;
-  for_each_record(text, is_csv, [&](std::string_view record) {
-    if (!is_empty(record) && count++ == 0) first = record;
+  bool begins_with_separator = false;
+  for_each_record(text, job, [&](std::string_view record) {
+    begins_with_separator = begins_with_separator || (count == 0 && is_separator_line(record));
+    count += is_empty(record) ? 0 : 1;
   });
-  const auto is_there = [&](const ColumnEncoding& column) { return first.find(column.name) != std::string_view::npos; };
-  const bool has_names = is_csv && count == samples + 1 && std::ranges::all_of(job.encoding, is_there);
-  if (count != samples && !has_names) return "";
-  std::size_t number = count == samples ? 1 : 0;  // of the next sample; 0 is the line of names
+  const std::size_t before = (job.has_names ? 1 : 0) + (begins_with_separator ? 1 : 0);  // records that are no samples
+  if (count != job.in_file + before) return "";
+  std::size_t number = 0;
   std::string result;
-  for_each_record(text, is_csv, [&](std::string_view record) {
-    if (is_empty(record) || !left_out[number++]) result += record;
+  for_each_record(text, job, [&](std::string_view record) {
+    if (is_empty(record) || number++ < before || !left_out[number - before]) result += record;
   });
   return result;
 }

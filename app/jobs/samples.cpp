@@ -286,6 +286,7 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   job.features = feature_names(train.encoding);
   job.encoding = train.encoding;
   job.has_names = !train.names.empty();
+  job.separator = train.separator;
   job.target_name = train.target_name;
   job.target_column = train.target_column;
   job.first_index = train.first_index;

@@ -78,6 +78,7 @@ struct JobData {
   std::string target_name = {};
   std::int64_t target_column = 0, first_index = 1;
   bool has_names = false;
+  char separator = '\0';  ///< of the fields of a CSV file
   std::vector<ColumnEncoding> encoding = {};
   std::int64_t image_side = 0;  ///< of square images; 0: features are no pixels
   double memory_needed = 0;     ///< the most bytes that the job is expected to need

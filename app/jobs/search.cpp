@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "jobs/folds.h"
 #include "jobs/report.h"
@@ -33,6 +34,16 @@ std::int64_t count_judged(const std::vector<Fold>& folds) {
   std::int64_t count = 0;
   for (const Fold& fold : folds) count += fold.valid.count();
   return count;
+}
+
+double r_squared(double mean_loss, const std::vector<Fold>& folds) {
+  std::vector<double> y;
+  for (const Fold& fold : folds) y.insert(y.end(), fold.valid.y.values().begin(), fold.valid.y.values().end());
+  const double mean = std::reduce(y.begin(), y.end()) / static_cast<double>(y.size());
+  if (std::ranges::min(y) == std::ranges::max(y)) return std::numeric_limits<double>::quiet_NaN();
+  double variance = 0;
+  for (const double target : y) variance += std::pow(target - mean, 2) / static_cast<double>(y.size());
+  return 1 - 2 * mean_loss / variance;
 }
 
 std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t seed) {

@@ -21,6 +21,8 @@ std::vector<Fold> folds_of(const JobData& job, std::size_t count, std::uint64_t 
 
 /// How many samples folds judge, all of them together.
 std::int64_t count_judged(const std::vector<Fold>& folds);
+/// R² of predictions of all of them together, from their mean loss, half the squared error; NaN where they are all the same.
+double r_squared(double mean_loss, const std::vector<Fold>& folds);
 
 /// A search of its own, and samples that neither its fits nor its judgement have seen.
 struct Round {

@@ -282,6 +282,7 @@ class TuneReport {
       mean.loss += share * s.loss, mean.score += share * s.score, mean.balanced += share * s.balanced;
       each.push_back(model_.score_json(folds_[f].valid, x));
     }
+    if (job_.loss == Loss::ridge) mean.score = r_squared(mean.loss, folds_);  // of all together, as fit has it
     scores_.rows.push_back({name, std::to_string(count_judged(folds_)), shown(f_.loss),
                             score_text(hyper_.is_balanced() ? mean.balanced : mean.score),
                             f_.begun_loss ? shown(*f_.begun_loss) : "", ""});

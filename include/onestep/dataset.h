@@ -46,6 +46,7 @@ struct Dataset {
   std::int64_t target_column = 0;             ///< of a CSV file, from 1; 0: none
   std::vector<std::size_t> rows = {};         ///< which sample of the file each is, from 1; empty: all of them are here
   std::size_t in_file = 0;                    ///< samples in a CSV file, those left out included; 0 for other formats
+  char separator = '\0';                      ///< of the fields of a CSV file; a zero for other formats
   std::vector<std::string> notes = {};        ///< what the reader guessed and what it made of missing values and texts
   std::vector<std::string> left_out = {};     ///< names of a CSV file's columns that are neither features nor the target
   /// Of the classes 0, 1, … that y then has, ascending, where the file names them; empty otherwise.

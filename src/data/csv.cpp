@@ -214,6 +214,7 @@ class CsvParser {
     if (set.encoding.empty())
       for (std::size_t j = 0; j < raw_.size(); ++j) set.encoding.push_back(levels_of(j));
     set.in_file = samples_;
+    set.separator = records_.separator();
     for (std::size_t j = 0; j < raw_.size(); ++j)
       if (raw_[j].codes > 0 && set.encoding[j].levels.empty()) set.codes.push_back(set.encoding[j].name);
     leave_out_samples(set);

@@ -327,6 +327,57 @@ TEST_F(FitAndPredict, SeparableClassesAreCalledSo) {
   EXPECT_THAT(json({"fit", folder_.write("not", "0 1:1\n1 1:2\n0 1:3\n1 1:4\n")})["notes"], IsEmpty());
 }
 
+// Samples of one town never have the label c, and else all labels overlap: the fit pushes one coefficient to infinity, and
+// rounding lets that look like convergence.
+TEST_F(FitAndPredict, ClassesThatAreSeparableButForTheRestAreCalledSo) {
+  for (const bool two_labels : {false, true}) {
+    Random random(4);
+    std::string text = "a,b,town,y\n";
+    for (int i = 0; i < 150; ++i) {
+      const bool bern = i % 6 == 0;
+      const char* const label = two_labels           ? (bern || random.flip() ? "a" : "c")
+                                : i % 3 == 1 || bern ? "a"
+                                : i % 3 == 2         ? "b"
+                                                     : "c";
+      text += fmt::format("{:.4f},{:.4f},{},{}\n", random.uniform(-1, 1), random.uniform(-1, 1), bern ? "Bern" : "Cork",
+                          !two_labels && bern && i % 12 == 0 ? "b" : label);
+    }
+    const std::string file = folder_.write("t.csv", text);
+    EXPECT_THAT(misuse({"fit", file, "--l2", "0"}), HasSubstr("linearly separable")) << two_labels;
+    EXPECT_THAT(misuse({"influence", file, "--l2", "0"}), HasSubstr("linearly separable")) << two_labels;
+    EXPECT_THAT(misuse({"tune", file, "--l2", "0", "--hyper", "class-weight"}), HasSubstr("linearly separable"));
+    EXPECT_EQ(json({"fit", file, "--l2", "1e-6"})["status"], "converged");
+  }
+}
+
+TEST_F(FitAndPredict, OneFoldWithoutWhichClassesAreSeparableHasNoScores) {
+  Random random(6);
+  std::string text = "a,town,y\n";
+  for (int i = 0; i < 90; ++i) {
+    const bool bern = i % 10 == 0;
+    text += fmt::format("{:.4f},{},{}\n", random.uniform(-1, 1), bern ? "Bern" : "Cork",
+                        (bern ? i == 0 : random.flip()) ? 1 : 0);
+  }
+  const auto found = json({"fit", folder_.write("t.csv", text), "--l2", "0"});
+  EXPECT_EQ(found["cross_validation"].value("failure", ""), "without one of the folds the classes are linearly separable");
+}
+
+// Certain samples and coefficients that are hardly known do not make classes separable.
+TEST_F(FitAndPredict, ClassesWithCertainSamplesAreNotCalledSeparable) {
+  for (const bool softmax : {false, true}) {
+    Random random(9);
+    std::string text = "a,nearly_a,y\n";
+    for (int i = 0; i < 120; ++i) {
+      const int k = i % (softmax ? 3 : 2);
+      const double a = random.uniform(-1, 1) + k + (i % 20 == 0 ? 40 * (k - 0.5) : 0);
+      text += fmt::format("{:.9f},{:.9f},{}\n", a, a + 1e-5 * random.uniform(-1, 1), k);
+    }
+    const auto found = json({"fit", folder_.write("t.csv", text), "--l2", "0"});
+    EXPECT_FALSE(found.contains("left_out"));
+    EXPECT_LT(found["train"]["accuracy"], 1);
+  }
+}
+
 // ---- what is guessed ----
 
 // Labels are then certain to many digits, which a difference of a logarithm and a score would not show.

@@ -449,6 +449,30 @@ TEST_F(LabelJobs, CleanRemovesTheSamplesItNamesWhateverTheLines) {
   EXPECT_EQ(without_comment, plain);
 }
 
+// Within a field a quotation mark is text, and the line goes on to its end only: of two such lines none joins the other.
+TEST_F(LabelJobs, CleanRemovesTheSamplesItNamesWhateverTheQuotationMarks) {
+  for (const std::string& first : {std::string("size,a,y\n"), std::string("\xef\xbb\xbfsep=,\nsize,a,y\n"), std::string()}) {
+    Random random(1);
+    std::vector<std::string> lines;
+    for (int i = 0; i < 80; ++i) {
+      const int y = (i % 2 + (i % 13 == 4 ? 1 : 0)) % 2;
+      const char* const size = i == 70 || i == 71 ? "5\" pipe" : i % 9 == 0 ? "\"6\"\" pipe,\nlong\"" : " flat";
+      lines.push_back(fmt::format("{},{:.4f},{}\n", size, random.uniform(-1, 1) + 3 * (i % 2), y));
+    }
+    const std::string file = folder_.write("pipes.csv", first + fmt::format("{}", fmt::join(lines, "")));
+    const std::string kept = (folder_.path() / "kept.csv").string();
+    const Ended ended = run_command({"clean", file, "--cleaned", kept, "--json"});
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    const nlohmann::json document = ended.json();
+    EXPECT_GT(document["removed"], 3);
+    std::vector<bool> removed(lines.size());
+    for (const auto& suspect : document["suspects"]) removed[suspect["sample"].get<std::size_t>() - 1] = true;
+    std::string expected = first;
+    for (std::size_t i = 0; i < lines.size(); ++i) expected += removed[i] ? "" : lines[i];
+    EXPECT_EQ(contents_of(kept), expected);
+  }
+}
+
 TEST_F(LabelJobs, TheOneClassThatIsSeparableIsNamed) {
   std::string text = "a,b,y\n";
   Random random(3);
