@@ -159,14 +159,17 @@ TEST_F(Tune, DoesNotDependOnTheUnitOfTheFeatures) {
 // A sample alone has no R2; all of them together have the one that fit gives.
 TEST_F(Tune, R2OfFoldsIsThatOfAllTheirSamplesTogether) {
   const std::string file =
-      folder_.write("t.csv", made_csv(3, {.kind = "ridge", .samples = 40, .features = 4, .useful = 2}, 40));
-  for (const std::string folds : {"40", "5"}) {
+      folder_.write("t.csv", made_csv(1, {.kind = "ridge", .samples = 40, .features = 4, .useful = 2}, 40));
+  for (const std::string folds : {"40", "20", "5"}) {
     const auto tuned = json({file, "--loss", "ridge", "--folds", folds, "--hyper", "l2-per-feature"});
     const std::string penalty = fmt::format("{}", tuned["best_shared"]["l2"].get<double>());
     const auto fitted = run_command({"fit", file, "--loss", "ridge", "--folds", folds, "--l2", penalty, "--json"}).json();
     const auto shared = json({file, "--loss", "ridge", "--folds", folds});
     EXPECT_NEAR(shared["cross_validation"]["R2"], fitted["cross_validation"]["R2"].get<double>(), 1e-4) << folds;
-    EXPECT_GT(tuned["spread"]["tried"][0]["R2"], 0.3) << folds;
+    if (folds == "40")  // nested searches leave out two samples at the least
+      EXPECT_EQ(tuned["spread"]["tried"].size(), 0U);
+    else
+      EXPECT_GT(tuned["spread"]["tried"][0]["R2"], 0.3) << folds;
   }
 }
 
@@ -182,7 +185,7 @@ TEST_F(Tune, DoesNotDependOnWhereTheFeaturesLie) {
   const auto penalty = [&](std::size_t k) { return found[k]["hyperparameters"]["values"][0].get<double>(); };
   EXPECT_NEAR(penalty(1), penalty(0), 1e-3 * penalty(0));
   EXPECT_NEAR(found[1]["loss_minimised"], found[0]["loss_minimised"].get<double>(), 1e-6);
-  EXPECT_FALSE(found[1].contains("at_bounds"));
+  EXPECT_TRUE(found[1]["at_bounds"].empty());
 }
 
 TEST_F(Tune, ConstantAndDuplicateColumnsAreNoTrouble) {
