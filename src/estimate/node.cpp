@@ -195,8 +195,8 @@ class SolveNode final : public SolveInside {
 // plan serves again.
 std::shared_ptr<const Foreign> node_for(const Recipe& recipe, const Recipe::Ready& ready, const Parts& x0,
                                         const std::vector<Shape>& theta, const Estimator& estimator, SolveNode::By by) {
-  const std::lock_guard lock(recipe.cache->mutex);
-  std::vector<std::weak_ptr<const Foreign>>& nodes = recipe.cache->nodes;
+  const auto held = recipe.cache->hold();
+  std::vector<std::weak_ptr<const Foreign>>& nodes = held->nodes;
   std::erase_if(nodes, [](const auto& node) { return node.expired(); });
   if (!ready.has_views)
     for (const auto& kept : nodes)

@@ -19,6 +19,7 @@
 #include "hwy/cache_control.h"
 #include "onestep/array.h"
 #include "parallel/blas_threads.h"
+#include "parallel/shared.h"
 
 #if __has_include(<pthread.h>)
 #include <pthread.h>
@@ -54,7 +55,11 @@ int default_threads() {
 
 thread_local Pool* current = nullptr;  // of this thread; null: that of the process
 thread_local bool is_inside = false;   // this thread runs a piece of a loop
-std::atomic<int> forks{0};             // between this process and the one the program began as
+std::atomic<int> forks_so_far{0};
+#ifdef ONESTEP_HAS_FORK
+[[maybe_unused]] const int counting_forks =
+    pthread_atfork(nullptr, nullptr, [] { forks_so_far.fetch_add(1, std::memory_order_relaxed); });
+#endif
 
 // Threads of its parent that a child of fork() has handles of, which it can neither join nor detach: it keeps them.
 struct Abandoned {
@@ -68,6 +73,8 @@ void abandon(std::vector<std::jthread> threads) {
 }
 
 }  // namespace
+
+int forks() noexcept { return forks_so_far.load(std::memory_order_relaxed); }
 
 /// A worker takes part in a loop only by entering while the gate is open, and the caller closes it when no index is left: it
 /// waits for the workers inside, never for one that the system has not woken yet.
@@ -83,6 +90,7 @@ class Pool {
       abandon(std::move(workers_));
   }
 
+  bool is_busy() const { return busy_.load(std::memory_order_acquire); }
   int wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
   void set_wanted(int n) { wanted_.store(n, std::memory_order_relaxed); }
@@ -123,7 +131,7 @@ class Pool {
   static constexpr std::uint32_t inside = 0xffff, open = 0x10000, one_loop = 0x20000;
 
   /// A child of fork() has none of its parent's threads.
-  bool is_of_this_process() const { return forks_ == forks.load(std::memory_order_relaxed); }
+  bool is_of_this_process() const { return forks_ == forks(); }
 
   void take_pieces(size_t worker) {
     is_inside = true;
@@ -160,7 +168,7 @@ class Pool {
   }
 
   std::atomic<int> wanted_;
-  const int forks_ = forks.load(std::memory_order_relaxed);
+  const int forks_ = forks();
   alignas(64) std::atomic<bool> busy_{false};
   alignas(64) std::atomic<std::uint32_t> gate_{0};
   alignas(64) std::atomic<size_t> next_{0};
@@ -181,6 +189,13 @@ class PoolOfProcess {
     pthread_atfork(nullptr, nullptr, [] { the().begin_in_child(); });
 #endif
   }
+  PoolOfProcess(const PoolOfProcess&) = delete;
+  PoolOfProcess& operator=(const PoolOfProcess&) = delete;
+  ~PoolOfProcess() {
+    // The process ends while a thread computes: its pool is not taken from it.
+    [[maybe_unused]] static Pool* in_use = nullptr;
+    if (pool_->is_busy()) in_use = pool_.release();
+  }
   static PoolOfProcess& the() {
     static PoolOfProcess one;
     return one;
@@ -189,7 +204,6 @@ class PoolOfProcess {
 
  private:
   void begin_in_child() {
-    forks.fetch_add(1, std::memory_order_relaxed);
     const int wanted = pool_->wanted();
     abandoned_ = pool_.release();
     pool_ = std::make_unique<Pool>(default_threads());

@@ -151,7 +151,7 @@ Recipe::Ready Recipe::ready(const Parts* given, std::span<const Shape> theta) co
   Traces traces;
   std::vector<Shape> state;
   {
-    const std::lock_guard lock(*tracing);
+    const auto turn = tracing->hold();
     if (state_of) traces.lambda.emplace(trace_lambda(name, lambda, {}, parameters));
     if (start.call) traces.start.emplace(trace_start(*this, parameters));
     if (given != nullptr)
@@ -180,8 +180,8 @@ std::shared_ptr<const Method> Recipe::method_for(const std::vector<Shape>& state
                                                  Traces traces) const {
   std::vector<Shape> shapes = state;
   for (const Input& p : parameters) shapes.push_back(p.shape);
-  const std::lock_guard lock(cache->mutex);
-  std::vector<Entry>& entries = cache->entries;
+  const auto held = cache->hold();
+  std::vector<Entry>& entries = held->entries;
   const auto found = std::ranges::find_if(entries, [&](const Entry& e) {
     return e.state_parts == state.size() && e.shapes == shapes && all_agree(e.traces, traces, same_graph);
   });
@@ -251,7 +251,7 @@ std::shared_ptr<const Method> Recipe::bound(const Entry& entry) const {
 Parts Recipe::start_for(std::span<const Shape> theta) const {
   if (x0) return completed(*x0, theta.size());
   const std::vector<Input> inputs(theta.begin(), theta.end());
-  const std::lock_guard lock(*tracing);
+  const auto turn = tracing->hold();
   if (state_of) return zeros_of(state_of(trace_lambda(name, lambda, {}, inputs).outputs()));
   if (start.call) return zeros_of(shapes_of(trace_start(*this, inputs).outputs()));
   throw MisuseError("[solve] no start: give one in the call, or to the solver with from(x0)");
@@ -262,7 +262,7 @@ Context Recipe::context_of_plans() const { return context.backend() == Context()
 
 Recipe Recipe::changed() const {
   Recipe copy = *this;
-  copy.cache = std::make_shared<Cache>();
+  copy.cache = std::make_shared<parallel::Shared<Cache>>();
   return copy;
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/shared.h"
 #include "solve/method.h"
 
 namespace onestep::detail {
@@ -79,14 +80,14 @@ struct Recipe {
   };
   struct Cache {
     static constexpr std::size_t most_entries = 8;
-    std::mutex mutex;
     std::vector<Entry> entries;                       ///< the last used first
     std::vector<std::weak_ptr<const Foreign>> nodes;  ///< solves as nodes of traced functions (estimate/node.cpp)
   };
-  std::shared_ptr<Cache> cache = std::make_shared<Cache>();
+  std::shared_ptr<parallel::Shared<Cache>> cache = std::make_shared<parallel::Shared<Cache>>();
   /// Lambdas are called under this, so that one with state of its own is not called by two threads at once. Recursive: a
   /// lambda may solve.
-  std::shared_ptr<std::recursive_mutex> tracing = std::make_shared<std::recursive_mutex>();
+  using Tracing = parallel::Shared<parallel::Nothing, std::recursive_mutex>;
+  std::shared_ptr<Tracing> tracing = std::make_shared<Tracing>();
 
  private:
   std::shared_ptr<const Method> method_for(const std::vector<Shape>& state, const std::vector<Input>& parameters,

@@ -10,6 +10,7 @@
 
 #include "backend/cpu/blas.h"
 #include "parallel/pool.h"
+#include "parallel/shared.h"
 
 namespace onestep::cpu {
 namespace {
@@ -82,6 +83,27 @@ TEST(Fork, AChildUsesAndDropsAContextOfItsParent) {
             }),
             0);
   EXPECT_EQ(sum_in_pool(), 499500) << "the parent goes on";
+}
+
+// The thread is none of the child's, so that nobody would give back what it holds.
+TEST(Fork, AChildBeginsAnewWithWhatAThreadOfItsParentHeld) {
+  parallel::Shared<int> shared;
+  *shared.hold() = 7;
+  std::atomic<bool> is_held = false, may_end = false;
+  std::thread holder([&] {
+    const auto held = shared.hold();
+    is_held = true;
+    is_held.notify_all();
+    may_end.wait(false);
+  });
+  is_held.wait(false);
+  const auto value = [&] { return *shared.hold(); };
+  EXPECT_EQ(status_of_child([&] { return value() == 0 && value() == 0; }), 0);
+  may_end = true;
+  may_end.notify_all();
+  holder.join();
+  EXPECT_EQ(value(), 7) << "the parent goes on";
+  EXPECT_EQ(status_of_child([&] { return value() == 7; }), 0) << "nobody held it";
 }
 
 }  // namespace

@@ -159,7 +159,7 @@ TEST(ChangingData, TheCacheIsBoundedAndShapesAlternate) {
     for (std::int64_t n = 1; n <= 12; ++n) {
       y = full(n, static_cast<double>(round) + static_cast<double>(n));
       EXPECT_NEAR(solve(fit, zeros(n), ones(n)).x()(n - 1), static_cast<double>(round) + static_cast<double>(n), 1e-10);
-      EXPECT_LE(detail::recipe_of(fit).cache->entries.size(), detail::Recipe::Cache::most_entries);
+      EXPECT_LE(detail::recipe_of(fit).cache->hold()->entries.size(), detail::Recipe::Cache::most_entries);
     }
 }
 
