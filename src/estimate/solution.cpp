@@ -115,11 +115,10 @@ void require_derivative(const SolutionState& state, const char* what, bool is_fi
   const bool failed = report.status == Status::singular && !is_wanted;
   if ((is_finite && !failed) || state.allow_unconverged) return;
   const std::string reason =
-      !is_finite ? "the derivative is not finite: the linear system is singular"
-      : state.degenerate.value_or(false)
+      is_finite && state.degenerate.value_or(false)
           ? "the method converges only linearly there: the matrix of its linear system is singular at the solution"
-          : fmt::format("the linear system of the derivative is singular, or nearly so: relative residual {:.1e}",
-                        report.residual);
+          : "the linear system of the derivative is singular, or nearly so: " +
+                (is_finite ? fmt::format("relative residual {:.1e}", report.residual) : "the derivative is not finite");
   throw NoDerivativeError(fmt::format("[{}] {}. The solution may not be unique there; even_if_unconverged() returns what "
                                       "was computed",
                                       what, reason),
