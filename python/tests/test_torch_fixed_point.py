@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import onestep
-from onestep import Auto, Implicit, KStep, OneStep
+from onestep import Auto, Implicit, KStep, OneStep, Status
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 import onestep.torch  # noqa: E402
@@ -293,3 +293,16 @@ def test_the_map_is_evaluated_under_the_autocast_of_the_forward_pass(device):
     (ours,) = torch.autograd.grad(found.z.sum(), W)
     (exact,) = torch.autograd.grad(fixed_point(cell, torch.zeros_like(x), (W, x.detach())).z.sum(), W)
     assert relative(ours, exact) < 0.1
+
+
+def test_the_linear_systems_of_many_items_end_where_rounding_stops_them():
+    torch.manual_seed(0)
+    W = torch.randn(40, 40)
+    W *= 1.6 / torch.linalg.matrix_norm(W, 2)
+    W.requires_grad_()
+    x = torch.randn(100, 40)
+    found = fixed_point(lambda z, x: torch.tanh(z @ W + 0.3 * x), torch.zeros(100, 40), x, Auto(1e-4))
+    found.z.square().sum().backward()
+    assert not found.report.met_tolerance  # it is below what single precision allows
+    assert found.report.status is Status.rounding_reached
+    assert found.report.products < 300

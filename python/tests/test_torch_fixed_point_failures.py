@@ -235,3 +235,21 @@ def test_statuses_are_those_of_the_library():
     assert names == [Status.converged, Status.diverged, Status.not_finite, Status.iteration_limit]
     assert found.converged.tolist() == [True, False, False, False]
     assert repr(found).startswith("FixedPoint(z=tensor(") and "Call" not in repr(found)
+
+
+@ALL
+def test_a_map_without_a_derivative_that_depends_on_the_state_is_refused(estimator):
+    b = torch.ones(2, 1, dtype=DOUBLE, requires_grad=True)
+    z0 = torch.zeros(2, 1, dtype=DOUBLE)
+    through_numpy = lambda z, b: torch.from_numpy(0.5 * z.detach().numpy() + b.detach().numpy())  # noqa: E731
+    for f in (torch.no_grad()(lambda z, b: 0.5 * z + b), lambda z, b: (0.5 * z + b).detach(), through_numpy):
+        with pytest.raises((onestep.MisuseError, RuntimeError), match="carries no derivative|does not require grad"):
+            fixed_point(f, z0, b, estimator).z.sum().backward()
+        with torch.no_grad():
+            torch.testing.assert_close(fixed_point(f, z0, b, estimator).z, torch.full((2, 1), 2.0, dtype=DOUBLE))
+
+
+def test_a_constant_map_has_a_derivative_of_zero():
+    b = torch.ones(2, 1, dtype=DOUBLE, requires_grad=True)
+    fixed_point(lambda z, b: torch.ones(2, 1, dtype=DOUBLE), torch.zeros(2, 1, dtype=DOUBLE), b).z.sum().backward()
+    torch.testing.assert_close(b.grad, torch.zeros(2, 1, dtype=DOUBLE))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from onestep._errors import MisuseError
 from onestep.torch._lengths import norm_of_all, random_like
 from onestep.torch._step import Step, refuse_hidden
 
@@ -23,11 +24,22 @@ class Point:
             self.wanted = [t for t, n in zip(self.theta, needed) if n]
             self.y = step(self.z, self.theta)
         if not self.y.requires_grad:  # a map that depends on nothing
+            self._refuse_detached()
             with torch.enable_grad():
                 self.y = self.y + 0 * self.z
         refuse_hidden(self.y, [self.z, *self.theta])
         self.products = 0
         self._adjoint: tuple[Tensor, Tensor] | None = None
+
+    def _refuse_detached(self) -> None:
+        with torch.no_grad():
+            elsewhere = self.step(self.z + 0.1 * (1 + self.z.abs()) * random_like(self.z).sign().to(self.z.dtype), self.theta)
+        if bool(((elsewhere != self.y) & elsewhere.isfinite() & self.y.isfinite()).any()):
+            raise MisuseError(
+                "[fixed_point] f depends on z, and what it returns carries no derivative: it is computed under torch.no_grad(), "
+                "detached, or goes through another library. Without that it could be differentiated; if no derivative is "
+                "wanted, call fixed_point under torch.no_grad()"
+            )
 
     @property
     def value(self) -> Tensor:

@@ -181,7 +181,7 @@ def _not_converged(solutions: Solution | ManySolutions, failed: list[int]) -> No
     if not isinstance(solutions, Solution):
         which = f"{len(failed)} of {len(solutions)} problems did not end at a solution; the first of them, number {failed[0]}: "
     return NotConvergedError(
-        f"[layer] {which}{first.message}. A layer with on_error='nan' or 'keep' goes on, and has a status for each problem",
+        f"[layer] {which}{first.message.rstrip('.')}. A layer with on_error='nan' or 'keep' goes on, and has a status for each problem",
         first.status,
         first.statistics.iterations,
     )

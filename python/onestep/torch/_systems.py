@@ -21,6 +21,7 @@ SOUGHT = 0.1  # the estimated error that a solve aims at, as a fraction of the t
 SHARE_OF_B = 0.25  # of the norm of B that a residual may meet, whatever x meets
 MOST_PRODUCTS = 1000
 FEW = 4
+NEAR_ROUNDING = 4.0
 SLOW_GROWTH = 0.999  # a rate above it is watched for longer
 
 
@@ -157,9 +158,9 @@ class _Automatic:
         (left,) = row_norms(r)
         target, rounding = SOUGHT * tolerance * size, 5 * self.eps * size
         near, first, terms = bool(np.all(left <= target)), True, 0
-        gmres, base = _krylov.Gmres(r), x
+        gmres, base, least = _krylov.Gmres(r), x, left
         while True:
-            last, made = left, 0
+            made = 0
             if not (first and near) and np.any(left > rounding):
                 if gmres.exhausted or np.any(left > 2 * gmres.residual + rounding):
                     gmres, base = _krylov.Gmres(r), x
@@ -176,7 +177,10 @@ class _Automatic:
             error = INVERSE_SAFETY * inverse * (rest + 4 * self.eps * scale)
             unsolved = max(_krylov.good_enough(self.eps), tolerance)
             is_met = error <= tolerance * derivative and bool(np.all(left <= unsolved * size))
-            stalls = made > 0 and not np.any(left < 0.5 * last)
+            # Near what rounding leaves of them some residuals always shrink while others grow again.
+            shrinks = np.any((left < 0.5 * least) & (least > NEAR_ROUNDING * rounding))
+            stalls = not shrinks and (made > 0 or (not first and bool(np.all(target <= 0.5 * rounding))))
+            least = np.minimum(least, left)
             spent = system.products >= MOST_PRODUCTS
             if is_met or np.all(left <= rounding) or stalls or spent or not np.isfinite(left).all():
                 break
@@ -185,7 +189,8 @@ class _Automatic:
             target = left * lower
         status = np.full(len(size), Status.converged.value)
         if not is_met:
-            status[:] = Status.iteration_limit.value if spent else Status.rounding_reached.value
+            limited = spent and not np.all(left <= NEAR_ROUNDING * rounding)
+            status[:] = Status.iteration_limit.value if limited else Status.rounding_reached.value
             status[~(left <= _krylov.good_enough(self.eps) * size)] = Status.singular.value
         if self.units is not None:
             x = x * self.units
