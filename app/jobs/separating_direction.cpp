@@ -1,3 +1,4 @@
+// Projects coefficients onto the directions that move no uncertain margin, and checks that the certain ones gain by them.
 #include "jobs/separating_direction.h"
 
 #include <algorithm>
