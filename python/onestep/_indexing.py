@@ -39,7 +39,12 @@ def _along(a: Expr, index: Any, axis: int) -> tuple[Expr, bool]:
         for number in numbers:
             _check(int(number), n)
         return _core.gather(a, numbers.tolist(), axis), False
-    number = operator.index(index)
+    try:
+        number = operator.index(index)
+    except TypeError:
+        raise TracingError(
+            f"an index is a whole number, a slice, a list of numbers, ... or None, not an object of type {type(index).__name__}"
+        ) from None
     _check(number, n)
     number %= n
     return _core.slice(a, number, number + 1, axis), True
@@ -50,13 +55,24 @@ def _check(number: int, n: int) -> None:
         raise IndexError(f"index {number} is out of bounds for an axis of {n} entries")
 
 
+def _is_torn(indices: tuple[Any, ...]) -> bool:
+    """Whether NumPy would put the entries chosen by a list in front: a number, a slice, ... or None, and then the list."""
+    chosen = [k for k, i in enumerate(indices) if not (i is None or i is Ellipsis or isinstance(i, slice))]
+    has_list = any(isinstance(indices[k], (list, np.ndarray)) for k in chosen)
+    return has_list and chosen[-1] - chosen[0] >= len(chosen)
+
+
 def getitem(a: Expr, index: Any) -> Expr:
     """a[index]: whole numbers, slices, one list of numbers or mask, ... and None."""
     indices = index if isinstance(index, tuple) else (index,)
     if any(isinstance(i, Expr) for i in indices):
         raise TracingError("an index must be known while tracing; np.where(condition, a, b) chooses by an expression")
+    if any(isinstance(i, (bool, np.bool_)) for i in indices):
+        raise TracingError("a truth value is no index: choose with if before tracing, or with np.where")
     if sum(isinstance(i, (list, np.ndarray)) for i in indices) > 1:
         raise TracingError("at most one axis is indexed by a list: take one after the other, a[rows][:, columns]")
+    if _is_torn(indices):
+        raise TracingError("a number and a list with None between them index in NumPy's other order: index first, a[0, rows][None]")
     used = sum(i is not None and i is not Ellipsis for i in indices)
     if used > a.ndim:
         raise IndexError(f"{used} indices for an expression of shape {a.shape}")

@@ -5,6 +5,7 @@ Importing this module gives Expr the array protocols of NumPy, and the methods o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -173,9 +174,35 @@ def _array_function(self: Expr, function: Any, types: Any, args: Any, kwargs: An
     try:
         return rule(*args, **given)
     except TypeError as error:
-        if isinstance(error, TracingError) or "argument" not in str(error):
+        if isinstance(error, TracingError):
             raise
         raise TracingError(f"{name}: these arguments are not traced ({error})") from None
+
+
+def _with_refusals(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of arrays, which has fewer arguments than NumPy's."""
+
+    @functools.wraps(method)
+    def traced(self: Expr, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, TracingError):
+                raise
+            raise TracingError(f".{name}(): these arguments are not traced ({error})") from None
+
+    return traced
+
+
+def _operator_refused(symbol: str, instead: str) -> Callable[[Expr, Any], Any]:
+    def refused(self: Expr, other: Any) -> Any:
+        raise TracingError(f"the operator {symbol} is not traced: use {instead}")
+
+    return refused
+
+
+def _invert(self: Expr) -> Any:
+    raise TracingError(f"the operator ~ is not traced: use {INSTEAD['invert']}")
 
 
 def _iter(self: Expr) -> Iterator[Expr]:
@@ -202,6 +229,10 @@ METHODS: dict[str, Any] = {
     "__getitem__": getitem,
     "__iter__": _iter,
     "__pow__": _pow,
+    "__invert__": _invert,
+}
+
+ARRAY_METHODS: dict[str, Any] = {
     "sum": rules.total,
     "mean": rules.mean,
     "prod": rules.prod,
@@ -220,10 +251,24 @@ METHODS: dict[str, Any] = {
     "diagonal": rules.diagonal,
     "trace": rules.trace,
     "take": rules.take,
+    "copy": rules.expr,
+}
+
+OPERATORS: dict[str, tuple[str, str]] = {
+    "and": ("&", INSTEAD["bitwise_and"]),
+    "or": ("|", INSTEAD["bitwise_or"]),
+    "xor": ("^", "a != b for conditions"),
+    "mod": ("%", "a problem without remainders: they jump"),
+    "floordiv": ("//", "a problem without rounding: it jumps"),
 }
 
 for _name, _method in METHODS.items():
     setattr(Expr, _name, _method)
+for _name, _method in ARRAY_METHODS.items():
+    setattr(Expr, _name, _with_refusals(_name, _method))
+for _name, (_symbol, _instead) in OPERATORS.items():
+    setattr(Expr, f"__{_name}__", _operator_refused(_symbol, _instead))
+    setattr(Expr, f"__r{_name}__", _operator_refused(_symbol, _instead))
 
 
 def traced_functions() -> list[str]:

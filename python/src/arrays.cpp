@@ -10,7 +10,7 @@ namespace {
 
 // Of the module numpy, looked up when this one is imported and never given back.
 struct {
-  nb::handle asarray, empty, ndarray, float64;
+  nb::handle asarray, empty, ndarray, matrix, float64;
 } numpy;
 
 bool is_sparse(nb::handle object) {
@@ -25,6 +25,9 @@ nb::object converted(nb::handle object) {
                        ".toarray()");
   if (nb::hasattr(object, "mask") && nb::isinstance(object, nb::handle(numpy.ndarray)))
     throw TracingError("masked arrays are not supported: use .filled(value) or weights of 0 and 1");
+  if (!numpy.matrix.is_none() && nb::isinstance(object, numpy.matrix))
+    throw TracingError(
+        "np.matrix is not supported, whose * is a product of matrices: use np.asarray(M), and @ for products");
   const nb::object array = numpy.asarray(object);
   const std::string kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
   if (kind.find_first_of("biuf") == std::string::npos)
@@ -204,6 +207,7 @@ void bind_arrays(nb::module_&) {
   numpy.asarray = nb::object(np.attr("asarray")).release();
   numpy.empty = nb::object(np.attr("empty")).release();
   numpy.ndarray = nb::object(np.attr("ndarray")).release();
+  numpy.matrix = nb::object(nb::getattr(np, "matrix", nb::none())).release();
   numpy.float64 = nb::object(np.attr("float64")).release();
 }
 

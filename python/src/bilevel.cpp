@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include "words.h"
+
 namespace onestep::python {
 namespace {
 
@@ -63,13 +65,14 @@ Outcome minimise_python(nb::handle inner, nb::handle parameters, nb::handle meth
   options.callback = [callback = nb::handle(callback)](const OuterIteration& i) {
     check_signals();
     if (callback.is_none()) return true;
-    const nb::gil_scoped_acquire gil;
-    const nb::object answer = callback(i);
-    return answer.is_none() || nb::cast<bool>(answer);
+    return with_gil([&] {
+      const nb::object answer = callback(i);
+      return answer.is_none() || is_true(answer);
+    });
   };
   std::shared_ptr<const CopiedData> none;
   const Tracing tracing(none, nb::list());
-  const nb::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   return minimise(given.inner, given.parameters, how, options);
 }
 
@@ -131,7 +134,8 @@ void bind_bilevel(nb::module_& m) {
 
   nb::class_<Outcome>(m, "Outcome", "What minimise ended with.")
       .def_ro("status", &Outcome::status, "How it ended.")
-      .def_prop_ro("message", &Outcome::message, "The status in a sentence.")
+      .def_prop_ro(
+          "message", [](const Outcome& o) { return in_python_words(o.message()); }, "The status in a sentence.")
       .def_prop_ro(
           "theta", [](const Outcome& o) { return numpy_tuple(o.theta); },
           nb::sig("def theta(self) -> tuple[numpy.typing.NDArray[numpy.float64], ...]"), "All parameters.")

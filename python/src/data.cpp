@@ -4,6 +4,7 @@
 #include <onestep/data.h>
 
 #include "arrays.h"
+#include "gil.h"
 
 namespace onestep::python {
 namespace {
@@ -82,7 +83,7 @@ template <class Options> Options options_of(const nb::dict& given) {
 
 // Reads without the GIL.
 template <class Read> auto reading(const Read& read) {
-  const nb::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   return read();
 }
 

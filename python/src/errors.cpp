@@ -1,6 +1,8 @@
 // Exceptions of the library as those of python/onestep/_errors.py, with their fields.
 #include "errors.h"
 
+#include "words.h"
+
 namespace onestep::python {
 namespace {
 
@@ -19,19 +21,21 @@ const char* word(FileError::Remedy remedy) {
   return words[static_cast<std::size_t>(remedy)];
 }
 
+std::string words_of(const Error& e) { return in_python_words(e.what()); }
+
 void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
-  } catch (const TracingError& e) { raise("TracingError", e.what()); } catch (const MisuseError& e) {
-    raise("MisuseError", e.what());
+  } catch (const TracingError& e) { raise("TracingError", words_of(e)); } catch (const MisuseError& e) {
+    raise("MisuseError", words_of(e));
   } catch (const NotConvergedError& e) {
-    raise("NotConvergedError", e.what(), e.status, e.iterations);
+    raise("NotConvergedError", words_of(e), e.status, e.iterations);
   } catch (const NoDerivativeError& e) {
-    raise("NoDerivativeError", e.what(), e.reason, e.status, e.residual);
+    raise("NoDerivativeError", words_of(e), in_python_words(e.reason), e.status, e.residual);
   } catch (const FileError& e) {
     raise(dynamic_cast<const WriteError*>(&e) != nullptr ? "WriteError" : "FileError", e.what(), e.file, e.line, e.field,
           e.problem, word(e.remedy));
-  } catch (const Error& e) { raise("Error", e.what()); }
+  } catch (const Error& e) { raise("Error", words_of(e)); }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "arrays.h"
+#include "gil.h"
 
 namespace onestep::python {
 namespace {
@@ -26,18 +27,18 @@ void write(const char* who, nb::handle result, Vector to) {
 nb::object or_none(ConstVector vector) { return vector.empty() ? nb::none() : numpy_of(vector); }
 
 void apply(nb::handle function, ConstVector x, Thetas theta, Vector next) {
-  const nb::gil_scoped_acquire gil;
-  write("apply", function(numpy_of(x), *arrays(theta)), next);
+  with_gil([&] { write("apply", function(numpy_of(x), *arrays(theta)), next); });
 }
 
 void jvp(nb::handle function, ConstVector x, Thetas theta, ConstVector dx, Thetas dtheta, Vector out) {
-  const nb::gil_scoped_acquire gil;
-  const nb::object tangents = dtheta.empty() ? nb::none() : nb::object(arrays(dtheta));
-  write("jvp", function(numpy_of(x), arrays(theta), or_none(dx), tangents), out);
+  with_gil([&] {
+    const nb::object tangents = dtheta.empty() ? nb::none() : nb::object(arrays(dtheta));
+    write("jvp", function(numpy_of(x), arrays(theta), or_none(dx), tangents), out);
+  });
 }
 
-void vjp(nb::handle function, ConstVector x, Thetas theta, ConstVector c, Vector x_bar, std::span<const Vector> theta_bar) {
-  const nb::gil_scoped_acquire gil;
+void vjp_with_gil(nb::handle function, ConstVector x, Thetas theta, ConstVector c, Vector x_bar,
+                  std::span<const Vector> theta_bar) {
   const nb::object result = function(numpy_of(x), arrays(theta), numpy_of(c));
   if (!nb::isinstance<nb::tuple>(result) || nb::len(result) != 2)
     throw MisuseError("[ForeignStep] vjp returns two things: the cotangent of x, and a tuple of those of the parameters");
@@ -49,6 +50,10 @@ void vjp(nb::handle function, ConstVector x, Thetas theta, ConstVector c, Vector
                       " cotangents, one for each parameter");
   for (std::size_t i = 0; i < theta_bar.size(); ++i)
     if (!theta_bar[i].empty()) write("vjp", bars[i], theta_bar[i]);
+}
+
+void vjp(nb::handle function, ConstVector x, Thetas theta, ConstVector c, Vector x_bar, std::span<const Vector> theta_bar) {
+  with_gil([&] { vjp_with_gil(function, x, theta, c, x_bar, theta_bar); });
 }
 
 nb::object checked(const char* name, nb::handle function, bool is_needed) {

@@ -20,7 +20,7 @@ nb::object run(const TracedFunction& self, const nb::args& arguments) {
   }
   std::vector<Array> results;
   {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     results = evaluate(self.function, inputs);
   }
   return numpy_parts(results);

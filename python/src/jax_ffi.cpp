@@ -6,6 +6,8 @@
 
 #include "calls.h"
 #include "common.h"
+#include "gil.h"
+#include "words.h"
 
 namespace onestep::python {
 namespace {
@@ -26,9 +28,10 @@ ffi::Error refusal(const std::string& what) { return {ffi::ErrorCode::kInvalidAr
 
 // Of Python, from a callback or a foreign step. A Ctrl-C that a solve has noticed is given to the interpreter again.
 std::string text_of(nb::python_error& error) {
-  const nb::gil_scoped_acquire gil;
-  if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
-  return error.what();
+  return with_gil([&] {
+    if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+    return std::string(error.what());
+  });
 }
 
 ffi::Error run(Call& call, ffi::RemainingArgs& given, ffi::RemainingRets& wanted) {
@@ -63,11 +66,11 @@ ffi::Error handle(std::int64_t number, ffi::RemainingArgs given, ffi::RemainingR
   try {
     return run(*call, given, wanted);
   } catch (const NotConvergedError& e) {
-    return {ffi::ErrorCode::kInternal, std::string("onestep.NotConvergedError: ") + e.what()};
+    return {ffi::ErrorCode::kInternal, std::string("onestep.NotConvergedError: ") + in_python_words(e.what())};
   } catch (const NoDerivativeError& e) {
-    return {ffi::ErrorCode::kInternal, std::string("onestep.NoDerivativeError: ") + e.what()};
+    return {ffi::ErrorCode::kInternal, std::string("onestep.NoDerivativeError: ") + in_python_words(e.what())};
   } catch (const Error& e) {
-    return {ffi::ErrorCode::kInvalidArgument, std::string("onestep.MisuseError: ") + e.what()};
+    return {ffi::ErrorCode::kInvalidArgument, std::string("onestep.MisuseError: ") + in_python_words(e.what())};
   } catch (nb::python_error& e) { return {ffi::ErrorCode::kInternal, text_of(e)}; } catch (const std::exception& e) {
     return {ffi::ErrorCode::kInternal, e.what()};
   }

@@ -55,7 +55,7 @@ PyProblems problems_of(const std::string& name, PySolver& solver, nb::handle est
   const auto frozen = std::make_shared<Frozen>(kept);
   const Tracing tracing(solver.data, kept);
   std::shared_ptr<Problems> made = [&] {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     return std::make_shared<Problems>(name, its, how, what, shapes,
                                       [frozen] { return std::make_shared<Frozen::Use>(frozen.get()); });
   }();
@@ -104,7 +104,7 @@ nb::tuple run(const PyCall& self, const nb::args& operands) {
   }
   std::vector<std::int32_t> statuses(call.has_statuses() ? call.count() : 0);
   {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     call.run(inputs, outputs, statuses.data());
   }
   if (call.has_statuses()) results.append(nb::cast(statuses));

@@ -95,7 +95,7 @@ PyManySolutions solve_many_once(PySolver& self, const nb::args& arguments, nb::h
   const Solver solver = *self.for_many;
   const Tracing tracing(self.data, kept);
   ManySolutions solutions = [&] {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     return x0 ? solve_many(solver, *x0, theta, estimator) : solve_many(solver, theta, estimator);
   }();
   return {std::move(solutions), tracing.needed(), std::move(shapes)};

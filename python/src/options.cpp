@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "errors.h"
+#include "gil.h"
 
 namespace onestep::python {
 namespace {
@@ -25,8 +26,15 @@ void check_signals() {
   const Clock::time_point now = Clock::now();
   if (std::chrono::duration<double>(now - last).count() < signal_interval) return;
   last = now;
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  with_gil([] {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  });
+}
+
+bool is_true(nb::handle object) {
+  const int is = PyObject_IsTrue(object.ptr());
+  if (is < 0) throw nb::python_error();
+  return is != 0;
 }
 
 void Options::change(const char* who, const nb::kwargs& named) {
@@ -76,12 +84,10 @@ SolveOptions Options::for_library(const Interrupted& interrupted) const {
   if (callback.is_none()) return options;
   options.callback = [goes_on, borrowed = callback](const Iteration& i) {
     if (!goes_on(i)) return false;
-    const nb::gil_scoped_acquire gil;
-    const nb::object answer = borrowed(i);
-    if (answer.is_none()) return true;
-    const int is_true = PyObject_IsTrue(answer.ptr());
-    if (is_true < 0) throw nb::python_error();
-    return is_true != 0;
+    return with_gil([&] {
+      const nb::object answer = borrowed(i);
+      return answer.is_none() || is_true(answer);
+    });
   };
   return options;
 }

@@ -35,6 +35,9 @@ struct Options {
 /// None is that of the solver, or of its method.
 Estimator estimator_of(nb::handle object);
 
+/// What Python's if would make of it.
+bool is_true(nb::handle object);
+
 /// Throws KeyboardInterrupt, or what another handler of signals raised, at most every 50 ms. Takes the GIL only then.
 void check_signals();
 

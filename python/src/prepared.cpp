@@ -18,7 +18,7 @@ PyPrepared prepare(PySolver& self, const nb::args& arguments, nb::handle start, 
   const nb::list kept = kept_of(self.kept);
   const Tracing tracing(self.data, kept);
   Prepared prepared = [&] {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     return given.start ? Prepared(self.solver, *given.start, given.theta, estimator)
                        : Prepared(self.solver, given.theta, estimator);
   }();

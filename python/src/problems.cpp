@@ -102,7 +102,9 @@ NotConvergedError Problems::not_converged(const Slot& slot, const std::vector<st
   if (count > 1)
     which = std::to_string(failed.size()) + " of " + std::to_string(count) +
             " problems did not end at a solution; the first of them, number " + std::to_string(failed.front()) + ": ";
-  return {"[" + name_ + "] " + which + first.message() +
+  std::string why = first.message();
+  if (why.ends_with('.')) why.pop_back();
+  return {"[" + name_ + "] " + which + why +
               ". With on_error='nan' or 'keep' the computation goes on, with a status for each problem",
           first.status(), first.statistics().iterations};
 }

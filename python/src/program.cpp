@@ -35,14 +35,17 @@ template <class Program, class Value> void set_parts(Program& program, const nb:
   }
 }
 
-TracedProgram program_of(nb::handle function, std::span<const Expr> in) {
-  const nb::gil_scoped_acquire gil;
+TracedProgram program_with_gil(nb::handle function, std::span<const Expr> in) {
   const nb::object result = call_python(function, in);
   if (!nb::isinstance<nb::dict>(result))
     throw TracingError(std::string("the function of quadratic_program returns a dict of ") + part_names);
   TracedProgram program;
   set_parts(program, nb::borrow<nb::dict>(result), expr_of);
   return program;
+}
+
+TracedProgram program_of(nb::handle function, std::span<const Expr> in) {
+  return with_gil([&] { return program_with_gil(function, in); });
 }
 
 detail::ProgramBody program_body_of(nb::handle function) {
@@ -120,7 +123,7 @@ PyProgramSolution solve_qp(double tolerance, int max_iterations, double time_lim
                                  check_signals();
                                  return false;
                                }};
-  const nb::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   return {solve(program, options)};
 }
 

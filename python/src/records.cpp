@@ -1,6 +1,8 @@
 // Statuses, estimators, statistics, reports and certificates.
 #include "records.h"
 
+#include "words.h"
+
 #include <nanobind/stl/optional.h>
 
 #include <sstream>
@@ -26,7 +28,7 @@ void bind_status(nb::module_& m) {
           "is_solution", [](Status s) { return is_solution(s); },
           "Whether the point returned is as good as was asked for, or as good as rounding allows.")
       .def_prop_ro(
-          "explanation", [](Status s) { return std::string(explain(s)); }, "What happened and what to try.");
+          "explanation", [](Status s) { return in_python_words(explain(s)); }, "What happened and what to try.");
 }
 
 void bind_estimators(nb::module_& m) {

@@ -1,10 +1,17 @@
 // The class Solution: x, status, derivatives and certificates.
 #include "solution.h"
 
+#include <pthread.h>
+
 #include <sstream>
+
+#include "words.h"
 
 namespace onestep::python {
 namespace {
+
+std::atomic<int> forks_so_far{0};
+[[maybe_unused]] const int at_fork = pthread_atfork(nullptr, nullptr, [] { ++forks_so_far; });
 
 std::string text_of(const PySolution& self) {
   const Statistics& cost = self.solution.statistics();
@@ -22,6 +29,10 @@ template <auto member> auto along(const PySolution& self, nb::handle direction) 
   return without_gil(*self.turns, [&] { return (self.solution.*member)(given.parts()); });
 }
 
+template <auto member> Certificate certified(const PySolution& self, nb::handle direction) {
+  return in_python_words(along<member>(self, direction));
+}
+
 PySolution even_if_unconverged(const PySolution& self) {
   PySolution copy = self;
   copy.solution = self.solution.even_if_unconverged();
@@ -37,6 +48,8 @@ nb::object pickle(const PySolution&) {
 
 }  // namespace
 
+int forks() { return forks_so_far; }
+
 void bind_solution(nb::module_& m) {
   nb::class_<PySolution>(m, "Solution", nb::type_slots(slots_of_kept<PySolution>()),
                          "What a solver converged to, and its derivatives.")
@@ -50,7 +63,7 @@ void bind_solution(nb::module_& m) {
       .def_prop_ro(
           "status", [](const PySolution& s) { return s.solution.status(); }, "How the solve ended.")
       .def_prop_ro(
-          "message", [](const PySolution& s) { return s.solution.message(); }, "The status in a sentence.")
+          "message", [](const PySolution& s) { return in_python_words(s.solution.message()); }, "The status in a sentence.")
       .def_prop_ro(
           "statistics", [](const PySolution& s) { return Statistics(s.solution.statistics()); }, "What the solve cost.")
       .def_prop_ro(
@@ -79,9 +92,9 @@ void bind_solution(nb::module_& m) {
           nb::sig("def jacobian(self) -> typing.Any"),
           "dx/dtheta: a matrix, or a tuple of one for each parameter, with a row for each entry of the state: those of x, "
           "then those of the other parts, such as the multipliers of a quadratic program.")
-      .def("certificate", along<&Solution::certificate>, "c"_a,
+      .def("certificate", certified<&Solution::certificate>, "c"_a,
            nb::sig("def certificate(self, c: ArrayOrParts) -> Certificate"), "How wrong vjp(c) can be.")
-      .def("certificate_jvp", along<&Solution::certificate_jvp>, "v"_a,
+      .def("certificate_jvp", certified<&Solution::certificate_jvp>, "v"_a,
            nb::sig("def certificate_jvp(self, v: ArrayOrParts) -> Certificate"), "How wrong jvp(v) can be.")
       .def("even_if_unconverged", even_if_unconverged,
            "A copy whose derivatives are returned even if the solve did not converge or the linear system is singular.")

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -10,19 +11,27 @@
 
 namespace onestep::python {
 
+/// How many forks lie between this process and the one that imported the module.
+int forks();
+
 /// Lets one thread at a time have its turn.
 class Turns {
  private:
   friend class Turn;
   std::mutex mutex_;
   std::atomic<std::thread::id> whose_;
+  std::atomic<int> forks_ = forks();  ///< of the process whose turn it was last
 };
 class Turn {
  public:
   explicit Turn(Turns& turns) : turns_(turns) {
     if (turns.whose_ == std::this_thread::get_id())
       throw MisuseError("a callback asks for a solve or a derivative of the object whose computation calls it");
-    turns.mutex_.lock();
+    if (turns.forks_ == forks())
+      turns.mutex_.lock();
+    else
+      lock_in_child();
+    turns.forks_ = forks();
     turns.whose_ = std::this_thread::get_id();
   }
   Turn(const Turn&) = delete;
@@ -33,6 +42,19 @@ class Turn {
   }
 
  private:
+  // A thread of the parent may have the turn for ever, and may have left the computation unfinished; a thread of this
+  // process that has only just taken it says so in a moment.
+  void lock_in_child() {
+    for (int i = 0; !turns_.mutex_.try_lock(); ++i) {
+      if (turns_.forks_ == forks()) return turns_.mutex_.lock();
+      if (i == 20)
+        throw MisuseError(
+            "when this process was forked, another thread was computing with this object, whose computation was cut off: "
+            "solve "
+            "again");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
   Turns& turns_;
 };
 
@@ -74,7 +96,7 @@ inline nb::list kept_of(const nb::object& kept) {
 /// Computes without the GIL, one thread at a time. Throws MisuseError where a Python function that the computation calls
 /// asks for another one of the same object.
 template <class Compute> auto without_gil(Turns& turns, const Compute& compute) {
-  const nb::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   const Turn turn(turns);
   return compute();
 }

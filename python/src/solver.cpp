@@ -12,7 +12,7 @@ PySolution solve_once(PySolver& self, const nb::args& arguments, nb::handle star
   const nb::list kept = kept_of(self.kept);
   const Tracing tracing(self.data, kept);
   Solution solution = [&] {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     return given.start ? solve(self.solver, *given.start, given.theta, estimator)
                        : solve(self.solver, given.theta, estimator);
   }();
@@ -23,7 +23,7 @@ PySolution solve_once(PySolver& self, const nb::args& arguments, nb::handle star
 Expr as_node(const PySolver& self, const nb::args& arguments) {
   const std::vector<Expr> theta = exprs_of(arguments);
   if (Tracing* tracing = Tracing::current()) tracing->keep(kept_of(self.kept));
-  const nb::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   return detail::solve_node(self.solver, theta);
 }
 

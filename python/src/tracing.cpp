@@ -6,6 +6,7 @@
 
 #include "errors.h"
 #include "functions.h"
+#include "gil.h"
 
 namespace onestep::python {
 namespace {
@@ -88,10 +89,7 @@ std::vector<Expr> Frozen::results(nb::handle function, std::span<const Expr> arg
     if (e.function.is(function) && e.shapes == shapes) return e.traced(arguments);
   const std::vector<Input> inputs(shapes.begin(), shapes.end());
   Function traced(inputs, call);
-  {
-    const nb::gil_scoped_acquire gil;
-    nb::borrow<nb::list>(kept_).append(function);
-  }
+  with_gil([&] { nb::borrow<nb::list>(kept_).append(function); });
   entries_.push_back({function, std::move(shapes), traced});
   return traced(arguments);
 }
@@ -139,11 +137,12 @@ detail::Body body_of(nb::handle function) {
       nb::try_cast<const TracedFunction*>(function, traced, false) && traced != nullptr)
     return {[f = traced->function](std::span<const Expr> in) { return f(in); }, traced->function.inputs().size()};
   const Frozen::Call call = [function](std::span<const Expr> in) {
-    const nb::gil_scoped_acquire gil;
-    const nb::object result = call_python(function, in);
-    if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result)) return exprs_of(result);
-    if (result.is_none()) throw TracingError("the traced function returned None: does it lack a return?");
-    return std::vector<Expr>{expr_of(result)};
+    return with_gil([&] {
+      const nb::object result = call_python(function, in);
+      if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result)) return exprs_of(result);
+      if (result.is_none()) throw TracingError("the traced function returned None: does it lack a return?");
+      return std::vector<Expr>{expr_of(result)};
+    });
   };
   return {[function, call](std::span<const Expr> in) {
             Frozen* frozen = Frozen::current();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "gil.h"
 
 namespace onestep::python {
 

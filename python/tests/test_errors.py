@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import onestep
-from onestep import Status
+from onestep import MisuseError, Status
 
 
 def test_a_solve_that_did_not_converge_has_a_status_and_no_derivative(logistic):
@@ -121,3 +121,30 @@ def test_an_expression_of_another_function_is_misuse():
     with pytest.raises(onestep.MisuseError):
         onestep.traced(lambda x: x + kept[0], (2,))
     assert "traced" in repr(kept[0])
+
+
+def test_messages_have_the_names_of_python(logistic):
+    fit = onestep.newton(lambda x, t: np.sum((x - t) ** 2))
+    with pytest.raises(MisuseError, match=r"the function takes 2 arguments; 3 parts .*\(a tuple has an array for each part"):
+        fit.solve((1.0, 2.0, 3.0), 1.0)
+    slow = onestep.gradient_descent(logistic.objective, tolerance=1e-6)
+    for estimator, advice in (
+        (onestep.OneStep(), "Implicit() leaves nothing out but what its tolerance allows"),
+        (onestep.Implicit(), "solve with a smaller tolerance"),
+    ):
+        assert slow.solve(np.zeros(4), logistic.w, estimator=estimator).certificate(np.ones(4)).advice == advice
+    crossing = onestep.quadratic_program(lambda u: {"Q": np.eye(1), "G": np.ones((2, 1)), "l": np.array([2.0, -9.0]), "u": u})
+    s = crossing.solve(np.array([9.0, 1.0]))
+    assert s.status is Status.infeasible and "the solution's proof says which" in s.message
+    for status in Status:
+        assert "::" not in status.explanation and "{" not in status.explanation
+    with pytest.raises(MisuseError, match=r"KStep\(K\) differentiates.*, OneStep\(\) the last one, Implicit\(\) the solution"):
+        onestep.newton_cg(lambda x, t: np.sum((x - t) ** 2)).solve(np.zeros(2), np.ones(2), estimator=onestep.Unrolled()).vjp(np.ones(2))
+
+
+def test_a_callback_answers_with_anything_that_is_true_or_false():
+    fit = onestep.newton(lambda x, t: np.sum((x - t) ** 4), callback=lambda i: np.bool_(i.number < 2))
+    assert fit.solve(np.zeros(2), np.ones(2)).status is Status.cancelled
+    inner = onestep.Inner(onestep.newton(lambda x, t: np.sum((x - t) ** 2)), np.zeros(2), lambda x: np.sum((x - 3) ** 4))
+    found = onestep.minimise(inner, onestep.Parameter.real(np.zeros(2)), callback=lambda i: np.bool_(i.number < 2))
+    assert found.status is Status.cancelled and found.iterations == 2

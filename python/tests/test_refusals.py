@@ -54,6 +54,20 @@ def trace(f, shape=(3,)):
         (lambda x: x.tolist(), r"\.tolist\(\)"),
         (lambda x: x.astype(np.float32), r"\.astype\(\)"),
         (lambda x: x.__setitem__(0, 1.0), "cannot be changed"),
+        (lambda x: (x > 0) & (x < 1), "the operator & is not traced: use np.logical_and"),
+        (lambda x: True | (x < 1), r"the operator \| is not traced: use np.logical_or"),
+        (lambda x: x % 2, "the operator % is not traced"),
+        (lambda x: 3 // x, "the operator // is not traced"),
+        (lambda x: ~(x > 0), "the operator ~ is not traced: use np.logical_not"),
+        (lambda x: x.ravel("F"), r"\.ravel\(\): these arguments are not traced"),
+        (lambda x: x.reshape(3, 1, order="F"), r"\.reshape\(\): these arguments are not traced"),
+        (lambda x: np.flip(x, (0,)), "np.flip: these arguments are not traced"),
+        (lambda x: x[True], "a truth value is no index"),
+        (lambda x: x[None, np.False_], "a truth value is no index"),
+        (lambda x: x[None][0, None, [1, 2]], "index in NumPy's other order"),
+        (lambda x: x[range(2)], "an index is a whole number, .* not an object of type range"),
+        (lambda x: np.matrix(np.eye(3)) * x, r"np\.matrix is not supported.*np\.asarray\(M\)"),
+        (lambda x: x - np.matrix([1.0, 2, 3]), r"np\.matrix is not supported"),
         (lambda x: x + np.array([1j, 2, 3]), "not one of dtype complex128"),
         (lambda x: x + np.array(["a", "b", "c"]), "not one of dtype"),
         (lambda x: x + np.array([1, None, 3]), "not one of dtype object"),
@@ -65,11 +79,10 @@ def trace(f, shape=(3,)):
         (lambda x: len(x[0]), "no length"),
         (lambda x: hash(x), "unhashable"),
         (lambda x: x + "a", "unsupported operand"),
-        (lambda x: x % 2, "unsupported operand"),
-        (lambda x: x // 2, "unsupported operand"),
         (lambda x: "a" * x, "an index"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_what_is_not_traced_is_a_type_error(f, words):
     with pytest.raises(TypeError, match=words):
         trace(f)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ def test_two_solves_without_callbacks_are_inside_the_library_at_once():
     def run(_):
         return onestep.fixed_point(onestep.ForeignStep(apply)).solve(np.zeros(1), np.ones(1)).x
 
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool:
         for x in pool.map(run, range(2)):
             np.testing.assert_allclose(x, 2, rtol=1e-8)
 
@@ -60,7 +62,7 @@ def test_threads_may_share_a_solver_a_solution_and_a_prepared(logistic):
         np.testing.assert_array_equal(s.vjp(s.x), expected)
         return factor, x
 
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(run, range(200)))
     for factor, x in results:
         np.testing.assert_allclose(x, fit.solve(np.zeros(4), factor * logistic.w).x, rtol=1e-12)
@@ -91,6 +93,15 @@ def test_many_problems_with_a_python_callback_on_several_threads(logistic):
     assert len(seen) == sum(many[i].statistics.iterations for i in range(20))
 
 
+@pytest.fixture
+def ctrl_c():
+    """As in a terminal: a shell lets its background jobs ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("what", ["traced", "foreign", "many", "callback", "minimise"])
 def test_ctrl_c_stops_a_solve(what):
     solver = endless()
@@ -127,3 +138,81 @@ def test_processes_solve_after_a_fork(method):
     with multiprocessing.get_context(method).Pool(2) as pool:
         for factor, x in enumerate(pool.map(solve_in_child, range(4))):
             np.testing.assert_allclose(x, factor, atol=1e-9)
+
+
+def ended_of_child(work):
+    """What a child of fork() ends with: 0 where `work` is true, -SIGALRM where it does not end."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        try:
+            os._exit(0 if work() else 1)
+        except BaseException:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_child_solves_with_a_solver_that_a_thread_of_its_parent_was_tracing_for():
+    parent, is_tracing, may_go_on = os.getpid(), threading.Event(), threading.Event()
+
+    def objective(x, t):
+        if os.getpid() == parent:
+            is_tracing.set()
+            may_go_on.wait()
+        return np.sum((x - t) ** 2)
+
+    fit = onestep.newton(objective)
+    with ThreadPoolExecutor(1) as pool:
+        solved = pool.submit(fit.solve, np.zeros(2), np.ones(2))
+        is_tracing.wait()
+        ended = ended_of_child(lambda: np.array_equal(fit.solve(np.zeros(2), np.ones(2)).x, np.ones(2)))
+        may_go_on.set()
+        assert ended == 0
+        np.testing.assert_array_equal(solved.result().x, np.ones(2))
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_child_is_refused_what_a_thread_of_its_parent_was_computing_with():
+    is_inside, may_go_on = threading.Event(), threading.Event()
+
+    def vjp(x, theta, c):
+        is_inside.set()
+        may_go_on.wait()
+        return 0.5 * c, (c,)
+
+    s = onestep.fixed_point(onestep.ForeignStep(lambda x, t: 0.5 * x + t, vjp=vjp)).solve(np.zeros(2), np.ones(2))
+
+    def is_refused():
+        with pytest.raises(onestep.MisuseError, match="when this process was forked.*solve again"):
+            s.vjp(np.ones(2))
+        return True
+
+    with ThreadPoolExecutor(1) as pool:
+        gradient = pool.submit(s.vjp, np.ones(2))
+        is_inside.wait()
+        ended = ended_of_child(is_refused)
+        may_go_on.set()
+        assert ended == 0
+        np.testing.assert_allclose(gradient.result(), [2.0, 2.0])
+
+
+AT_THE_END = """
+import threading, time
+import numpy as np
+import onestep
+
+solver = onestep.fixed_point(lambda x, t: 0.999999999 * x + t, max_iterations=10**9)
+foreign = onestep.fixed_point(onestep.ForeignStep(lambda x, t: 0.999999999 * x + t), max_iterations=10**9)
+called = solver.with_options(callback=lambda i: True)
+many = lambda x, t: onestep.solve_many(called, x, [t] * 8)
+for solve in (solver.solve, foreign.solve, called.solve, many):
+    threading.Thread(target=solve, args=(np.ones(3), np.ones(3)), daemon=True).start()
+time.sleep(0.2)
+print("ended")
+"""
+
+
+def test_a_program_ends_while_a_thread_solves():
+    done = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")

@@ -225,5 +225,5 @@ def _message(status: Status, text: str) -> str:
     if status is Status.infeasible and text.endswith("]"):
         about = text[text.rindex("[") :]
         text = f"No point satisfies all constraints: bounds cross, or a row of zeros has to be another number {about}"
-    text = text.replace("Solution::proof()", 'extras["proof"]')
+    text = text.replace("the solution's proof", 'extras["proof"]')
     return re.sub(r"\[(Q|u|lo|hi)\b", lambda found: f"[{_NAMES[found[1]]}", text)
