@@ -39,7 +39,7 @@ class Minimiser {
     if (!resume()) begin();
     do {
       while (!status_ && !ends()) iterate();
-    } while (is_refuted());
+    } while (goes_on_after_solving_again());
     // There is nothing to go on from before the first hypergradient, nor from one that is not a number.
     if (saved_ && !state_.gradient.empty() && status_ != Status::not_finite) saved_->save(state_);
     return outcome();
@@ -78,17 +78,30 @@ class Minimiser {
   }
 
   // What was found critical is solved once more; where the hypergradient is another then, the iteration goes on from it.
-  bool is_refuted() {
+  // Else the state stays as it was, so that a run that is resumed ends with the same bits.
+  bool goes_on_after_solving_again() {
     constexpr int most = 5;
     if (*status_ != Status::converged || state_.iteration == 0) return false;
+    OuterState found = state_;
     state_.tolerance = objective_.tightest();
-    if (!solve(state_.u)) return end_with_inner(), false;
+    if (!solve(state_.u)) {
+      state_ = std::move(found);
+      if (!stops()) end_with_inner();
+      return false;
+    }
     accept(state_.u);
-    if (*status_ != Status::converged || critical() <= options_.tolerance) return false;
+    if (*status_ != Status::converged) return false;
+    if (critical() <= options_.tolerance) {
+      state_ = std::move(found);
+      return false;
+    }
     status_.reset();
     outer_->reset();
-    if (++refuted_ <= most && state_.iteration < options_.max_iterations) return true;
-    end(Status::rounding_reached, "the hypergradient changes from one solve of the inner problems to the next");
+    if (saved_) saved_->remember(*outer_);
+    const bool is_many = ++refuted_ > most;
+    if (!is_many && state_.iteration < options_.max_iterations) return true;
+    end(is_many ? Status::rounding_reached : Status::iteration_limit,
+        "the hypergradient changes from one solve of the inner problems to the next");
     return false;
   }
 

@@ -96,6 +96,7 @@ struct Bunzip2 : bz_stream {
 struct OtherKind {
   std::string_view magic, what;
 };
+constexpr std::string_view parquet = "PAR1";  // at both ends: a name in a header may begin like this
 constexpr std::array<OtherKind, 9> other_kinds{{
     {{"\xfd"
       "7zXZ\0",
@@ -105,7 +106,7 @@ constexpr std::array<OtherKind, 9> other_kinds{{
     {"7z\xbc\xaf\x27\x1c", "is a 7z archive: unpack it"},
     {"PK\x03\x04", "is a zip archive, as a spreadsheet (.xlsx, .ods) is, too: unpack it, or save the table as CSV"},
     {"\xd0\xcf\x11\xe0", "is an old spreadsheet (.xls): save the table as CSV"},
-    {"PAR1", "is a Parquet file: write the table as CSV"},
+    {parquet, "is a Parquet file: write the table as CSV"},
     {"\x89HDF", "is an HDF5 file: write the table as CSV"},
     {"\xff\xfe", "is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"},
     {"\xfe\xff", "is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"},
@@ -113,7 +114,7 @@ constexpr std::array<OtherKind, 9> other_kinds{{
 
 void refuse_other_kinds(const Source& source, std::string_view bytes) {
   for (const OtherKind& kind : other_kinds)
-    if (bytes.starts_with(kind.magic)) fail(source, kind.what);
+    if (bytes.starts_with(kind.magic) && (kind.magic != parquet || bytes.ends_with(parquet))) fail(source, kind.what);
 }
 
 constexpr std::string_view gzip_magic = "\x1f\x8b", bzip2_magic = "BZh";

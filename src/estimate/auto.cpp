@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "estimate/certify.h"
+#include "estimate/units.h"
 #include "linear/krylov.h"
 #include "linear/random.h"
 
@@ -68,7 +69,7 @@ class AutoDifferentiator final : public Differentiator {
           return std::pair{size, std::max(norm(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
         },
         [&] { return norm_b(s) == 0 ? 0 : std::max(norm_b(s), usual_b(s)) * norm(u_); });
-    if (is_worth_a_factor(s, before)) return implicit_->vjp(s, c, out), took_implicit(s);
+    if (needs_a_factor(s, before)) return implicit_->vjp(s, c, out), took_implicit(s);
     s.last_adjoint = {{c.begin(), c.end()}, u_};
   }
 
@@ -83,22 +84,23 @@ class AutoDifferentiator final : public Differentiator {
     s.report.flops += map.costs.jvp_theta;
     find_units(s, b);
     const auto product = [&](ConstVector w, Vector to) {  // of the state in its own units
-      for (std::size_t i = 0; i < w.size(); ++i) in_units_[i] = units_[i] * w[i];
+      units_.multiply(w, in_units_);
       p.jvp_x(in_units_, to);
-      for (std::size_t i = 0; i < w.size(); ++i) to[i] = w[i] - to[i] / units_[i];
+      units_.divide(to, to);
+      for (std::size_t i = 0; i < w.size(); ++i) to[i] = w[i] - to[i];
     };
     if (norm(b) == 0 && !is_unique(s, product)) return fill(out, 0);
     const DerivativeReport before = s.report;
-    for (std::size_t i = 0; i < b.size(); ++i) b[i] /= units_[i];
+    units_.divide(b, b);
     solve(
         s, false, product, map.costs.jvp_x, b, u_,
         [&] {
-          for (std::size_t i = 0; i < out.size(); ++i) out[i] = units_[i] * u_[i];
+          units_.multiply(u_, out);
           return std::pair{norm(out), norm(r_)};
         },
         [&] { return norm(b) == 0 ? 0 : std::max(norm(b), usual_b(s) * norm(flat_tangent(v))); });
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = units_[i] * u_[i];
-    if (is_worth_a_factor(s, before)) return implicit_->jvp(s, v, out), took_implicit(s);
+    units_.multiply(u_, out);
+    if (needs_a_factor(s, before)) return implicit_->jvp(s, v, out), took_implicit(s);
   }
 
   // Many directions share one factorisation.
@@ -117,12 +119,13 @@ class AutoDifferentiator final : public Differentiator {
   static bool shares(const SolutionState& s, std::size_t directions) {
     return !s.method->superlinear && s.size() <= dense_up_to && 8 * directions >= s.size();
   }
-  // Where GMRES failed, as it does where entries of the state have very different units, a small matrix is factored. The
-  // report goes back to what it was `before`, but for the costs; whether the tolerance is met is not known.
-  static bool is_worth_a_factor(SolutionState& s, const DerivativeReport& before) {
+  // Where GMRES failed, as it does where entries of the state have very different units, a small matrix is factored, and what
+  // the failed solve wrote into the report is taken back, but for the costs.
+  static bool needs_a_factor(SolutionState& s, const DerivativeReport& before) {
     if (s.report.status != Status::singular || before.status == Status::singular || s.size() > dense_up_to) return false;
     s.report.status = before.status;
     s.report.residual = before.residual;
+    s.report.met_tolerance = before.met_tolerance;
     return true;
   }
   void took_implicit(SolutionState& s) const {
@@ -163,7 +166,7 @@ class AutoDifferentiator final : public Differentiator {
         s.report.terms += gmres_.run(system, target, most_products - spent());
         gmres_.solution(system, z_);
         inverse = std::max(inverse, gmres_.inverse());
-        s.note_inverse(inverse);
+        if (!are_in_units(transposed)) s.note_inverse(inverse);
         add(u, z_);
         s.report.method = "implicit";
       }
@@ -172,7 +175,7 @@ class AutoDifferentiator final : public Differentiator {
       inverse = std::max(inverse, size > 0 ? norm(u) / size : 0);
       const double rounding_error = 4 * std::numeric_limits<double>::epsilon() * rounding_scale();
       const double error = inverse_safety * inverse * (rest + rounding_error);
-      if (units_differ_ && !transposed && error <= tolerance_ * derivative && left > rounding && spent() < most_products) {
+      if (are_in_units(transposed) && error <= tolerance_ * derivative && left > rounding && spent() < most_products) {
         const double seen = growth_of_residual(s, system, left);
         if (inverse_safety * seen * rest > tolerance_ * derivative) {
           inverse = std::max(inverse, seen);
@@ -206,7 +209,8 @@ class AutoDifferentiator final : public Differentiator {
   double inverse_from_solve(SolutionState& s, const LinearSystem& system, bool transposed) {
     constexpr int few = 4;
     if (s.run.slowness > 0) return std::max(1.0, s.run.slowness);
-    std::optional<double>& probed = probed_[transposed ? 1 : 0];
+    std::optional<double> in_units;
+    std::optional<double>& probed = are_in_units(transposed) ? in_units : probed_[transposed ? 1 : 0];
     if (!probed) probed = std::max(1.0, probe_inverse(s, system, few));
     return *probed;
   }
@@ -222,23 +226,20 @@ class AutoDifferentiator final : public Differentiator {
     return norm(z_) / left;
   }
 
-  // What an entry of the state is measured in, relative to the largest, as far as x and the tangent tell: an error of a
-  // small entry may be enlarged a thousand times in others that are a thousand times as large. 1 where all are of one size.
-  void find_units(const SolutionState& s, ConstVector b) {
-    constexpr double alike = 0.03;
-    const std::vector<double>& x = s.run.x;
-    const double of_x = largest(x), of_b = largest(b);
-    const auto spreads = [](ConstVector v, double most) {
-      return std::ranges::any_of(v, [&](double e) { return e != 0 && std::fabs(e) < alike * most; });
-    };
-    units_differ_ = spreads(x, of_x) || spreads(b, of_b);
-    units_.assign(x.size(), 1.0);
-    in_units_.resize(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const double size = std::max(of_x > 0 ? std::fabs(x[i]) / of_x : 0, of_b > 0 ? std::fabs(b[i]) / of_b : 0);
-      if (size > 0 && size < alike) units_[i] = std::exp2(std::round(std::log2(size)));
+  // What tangents are solved for in. Entries in which neither x nor b tells their size may have one by what moves them.
+  void find_units(SolutionState& s, ConstVector b) {
+    units_differ_ = StateUnits::differ(s.run.x) || StateUnits::differ(b);
+    in_units_.resize(b.size());
+    std::vector<double> moved;
+    if (units_differ_) {
+      moved.resize(b.size());
+      s.here().jvp_x(b, moved);
+      ++s.report.products;
+      s.report.flops += s.method->step->costs.jvp_x;
     }
+    units_.find(s.run, {b, moved});
   }
+  bool are_in_units(bool transposed) const { return units_differ_ && !transposed; }
 
   // Where θ does not move the step, the system has no right-hand side to tell whether its solution, zero, is the only one:
   // one that has a part of every eigenvector does.
@@ -264,7 +265,8 @@ class AutoDifferentiator final : public Differentiator {
       return judge_by_error_terms(s, norm(out));
     }
     const double of_others = std::exchange(s.report.residual, 0);  // of other directions
-    if (solves_by_iteration(s)) {
+    const bool is_iterated = solves_by_iteration(s);
+    if (is_iterated) {
       implicit_->vjp(s, c, out);
       took_implicit(s);
     } else {
@@ -290,7 +292,7 @@ class AutoDifferentiator final : public Differentiator {
     }
     s.report.residual = std::max(s.report.residual, of_others);
     if (rounding(s) > tolerance_) s.report.met_tolerance = false;
-    if (!is_measured_ && s.report.met_tolerance) {
+    if ((is_iterated || !is_measured_) && s.report.met_tolerance) {
       Parameters g;
       for (const Vector part : out) g.emplace_back(part.begin(), part.end());
       s.report.met_tolerance = rounding_of_vjp(s, c, g, s.report.products) <= tolerance_ * norm(out);
@@ -375,7 +377,8 @@ class AutoDifferentiator final : public Differentiator {
   std::array<std::optional<double>, 2> probed_;  // of I - A and of its transpose
   bool units_differ_ = false;
   Gmres gmres_;
-  std::vector<double> u_, r_, z_, units_, in_units_;
+  StateUnits units_;  // of tangents
+  std::vector<double> u_, r_, z_, in_units_;
   std::vector<std::vector<double>> rest_;
 };
 

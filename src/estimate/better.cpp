@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "estimate/certify.h"
+#include "estimate/units.h"
 #include "linear/random.h"
 
 namespace onestep::detail {
@@ -20,14 +21,7 @@ constexpr double looked_into = 0.05;
 constexpr int most_products = 2000;  // of the linear solve to 1e-3
 constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
 
-constexpr double apart = 0.03, far_apart = 1e-5;  // of sizes: where units are counted, and where products are spent on them
-
-// Whether entries are so different in size, by this factor, that they may have different units. A residual in a small unit
-// is then enlarged in others by the ratio of the units, which no other direction tells.
-bool has_units(ConstVector x, double apart) {
-  const double most = largest(x);
-  return std::ranges::any_of(x, [&](double e) { return e != 0 && std::fabs(e) < apart * most; });
-}
+constexpr double far_apart = 1e-5;  // of sizes: where products are spent on finding out what units do
 
 }  // namespace
 
@@ -42,7 +36,10 @@ double BetterSystem::inverse() const {
   return given >= 0 && given < 1 ? std::min(seen, 1 / (1 - given)) : seen;
 }
 
-void BetterSystem::note_inverse(double seen) { s_.seen_inverse = inverse_ = std::max(inverse_, seen); }
+void BetterSystem::note_inverse(double seen) {
+  inverse_ = std::max(inverse_, seen);
+  if (!in_units_) s_.note_inverse(inverse_);
+}
 void BetterSystem::note_size_of_b(double seen) { size_of_b_ = std::max(size_of_b_, seen); }
 
 bool BetterSystem::begin(const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r) const {
@@ -67,36 +64,32 @@ bool BetterSystem::begin(const Product& M, ConstVector b, std::vector<double>& x
 double BetterSystem::solve(bool transposed, const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r,
                            bool is_solved_already, int to_come, const std::function<double()>& compare) {
   const bool has_factor = s_.differentiator->factor_of() == Differentiator::FactorOf::step;
-  if (transposed || s_.method->superlinear || has_factor || !(has_units(s_.run.x, apart) || has_units(x, apart))) {
+  if (transposed || s_.method->superlinear || has_factor || !(StateUnits::differ(s_.run.x) || StateUnits::differ(x))) {
     const double difference = solve_as_it_is(transposed, M, b, x, r, is_solved_already, to_come, compare);
     left_ = norm(r);
     return difference;
   }
   const std::size_t n = x.size();
-  std::vector<double> units(n, 1.0), in_units(n), its_b(n), its_x(n), its_r(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    const double size = std::max({ratio(std::fabs(s_.run.x[i]), largest(s_.run.x)), ratio(std::fabs(x[i]), largest(x)),
-                                  ratio(std::fabs(b[i]), largest(b))});
-    if (size > 0 && std::isfinite(size)) units[i] = std::exp2(std::round(std::log2(size)));
-    its_b[i] = b[i] / units[i];
-    its_x[i] = x[i] / units[i];
-    its_r[i] = r[i] / units[i];
-  }
+  std::vector<double> in_units(n), its_b(n), its_x(n), its_r(n);
+  StateUnits units;
+  units.find(s_.run, {x, b});
+  units.divide(b, its_b);
+  units.divide(x, its_x);
+  units.divide(r, its_r);
   const Product its_M = [&](ConstVector v, Vector out) {
-    for (std::size_t i = 0; i < n; ++i) in_units[i] = units[i] * v[i];
+    units.multiply(v, in_units);
     M(in_units, out);
-    for (std::size_t i = 0; i < n; ++i) out[i] /= units[i];
+    units.divide(out, out);
   };
-  const auto go_back = [&](ConstVector from, Vector to) {
-    for (std::size_t i = 0; i < n; ++i) to[i] = units[i] * from[i];
-  };
+  in_units_ = true;
   const double difference = solve_as_it_is(transposed, its_M, its_b, its_x, its_r,
                                            is_solved_already && norm(its_r) <= 1e-3 * norm(its_b), to_come, [&] {
-                                             go_back(its_x, x);
+                                             units.multiply(its_x, x);
                                              return compare();
                                            });
-  go_back(its_x, x);
-  go_back(its_r, r);
+  in_units_ = false;
+  units.multiply(its_x, x);
+  units.multiply(its_r, r);
   left_ = norm(its_r);
   return difference;
 }
@@ -143,7 +136,7 @@ double BetterSystem::solve_as_it_is(bool transposed, const Product& M, ConstVect
     goes_on = !gmres.exhausted() && left <= 2 * gmres.residual();
     if (!goes_on && !(left < 0.5 * before)) break;
   }
-  if (!s_.method->superlinear && left > rounding && (has_units(s_.run.x, far_apart) || has_units(x, far_apart))) {
+  if (!s_.method->superlinear && left > rounding && (StateUnits::differ(s_.run.x, far_apart) || StateUnits::differ(x, far_apart))) {
     constexpr int few = 4;
     constexpr double roughly = 0.1;
     gmres.begin(r);
@@ -182,7 +175,12 @@ Differentiator::FactorOf BetterSystem::look_for_inverse(const LinearSystem& syst
     // The solve tells, unless it made too few steps. A small state is seen in all its directions.
     constexpr int few = 4, needed = 2;
     const int spare = most_beyond - products_ - to_come - needed;
-    if (!s_.probed && (s_.run.slowness == 0 || s_.size() <= few)) probe_inverse(s_, system, std::min(few, spare));
+    if ((in_units_ || !s_.probed) && (s_.run.slowness == 0 || s_.size() <= few)) {
+      const double seen = s_.seen_inverse;
+      const bool probed = s_.probed;
+      inverse_ = std::max(inverse_, probe_inverse(s_, system, std::min(few, spare)));
+      if (in_units_) s_.seen_inverse = seen, s_.probed = probed;  // other directions have other units
+    }
     inverse_ = std::max(inverse_, s_.seen_inverse);
     return of;
   }

@@ -13,7 +13,7 @@ class BetterSystem {
 
   /// Upper estimate of ‖(I - A)⁻¹‖.
   double inverse() const;
-  /// Kept for the next certificate of this solution.
+  /// Kept for the next certificate of this solution, unless it is in the units of this one.
   void note_inverse(double seen);
   /// ‖B‖ as directions saw it.
   double size_of_b() const { return size_of_b_; }
@@ -50,6 +50,7 @@ class BetterSystem {
   SolutionState& s_;
   int& products_;
   double inverse_ = 1, size_of_b_ = 0, negligible_ = 0, left_ = 0;
+  bool in_units_ = false;  // solves in units of the state's entries
   std::string trouble_;
 };
 

@@ -156,19 +156,25 @@ class ImplicitDifferentiator final : public Differentiator {
       ++result.products;
       for (std::size_t i = 0; i < n; ++i) residual_[i] = b[i] - residual_[i];
       by_inverse(residual_);
-      return size_of(residual_) / size_of(at);
+      return size_of(residual_);
     };
     better_.resize(n);
-    double error = error_of(x);
-    if (!(error < 1)) {  // nothing that the iteration found is left
+    double error = error_of(x), size = size_of(x);
+    if (!(error < size)) {  // nothing that the iteration found is left, or the derivative vanishes
       std::ranges::copy(b, better_.begin());
       by_inverse(better_);
       if (!all_finite(better_)) return;
-      std::ranges::copy(better_, x.begin());
-      error = error_of(x);
+      const double now = error_of(better_);
+      if (now < error || !std::isfinite(error)) {
+        std::ranges::copy(better_, x.begin());
+        error = now;
+        size = size_of(x);
+      } else {
+        error = error_of(x);
+      }
     }
     if (!std::isfinite(error)) return;
-    for (int k = 0; k < most && error > aim; ++k) {
+    for (int k = 0; k < most && error > aim * size; ++k) {
       std::ranges::copy(x, better_.begin());
       add(better_, residual_);
       const double now = error_of(better_);
@@ -178,9 +184,11 @@ class ImplicitDifferentiator final : public Differentiator {
       error = now;
       if (!shrinks) break;
     }
-    const bool is_solved = is_solution(result.status) || error <= hopeless;
-    result.status = error <= aim ? Status::converged : is_solved ? Status::rounding_reached : Status::singular;
-    result.residual = error;
+    size = size_of(x);
+    const double relative = error == 0 ? 0 : error / size;
+    const bool is_solved = is_solution(result.status) || relative <= hopeless;
+    result.status = relative <= aim ? Status::converged : is_solved ? Status::rounding_reached : Status::singular;
+    result.residual = relative;
   }
   double product_cost(const SolutionState& s, bool transposed) const {
     const Costs& costs = (on_step(s) ? *s.method->step : *s.method->equation).costs;

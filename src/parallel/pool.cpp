@@ -184,18 +184,15 @@ namespace {
 /// parent's pool as it stands and begins one of its own.
 class PoolOfProcess {
  public:
-  PoolOfProcess() : pool_(std::make_unique<Pool>(default_threads())) {
+  PoolOfProcess() : pool_(new Pool(default_threads())) {
 #ifdef ONESTEP_HAS_FORK
     pthread_atfork(nullptr, nullptr, [] { the().begin_in_child(); });
 #endif
   }
   PoolOfProcess(const PoolOfProcess&) = delete;
   PoolOfProcess& operator=(const PoolOfProcess&) = delete;
-  ~PoolOfProcess() {
-    // The process ends while a thread computes: its pool is not taken from it.
-    [[maybe_unused]] static Pool* in_use = nullptr;
-    if (pool_->is_busy()) in_use = pool_.release();
-  }
+  // Threads that compute while the process ends go on with the pool, which stays, but without its threads.
+  ~PoolOfProcess() { pool_->want(1); }
   static PoolOfProcess& the() {
     static PoolOfProcess one;
     return one;
@@ -205,12 +202,12 @@ class PoolOfProcess {
  private:
   void begin_in_child() {
     const int wanted = pool_->wanted();
-    abandoned_ = pool_.release();
-    pool_ = std::make_unique<Pool>(default_threads());
+    abandoned_ = pool_;
+    pool_ = new Pool(default_threads());
     pool_->set_wanted(wanted);
   }
-  std::unique_ptr<Pool> pool_;
-  Pool* abandoned_ = nullptr;  // in a child: that of the parent, never destroyed
+  Pool* pool_;                 // never destroyed
+  Pool* abandoned_ = nullptr;  // in a child: that of the parent
 };
 
 Pool& pool() { return PoolOfProcess::the().pool(); }

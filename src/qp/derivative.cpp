@@ -132,6 +132,7 @@ void QpDerivative::weigh_at_previous_iterate() {
   constexpr double far = 1e-9;  // relative to the terms of a multiplier's row
   const QpSide &low = solver_.lower_, &high = solver_.upper_;
   from_returned_ = false;
+  if (!solver_.has_terms_) solver_.measure_terms();
   for (const QpSide* side : {&low, &high})
     for (std::size_t i = side->begin; i < side->end; ++i)
       from_returned_ =

@@ -27,7 +27,7 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   const Clock::time_point begin = Clock::now();
   const parallel::BlasSerial serial;
   solution_ = {};
-  set_is_current_ = false;
+  set_is_current_ = has_terms_ = false;
   if (!acceptable(data)) return solution_;
   load(data);
   if (!scaling_.in_range) {

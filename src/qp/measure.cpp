@@ -108,6 +108,7 @@ bool InteriorPoint::small_enough(const InteriorPointOptions& options, double& me
 void InteriorPoint::measure_terms() {
   constexpr double least_x = 1e-8, least_dual = 1e-12, tiny = 1e-200;
   const double *Q = Q_.entries(), *C = C_.entries();
+  has_terms_ = true;
   for (std::size_t j = 0; j < n_; ++j) {
     const double curvature = Q[j * n_ + j], q = std::fabs(q_[j]);
     dual_terms_[j] = std::max({q, largest_term(n_, Q + j * n_, x_), std::fabs(lambda_[rows_ + j]), least_x * curvature,

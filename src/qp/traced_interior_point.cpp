@@ -148,20 +148,24 @@ class TracedIpLoop final : public Loop {
     return is_within(std::max(1e-4, 10 * options.tolerance), run);
   }
   bool is_within(double allowed, const Run& run) const {
-    constexpr double of_slacks = 1e-12;
-    double off = 0, size = 0;
+    constexpr double is_zero = 1e-13, of_slacks = 1e-12;
+    const ConstVector s = point_->extra(slack), has = point_->extra(sides);
+    double off = 0, size = 0, largest_slack = 0;
+    for (std::size_t i = 0; i < s.size(); ++i)
+      if (has[i] != 0) largest_slack = std::max(largest_slack, s[i]);
     for (std::int64_t j = 0; j < method_.sizes.n; ++j) {
       const auto i = static_cast<std::size_t>(j);
       off = std::max(off, std::fabs(run.x[i] - native_run_.x[i]));
       size = std::max(size, std::fabs(native_run_.x[i]));
     }
-    return off <= std::max(allowed * size, of_slacks * largest(point_->extra(slack)));
+    return off <= (size > is_zero * largest_slack ? allowed * size : of_slacks * largest_slack);
   }
 
   void follow(const SolveOptions& options, Run& run, Monitor& monitor) {
     // A small complementarity gap leaves x far from the solution where the objective is flat: as long as steps gain much,
     // they go on until it is near.
     const double near_native = std::max(1e-8, 10 * options.tolerance);
+    const int made = run.statistics.iterations;  // from another start
     run.controls.assign({1, 0, 1, 1});
     run.previous = run.x = run.start;
     std::array<double, 4> controls{};
@@ -209,16 +213,16 @@ class TracedIpLoop final : public Loop {
       controls[dual_length] = longest(l, step_of(at_l), has, fraction);
       point_->control(controls, run.x);
       run.trajectory.record(run.previous, controls);
-      run.statistics.iterations = k;
+      run.statistics.iterations = made + k;
       std::ranges::transform(run.x, run.previous, next_.begin(), std::minus<>());
       run.last_step = norm(next_);
       if (options.history) run.statistics.history.push_back(error);
       if (error <= options.tolerance && k == 1) return monitor.end(Status::converged);  // one step all the same
-      if (tell(options, {k, run.last_step, 1, objective, std::min(controls[2], controls[3]), 0}))
+      if (tell(options, {made + k, run.last_step, 1, objective, std::min(controls[2], controls[3]), 0}))
         return monitor.end(Status::cancelled);
       if (monitor.seconds() > options.time_limit)
         return monitor.end(Status::time_limit, fmt::format("{} s, after {} iterations", options.time_limit, k));
-      if (k >= options.max_iterations)
+      if (k >= options.max_iterations)  // from this start
         return monitor.end(Status::iteration_limit, fmt::format("{} iterations, the residual is {:.1e}", k, error));
     }
   }

@@ -194,6 +194,7 @@ class BacktrackingDescent final : public Loop {
     monitor.evaluate_with([this, &run](ConstVector x, Vector next) { return point_->apply(x, run.controls, next); });
     double alpha[1] = {first_};
     for (;;) {
+      const double last = run.controls[0];
       run.previous = run.x;
       point_->apply(run.previous, alpha, run.x);
       run.statistics.evaluations += 2;
@@ -218,6 +219,8 @@ class BacktrackingDescent final : public Loop {
         ++run.statistics.evaluations;
         ++run.statistics.backtracks;
       }
+      // A step of 0 says nothing about α, which is differentiated: it is made with the last one that did.
+      if (std::ranges::equal(run.x, run.previous)) alpha[0] = last;
       run.trajectory.record(run.previous, alpha);
       run.controls.assign(alpha, alpha + 1);
       std::ranges::transform(run.x, run.previous, difference_.begin(), std::minus<>());

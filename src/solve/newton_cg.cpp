@@ -105,12 +105,18 @@ class NewtonCgLoop final : public Loop {
         full_step = norm(direction);
       }
       if (!is_convex) ++run.statistics.shifts;
-      const double slope = dot(point_.gradient(), direction);
-      const Monitor::NewtonStep newton{full_step, norm(trial_), slope / full_step / full_step};
+      double slope = dot(point_.gradient(), direction);
+      Monitor::NewtonStep newton{full_step, norm(trial_), slope / full_step / full_step};
       // Steps that are cut short converge linearly whatever the Hessian is. A short one may have missed variables in which
       // the objective is flat beside others: what conjugate gradients would do next tells.
-      const bool ends = monitor.is_last(newton) && monitor.is_short(point_.goes_on_by(), newton.size);
+      const bool may_end = monitor.is_last(newton);
+      const bool ends = may_end && monitor.is_short(point_.go_on(), newton.size);
       go(1);
+      if (may_end && !ends) {
+        full_step = norm(direction);
+        slope = dot(point_.gradient(), direction);
+        newton = {full_step, norm(trial_), slope / full_step / full_step};
+      }
       if (ends) {
         run.trajectory.record(run.previous, {});
         std::ranges::copy(trial_, run.x.begin());

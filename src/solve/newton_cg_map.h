@@ -97,8 +97,8 @@ class NewtonCgPoint final : public Point, private Inverse, private InnerSolve {
     return false;
   }
 
-  /// How far a further iteration on what is left of g leads, or would where H is too flat to be told from singular.
-  double goes_on_by() {
+  /// Makes a further iteration on what is left of g. Returns how far that led, or would where H is too flat to be told from singular.
+  double go_on() {
     if (!began_ || cg_.residual() == 0) return 0;
     const double before = norm(d_), left = cg_.residual();
     w_.assign(d_.begin(), d_.end());

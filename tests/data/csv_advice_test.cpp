@@ -112,6 +112,8 @@ TEST(CsvAdvice, FilesOfOtherKindsAreRecognised) {
                                 "7zXZ\0\0",
                                 7)),
               HasSubstr("is compressed by xz: decompress it"));
+  EXPECT_THAT(error("PAR1\x15\x04 and so on PAR1"), HasSubstr("is a Parquet file"));
+  EXPECT_EQ(read_dataset(folder.write("b.csv", "PAR1,PAR2,y\n1,2,3\n4,5,7\n")).A.shape(), (Shape{2, 2}));
   EXPECT_THAT(error("PK\x03\x04 and so on"), HasSubstr("is a zip archive, as a spreadsheet (.xlsx, .ods) is, too"));
   EXPECT_THAT(error(std::string("\xff\xfe"
                                 "a\0,\0",

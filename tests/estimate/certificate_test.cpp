@@ -715,5 +715,51 @@ TEST(Certificate, HoldsForTangentsWhereEntriesOfTheStateHaveOtherUnits) {
   }
 }
 
+// x₂ is zero, and moves as much as x₁ does: how small it is says nothing about its unit.
+TEST(Auto, AnEntryOnItsWayToZeroHasNoUnitOfItsOwn) {
+  for (const std::int64_t others : {0, 250})
+    for (const double tolerance : {1e-6, 1e-9, 1e-13}) {
+      const auto f = [&](Expr x, Expr t) {
+        const Expr chain = square(x[0] - t) + square(x[1] - x[0] + 1.0);
+        return 0.5 * (others == 0 ? chain : chain + sum(square(x[Range{2, 2 + others}] - 1.0)));
+      };
+      const Solution s = solve(gradient_descent(f, {}, {.tolerance = tolerance, .max_iterations = 100000}),
+                               full(2 + others, 0.3), 1.0, Auto{1e-6});
+      ASSERT_TRUE(is_solution(s.status())) << s.message();
+      const Array g = s.jvp(1.0);
+      EXPECT_NEAR(g(0), 1, 1e-5);
+      EXPECT_NEAR(g(1), 1, 1e-5);
+      EXPECT_TRUE(s.report().met_tolerance) << others << ' ' << tolerance;
+    }
+}
+
+// Tangents are solved for in their own units, which says nothing to other directions and to cotangents.
+TEST(Auto, ATangentDoesNotDependOnThoseBefore) {
+  const Array A{{0.5, 1e-7}, {1e6, 0.3}};
+  const Solver solver = fixed_point([&](Expr x, Expr t) { return matmul(A, x) + Array{1e-7, 1.0} * t; });
+  const auto made = [&] { return solve(solver, Array{1e-7, 1.0}, Array{1.0, 2.0}, Auto{1e-8}); };
+  const Array v{1.0, 0.0}, w{0.3, 1.0}, c{1.0, 1.0};
+  const Solution alone = made(), after = made();
+  (void)after.jvp(v);
+  const Array one = alone.jvp(w), other = after.jvp(w);
+  EXPECT_EQ(one(0), other(0));
+  EXPECT_EQ(one(1), other(1));
+  EXPECT_EQ(made().certificate(c).bound, after.certificate(c).bound);
+}
+
+// The derivative in this direction is zero: that is no reason to take a rough solution for a better one.
+TEST(Auto, ADerivativeThatVanishesIsNotMadeWorse) {
+  constexpr std::int64_t n = 300;
+  const auto f = [&](Expr x, Expr t) {
+    return sum(square(x)) - sum(x[Range{0, n - 1}] * x[Range{1, n}]) * 0.9 - t * x[n - 50];
+  };
+  const Solution s = solve(newton_cg(f), zeros(n), 1.0, Auto{1e-6});
+  ASSERT_TRUE(is_solution(s.status())) << s.message();
+  std::vector<double> c(n, 0.0);  // H e₁
+  c[0] = 2;
+  c[1] = -0.9;
+  EXPECT_LT(std::fabs(s.vjp(Array(c))[0].item()), 1e-9);
+}
+
 }  // namespace
 }  // namespace onestep

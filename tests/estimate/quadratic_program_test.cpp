@@ -589,5 +589,39 @@ TEST(QuadraticProgram, StepsThatAreDifferentiatedReachTheSolutionFromWhateverSta
   }
 }
 
+// A bound that is far away says nothing about how small x is.
+TEST(QuadraticProgram, StepsAreDifferentiatedAtTheSolutionHoweverFarABoundIs) {
+  for (const double far : {1e3, 1e5, 1e7})
+    for (const double theta : {1e-6, 1e-3, 2.0}) {
+      const Solver solver =
+          quadratic_program([&](Expr t) { return TracedProgram{.Q = eye(1), .q = -t, .lo = 0.0, .hi = far}; });
+      for (const Estimator& e : {Estimator(Unrolled{}), Estimator(KStep{3})}) {
+        const Solution s = solve(solver, Array{theta}, e);
+        if (!is_solution(s.status())) continue;
+        EXPECT_NEAR(s.x().item(), theta, 1e-4 * theta) << far << ' ' << e.kind().index();
+        EXPECT_NEAR(s.jvp(Array{1.0})[0].item(), 1, 1e-2) << far << ' ' << theta << ' ' << e.kind().index();
+      }
+    }
+}
+
+// Stopped after three iterations, at no solution: the derivative is that of the steps made, whatever was solved before.
+TEST(QuadraticProgram, TheDerivativeOfAStoppedSolveDoesNotDependOnEarlierSolves) {
+  const Array Q{{2.0, 0.5}, {0.5, 1.0}}, G{{1.0, 1.0}, {1.0, -1.0}}, u{0.3, 0.4};
+  const auto program = [&](Expr q) { return TracedProgram{.Q = Q, .q = q, .G = G, .u = u, .lo = -1.0}; };
+  int limit = 200;
+  const Solver solver = quadratic_program(program, {.callback = [&](const Iteration& i) { return i.number < limit; }});
+  const Array q{-1.0, -2.0}, other{-3.0, 1.0}, c{1.0, 2.0};
+  const auto stopped = [&](bool warmed) {
+    Prepared prepared(solver, q, OneStep{});
+    limit = 200;
+    if (warmed) (void)prepared.solve(other);
+    limit = 3;
+    return prepared.solve(q).even_if_unconverged().vjp(c)[0];
+  };
+  const Array fresh = stopped(false), later = stopped(true);
+  EXPECT_EQ(fresh(0), later(0));
+  EXPECT_EQ(fresh(1), later(1));
+}
+
 }  // namespace
 }  // namespace onestep

@@ -298,6 +298,24 @@ TEST(LineSearch, BacktrackingGradientDescentReachesTheToleranceWhereTheObjective
   EXPECT_LT(test::relative_error(s.x(), problem.solution(ones({40}))), 1e-8);
 }
 
+// Where the gradient is rounding and no more, so is the step, whatever α is: the one that is differentiated has to contract.
+TEST(LineSearch, BacktrackingGradientDescentFromTheSolutionKeepsItsStep) {
+  for (const double tolerance : {0.0, 1e-10})
+    for (const double theta : {1.0, 0.1, 1.0 / 3}) {
+      const Solver s = gradient_descent([](Expr x, Expr t) { return sum(square(x - t) * Array{0.5, 0.3}); },
+                                        {.step = GradientStep::backtracking()}, {.tolerance = tolerance});
+      const Array start{theta, std::nextafter(theta, 2.0)};
+      for (const Array& x0 : {start, Array{1.5 * theta, 0.3}}) {
+        const Solution solution = solve(s, x0, theta, OneStep{});
+        if (!is_solution(solution.status())) continue;
+        const Array g = solution.jvp(1.0);  // α times the curvatures
+        EXPECT_GT(g(0), 0.2) << tolerance << ' ' << theta;
+        EXPECT_LE(g(0), 2) << tolerance << ' ' << theta;
+        EXPECT_NEAR(g(1) / g(0), 0.6, 1e-9);
+      }
+    }
+}
+
 TEST(Singular, AHessianWithoutFullRankAtTheSolutionIsSaid) {
   // Only x0 + x1 is determined.
   const Solver s = newton([](Expr x, Expr t) { return square(sum(x) - t); });
