@@ -26,7 +26,7 @@ class Pairs {
   // By how much the label's score exceeds that of each class; for the label itself, which is no pair, 0.
   std::vector<double> margins(const std::vector<double>& x) const {
     std::vector<double> result(certain_.size()), scores(K_);
-    for (std::size_t i = 0; i < N(); ++i) {
+    for (std::size_t i = 0; i < sample_count(); ++i) {
       std::ranges::fill(scores, 0.0);
       for (std::size_t j = 0; j < n_; ++j)
         for (std::size_t k = 0; k < K_; ++k) scores[k] += samples_.A.values()[i * n_ + j] * x[j * K_ + k];
@@ -54,8 +54,8 @@ class Pairs {
   }
   // Σ aᵢaᵢᵀ ⊗ Vᵢ, which vanishes along directions in which the margins of the pairs that are not certain stay the same.
   Array matrix_of_uncertain() const {
-    std::vector<double> blocks(N() * K_ * K_);
-    for (std::size_t i = 0; i < N(); ++i) {
+    std::vector<double> blocks(sample_count() * K_ * K_);
+    for (std::size_t i = 0; i < sample_count(); ++i) {
       double count = 0;
       for (std::size_t k = 0; k < K_; ++k) count += certain_[i * K_ + k] ? 0 : 1;
       for (std::size_t k = 0; k < K_; ++k)
@@ -69,7 +69,7 @@ class Pairs {
   std::size_t classes() const { return K_; }
 
  private:
-  std::size_t N() const { return certain_.size() / K_; }
+  std::size_t sample_count() const { return certain_.size() / K_; }
   std::size_t label(std::size_t i) const { return static_cast<std::size_t>(samples_.y.values()[i]); }
   bool is_pair(std::size_t p) const { return !is_softmax_ || label(p / K_) != p % K_; }
   std::size_t count_certain() const { return static_cast<std::size_t>(std::ranges::count(certain_, true)); }

@@ -30,7 +30,7 @@ std::string html_of(const Figure& figure, const Pictures& pictures);
 /// What stands in cells besides numbers: formulas (x_k), or names of data, which are left as they are and cut in the middle
 /// where they are long.
 enum class Cells : std::uint8_t { formulas, names };
-std::string html_of(const Table& table, Cells cells = Cells::formulas);
+std::string html_of(const Table& table, Cells contents = Cells::formulas);
 std::string html_of(const Gallery& gallery);
 
 /// The end of the page: lines of facts, and the name of the file with every number.

@@ -119,8 +119,8 @@ class AutoDifferentiator final : public Differentiator {
   static bool shares(const SolutionState& s, std::size_t directions) {
     return !s.method->superlinear && s.size() <= dense_up_to && 8 * directions >= s.size();
   }
-  // Where GMRES failed, as it does where entries of the state have very different units, a small matrix is factored, and what
-  // the failed solve wrote into the report is taken back, but for the costs.
+  // Where GMRES failed, as it does where entries of the state have very different units, a small matrix is factored, and
+  // what the failed solve wrote into the report is taken back, but for the costs.
   static bool needs_a_factor(SolutionState& s, const DerivativeReport& before) {
     if (s.report.status != Status::singular || before.status == Status::singular || s.size() > dense_up_to) return false;
     s.report.status = before.status;

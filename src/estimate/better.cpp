@@ -136,7 +136,8 @@ double BetterSystem::solve_as_it_is(bool transposed, const Product& M, ConstVect
     goes_on = !gmres.exhausted() && left <= 2 * gmres.residual();
     if (!goes_on && !(left < 0.5 * before)) break;
   }
-  if (!s_.method->superlinear && left > rounding && (StateUnits::differ(s_.run.x, far_apart) || StateUnits::differ(x, far_apart))) {
+  if (!s_.method->superlinear && left > rounding &&
+      (StateUnits::differ(s_.run.x, far_apart) || StateUnits::differ(x, far_apart))) {
     constexpr int few = 4;
     constexpr double roughly = 0.1;
     gmres.begin(r);

@@ -25,8 +25,8 @@ constexpr std::size_t usual_stages = 3, most_stages = 5;
 constexpr double much_nearer = 0.05;
 // Newton's method shortens the step by more than this near a solution, unless that is degenerate.
 constexpr double slow = 0.2;
-// What rounding may do to x is an upper estimate: a step shorter than that which the next one is this much shorter than is
-// no rounding.
+// The estimate of rounding in x is an upper one: where the next step is shorter than this fraction of a step, that step was
+// no rounding, however short it is.
 constexpr double really_shorter = 0.3;
 
 }  // namespace

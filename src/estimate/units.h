@@ -1,5 +1,5 @@
-// What the entries of a state are measured in. A residual that is small beside large entries is large beside small ones, which
-// have their part in the large ones: linear systems of tangents are solved in these units.
+// What the entries of a state are measured in. A residual that is small beside large entries is large beside small ones,
+// which have their part in the large ones: linear systems of tangents are solved in these units.
 #pragma once
 
 #include <initializer_list>
@@ -17,8 +17,8 @@ class StateUnits {
   static constexpr double apart = 0.03;
   static bool differ(ConstVector v, double factor = apart);
 
-  /// The size of each entry relative to the largest, to a power of two: of x where its last change says that it is not on its
-  /// way to zero, or of one of the vectors given, whichever is larger; 1 where all are alike.
+  /// The size of each entry relative to the largest, to a power of two: of x where its last change says that it is not on
+  /// its way to zero, or of one of the vectors given, whichever is larger; 1 where all are alike.
   void find(const Run& run, std::initializer_list<ConstVector> vectors);
 
   /// v / units and v * units, entry by entry.

@@ -238,7 +238,7 @@ bool QpActiveSet::factor() {
     singular_ = true;
     return false;
   }
-  // Of right-hand sides no entry has the size of another: rows that are equal would be consistent with them.
+  // The entries of right-hand sides differ in size: two equal rows would be consistent with equal entries.
   std::uint32_t state = 1;
   for (int trial = 0; trial < 2; ++trial) {
     for (double& e : system_) {

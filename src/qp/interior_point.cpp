@@ -91,7 +91,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       if (const auto status = status_without_solution()) return *status;
       next_proof = 2 * iterations;
     }
-    if (may_jump(options, iterations) && finite && since_best == 0 && jump(options)) {
+    if (prepare_jump(options, iterations) && finite && since_best == 0 && jump(options)) {
       progress_.iteration = ++iterations;
       return options.callback && options.callback(progress_) ? Status::cancelled : Status::converged;
     }

@@ -152,7 +152,7 @@ class InteriorPoint {
   long double distances(const double* x, const double* low, const double* high, double* distance);
   bool factor_violated(const double* distance, double rho, double weight);
   // jump.cpp
-  bool may_jump(const InteriorPointOptions& options, int iterations);
+  bool prepare_jump(const InteriorPointOptions& options, int iterations);
   bool update_guess();
   bool jump(const InteriorPointOptions& options);
   bool is_strict_solution(const InteriorPointOptions& options);
@@ -219,7 +219,7 @@ class InteriorPoint {
   QpSide lower_{}, upper_{};
   double sides_ = 0, mu_ = 0, rho_ = 0, delta_ = 0;
   bool augmented_ = false, has_factor_ = false;  // a factor of a step, not only of the start
-  bool has_terms_ = false;  // of the last solve: measure_terms() was called
+  bool has_terms_ = false;                       // of the last solve: measure_terms() was called
   double constant_ = 0, least_d_ = 1;
   double smallest_cost_ = 1;                          // of all variables that have one in q or Q
   double x_size_ = 1, dual_size_ = 1, gap_size_ = 1;  // what residuals are relative to

@@ -11,7 +11,7 @@
 namespace onestep::detail {
 
 /// Whether the active set that the last step points to is the one of the step before, too.
-bool InteriorPoint::may_jump(const InteriorPointOptions& options, int iterations) {
+bool InteriorPoint::prepare_jump(const InteriorPointOptions& options, int iterations) {
   constexpr int first = 2;  // iterates that steps were made to
   if (sides_ == 0 || iterations < first) return false;
   guess_age_ = update_guess() ? guess_age_ + 1 : 0;

@@ -47,7 +47,7 @@ class DescentMethod final : public Method {
   std::optional<TrialFunction> objective;  // for backtracking
 };
 
-/// The eigenvalues of the Hessian at the start, by Lanczos' method.
+/// The eigenvalues of the Hessian, by Lanczos' method.
 class Curvature {
  public:
   explicit Curvature(const DescentMethod& method) : method_(method) {}
@@ -107,7 +107,7 @@ class Curvature {
 
   const DescentMethod& method_;
   std::unique_ptr<Point> gradient_;
-  ConstVector at_;  // the start
+  ConstVector at_;  // where the Hessian is taken
   std::vector<double> gradient_at_, beside_;
   LanczosMemory memory_;
 };

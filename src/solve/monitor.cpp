@@ -267,7 +267,7 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   const int k = ++run_.statistics.iterations;
   run_.step_before = k > 1 ? run_.last_step : 0;
   run_.last_step = step;
-  // A step of 0 after long ones is exact: x is in a piece in which what is solved is affine.
+  // After steps of another kind a step of 0 is exact: x is in a piece in which what is solved is affine.
   run_.steps_vanish = not_superlinear_ >= linear_steps && step <= tiny && run_.step_before <= epsilon * largest_;
   if (options_.history) run_.statistics.history.push_back(step);
   if (!std::isfinite(step)) {

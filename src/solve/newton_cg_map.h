@@ -97,7 +97,8 @@ class NewtonCgPoint final : public Point, private Inverse, private InnerSolve {
     return false;
   }
 
-  /// Makes a further iteration on what is left of g. Returns how far that led, or would where H is too flat to be told from singular.
+  /// Makes a further iteration on what is left of g. Returns how far that led, or would where H is too flat to be told from
+  /// singular.
   double go_on() {
     if (!began_ || cg_.residual() == 0) return 0;
     const double before = norm(d_), left = cg_.residual();

@@ -302,8 +302,11 @@ TEST(LineSearch, BacktrackingGradientDescentReachesTheToleranceWhereTheObjective
 TEST(LineSearch, BacktrackingGradientDescentFromTheSolutionKeepsItsStep) {
   for (const double tolerance : {0.0, 1e-10})
     for (const double theta : {1.0, 0.1, 1.0 / 3}) {
-      const Solver s = gradient_descent([](Expr x, Expr t) { return sum(square(x - t) * Array{0.5, 0.3}); },
-                                        {.step = GradientStep::backtracking()}, {.tolerance = tolerance});
+      const Solver s = gradient_descent(
+          [](Expr x, Expr t) {
+            return sum(square(x - t) * Array{0.5, 0.3});
+          },
+          {.step = GradientStep::backtracking()}, {.tolerance = tolerance});
       const Array start{theta, std::nextafter(theta, 2.0)};
       for (const Array& x0 : {start, Array{1.5 * theta, 0.3}}) {
         const Solution solution = solve(s, x0, theta, OneStep{});
