@@ -105,6 +105,12 @@ double BetterSystem::solve_as_it_is(bool transposed, const Product& M, ConstVect
   if (has_factor) system.precondition = [&](Vector w) { s_.differentiator->solve_by_factor(transposed, w); };
   double left = norm(r), difference = is_solved_already || left <= rounding ? compare() : 0;
   bool is_rough = !is_solved_already;
+  // A residual in one unit may be enlarged in another by their ratio: a few products at the end tell.
+  constexpr int few = 3;
+  constexpr double roughly = 0.1;
+  const bool looks_at_units =
+      !s_.method->superlinear && (StateUnits::differ(s_.run.x, far_apart) || StateUnits::differ(x, far_apart));
+  if (looks_at_units) to_come += few;
   constexpr int of_superlinear = 2;  // A is almost zero: one product leaves its square
   int spare = s_.method->superlinear ? of_superlinear : most_beyond - products_ - to_come;
   int most = most_products;
@@ -136,10 +142,7 @@ double BetterSystem::solve_as_it_is(bool transposed, const Product& M, ConstVect
     goes_on = !gmres.exhausted() && left <= 2 * gmres.residual();
     if (!goes_on && !(left < 0.5 * before)) break;
   }
-  if (!s_.method->superlinear && left > rounding &&
-      (StateUnits::differ(s_.run.x, far_apart) || StateUnits::differ(x, far_apart))) {
-    constexpr int few = 4;
-    constexpr double roughly = 0.1;
+  if (looks_at_units && left > rounding) {
     gmres.begin(r);
     gmres.run(system, roughly * left, few);
     gmres.solution(system, z);

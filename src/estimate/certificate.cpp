@@ -135,8 +135,9 @@ class Certifier {
     };
     system_->note_size_of_b(1);
     const bool is_solved_already = detail::norm(r) <= 1e-3 * detail::norm(b);
+    const int to_come = Changes::products(s_) + (s_.method->superlinear || s_.size_of_b ? 0 : 1);
     const double to_better =
-        system_->solve(false, product, b, h, r, is_solved_already, Changes::products(s_), [&compare] { return compare(); });
+        system_->solve(false, product, b, h, r, is_solved_already, to_come, [&compare] { return compare(); });
     if (!is_solved()) return;
     JacobianProducts here{h, {}};  // A h + B v = h - (M h - b)
     add(here.state, r);
