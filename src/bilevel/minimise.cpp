@@ -142,10 +142,8 @@ class Minimiser {
       return {};
     }
     const std::vector<double> gradient = moved_.pulled_back(u, objective_.gradient());
-    double slope = 0;
-    for (std::size_t i = 0; i < u.size(); ++i) slope += gradient[i] * (u[i] - state_.u[i]);
     const double moved = std::fabs(length) * norm(towards);
-    return {slope / moved, critical(u, gradient, objective_.value())};
+    return {slope(gradient, state_.u, u) / moved, critical(u, gradient, objective_.value())};
   }
 
   // g falls away from here: the iteration goes on from a point where it does so visibly.
@@ -207,15 +205,15 @@ class Minimiser {
     double least = std::numeric_limits<double>::infinity();
     for (int trial = 0; trial < most_trials; ++trial) {
       const std::vector<double> u = shifted(step, length);
-      const double slope = slope_to(u);
-      if (u == state_.u || !(slope < 0)) break;
+      const double fall = -slope(state_.gradient, state_.u, u);
+      if (u == state_.u || !(fall > 0)) break;
       const bool solved = solve(u);
       if (!solved && stops()) {
         end_with_inner();
         return std::nullopt;
       }
       const double value = solved ? objective_.value() : std::numeric_limits<double>::infinity();
-      const bool falls = value <= state_.value + armijo * slope + state_.noise + (solved ? objective_.noise() : 0);
+      const bool falls = value <= state_.value - armijo * fall + state_.noise + (solved ? objective_.noise() : 0);
       if (falls && value < least) {
         found = length;
         least = value;
@@ -227,7 +225,7 @@ class Minimiser {
         return found;
       } else {
         // The minimum of the parabola through what is known, within limits.
-        const double fall = -slope, rise = value - state_.value + fall;
+        const double rise = value - state_.value + fall;
         length *= solved && rise > 0 ? std::clamp(fall / (2 * rise), 0.1, 0.5) : 0.25;
       }
     }
@@ -239,7 +237,7 @@ class Minimiser {
   void give_up(std::span<const double> step) {
     if (state_.tolerance > objective_.tightest()) return tighten();
     if (outer_->remembers()) return outer_->reset();
-    const double expected = -slope_to(shifted(step, 1));
+    const double expected = -slope(state_.gradient, state_.u, shifted(step, 1));
     if (expected <= 4 * state_.noise)
       end(Status::rounding_reached, "g changes by less than the inner problems' accuracy");
     else if (!is_solution(inner_status_))
@@ -257,15 +255,7 @@ class Minimiser {
   double elapsed() const { return earlier_ + now() - begin_; }
 
   std::vector<double> shifted(std::span<const double> step, double length) const {
-    std::vector<double> u = state_.u;
-    add(u, step, length);
-    moved_.project(u);
-    return u;
-  }
-  double slope_to(std::span<const double> u) const {
-    double sum = 0;
-    for (std::size_t i = 0; i < u.size(); ++i) sum += state_.gradient[i] * (u[i] - state_.u[i]);
-    return sum;
+    return moved_.shifted(state_.u, step, length);
   }
 
   bool solve(std::span<const double> u) {
@@ -325,11 +315,8 @@ class Minimiser {
 
   // What decides the way that is taken: a checkpoint of another problem is told by it.
   std::string fingerprint(const std::vector<Parameter>& parameters) const {
-    std::string text = fmt::format("{}; {} {}; {}{}", outer_->text(), options_.warm, options_.adaptive, options_.identity,
-                                   objective_.text());
-    for (const Parameter& p : parameters) text += "; " + text_of(p);
-    for (const double u : moved_.start()) text += fmt::format(" {:a}", u);
-    return text;
+    return fmt::format("{}; {} {}; {}{}{}", outer_->text(), options_.warm, options_.adaptive, options_.identity,
+                       objective_.text(), text_of(parameters, moved_.start()));
   }
 
   bool resume() {

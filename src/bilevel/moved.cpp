@@ -100,6 +100,18 @@ void Moved::project(std::span<double> u) const {
   for (std::size_t i = 0; i < size(); ++i) u[i] = std::clamp(u[i], low_[i], high_[i]);
 }
 
+std::vector<double> Moved::shifted(std::vector<double> u, std::span<const double> step, double length) const {
+  for (std::size_t i = 0; i < size(); ++i) u[i] += length * step[i];
+  project(u);
+  return u;
+}
+
+double slope(std::span<const double> gradient, std::span<const double> from, std::span<const double> to) {
+  double sum = 0;
+  for (std::size_t i = 0; i < to.size(); ++i) sum += gradient[i] * (to[i] - from[i]);
+  return sum;
+}
+
 bool Moved::is_held(std::size_t i, std::span<const double> u, std::span<const double> gradient) const {
   return (u[i] <= low_[i] && gradient[i] > 0) || (u[i] >= high_[i] && gradient[i] < 0);
 }

@@ -28,6 +28,8 @@ class Moved {
 
   /// Onto the bounds.
   void project(std::span<double> u) const;
+  /// u + length * step, onto the bounds.
+  std::vector<double> shifted(std::vector<double> u, std::span<const double> step, double length) const;
   /// Whether it is at a bound that the gradient pushes against.
   bool is_held(std::size_t i, std::span<const double> u, std::span<const double> gradient) const;
   /// The gradient without entries that are held.
@@ -42,5 +44,8 @@ class Moved {
   std::vector<Parameter> parameters_;
   std::vector<double> start_, low_, high_;
 };
+
+/// How much a function with this gradient changes on the way, to first order.
+double slope(std::span<const double> gradient, std::span<const double> from, std::span<const double> to);
 
 }  // namespace onestep::detail

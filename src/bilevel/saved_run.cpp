@@ -41,9 +41,13 @@ void SavedRun::save(OuterState& state) {
   writing_ += took;
 }
 
-std::string text_of(const Parameter& p) {
-  std::string text = fmt::format("{} {} [{}, {}]", static_cast<int>(p.kind), to_string(p.start.shape()), p.low, p.high);
-  if (p.kind == Parameter::Kind::fixed) text += fmt::format(" {:08x}", checksum(p.start));
+std::string text_of(const std::vector<Parameter>& parameters, std::span<const double> start) {
+  std::string text;
+  for (const Parameter& p : parameters) {
+    text += fmt::format("; {} {} [{}, {}]", static_cast<int>(p.kind), to_string(p.start.shape()), p.low, p.high);
+    if (p.kind == Parameter::Kind::fixed) text += fmt::format(" {:08x}", checksum(p.start));
+  }
+  for (const double u : start) text += fmt::format(" {:a}", u);
   return text;
 }
 

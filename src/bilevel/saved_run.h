@@ -1,6 +1,7 @@
 // The state of an outer loop, and the checkpoint it is saved to and resumed from.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,7 @@ class SavedRun {
   double longest_write_ = 0, writing_ = 0;
 };
 
-/// What a checkpoint has to agree in with the parameter it is resumed for.
-std::string text_of(const Parameter& parameter);
+/// What a checkpoint has to agree in with the parameters it is resumed for.
+std::string text_of(const std::vector<Parameter>& parameters, std::span<const double> start);
 
 }  // namespace onestep::detail

@@ -21,6 +21,16 @@ long double largest_of(const std::vector<long double>& v) {
   return most;
 }
 
+// Four sums, which do not wait for each other.
+long double exact_dot(const double* a, const long double* b, std::size_t n) {
+  long double sums[4] = {};
+  std::size_t k = 0;
+  for (; k + 4 <= n; k += 4)
+    for (std::size_t lane = 0; lane < 4; ++lane) sums[lane] += a[k + lane] * b[k + lane];
+  for (; k < n; ++k) sums[0] += a[k] * b[k];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 }  // namespace
 
 const QpActiveSet& InteriorPoint::active_set() {
@@ -113,54 +123,53 @@ bool QpActiveSet::leave_out_dependent(std::span<const double> strength) {
 /// To the nearest side that is there; infinite where there is none.
 double QpActiveSet::slack(std::size_t i) const {
   const std::size_t n = solver_.n_, rows = solver_.rows_;
-  long double value = 0;
-  if (i < rows) {
-    const double* row = solver_.C_.entries() + i * n;
-    for (std::size_t j = 0; j < n; ++j) value += row[j] * optimum_.dx[j];
-  } else {
-    value = optimum_.dx[i - rows];
-  }
+  const long double value =
+      i < rows ? exact_dot(solver_.C_.entries() + i * n, optimum_.dx.data(), n) : optimum_.dx[i - rows];
   long double slack = infinity;
   if (solver_.upper_.has[i] > 0) slack = std::min(slack, solver_.upper_.bound[i] - value);
   if (solver_.lower_.has[i] > 0) slack = std::min(slack, value - solver_.lower_.bound[i]);
   return static_cast<double>(slack);
 }
 
-/// How wrong the value of an inactive constraint, or a multiplier, can be by the error of the linear solve.
-double QpActiveSet::error_of(std::size_t i) const {
+/// How wrong the entries of the optimum can be by the error of the linear solve.
+double QpActiveSet::error_of_optimum() const {
+  return optimum_.error * static_cast<double>(std::max(largest_of(optimum_.dx), largest_of(optimum_.dlambda)));
+}
+
+/// The same of the value of an inactive constraint, or of a multiplier.
+double QpActiveSet::error_of(std::size_t i, double of_optimum) const {
   const std::size_t n = solver_.n_;
-  double row_size = 1;
-  if (i < solver_.rows_ && active_[i] == QpActive::none) {
-    row_size = 0;
-    for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
-  }
-  return row_size * optimum_.error * static_cast<double>(std::max(largest_of(optimum_.dx), largest_of(optimum_.dlambda)));
+  if (i >= solver_.rows_ || active_[i] != QpActive::none) return of_optimum;
+  double row_size = 0;
+  for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
+  return row_size * of_optimum;
 }
 
 /// True when no slack and no multiplier is negative; otherwise those that are change sides. One that cannot be told from 0
 /// stays where it is, or it would change sides for ever.
 bool QpActiveSet::correct_guess() {
   const std::size_t all = solver_.all_;
+  const double error = error_of_optimum();
   bool right = true;
   for (std::size_t i = 0; i < all; ++i) {
     const QpActive side = active_[i];
     if (side == QpActive::equality) continue;
     if (side == QpActive::none) {
-      if (!(slack(i) < -error_of(i))) continue;
+      if (!(slack(i) < -error_of(i, error))) continue;
       right = false;
       const bool has_both = solver_.upper_.has[i] > 0 && solver_.lower_.has[i] > 0;
       bool upper = solver_.upper_.has[i] > 0;
       if (has_both) {
         const std::size_t n = solver_.n_, rows = solver_.rows_;
-        long double value = i < rows ? 0 : optimum_.dx[i - rows];
-        for (std::size_t j = 0; i < rows && j < n; ++j) value += solver_.C_.entries()[i * n + j] * optimum_.dx[j];
+        const long double value =
+            i < rows ? exact_dot(solver_.C_.entries() + i * n, optimum_.dx.data(), n) : optimum_.dx[i - rows];
         upper = value > solver_.upper_.bound[i];
       }
       active_[i] = upper ? QpActive::upper : QpActive::lower;
       continue;
     }
     const long double multiplier = optimum_.dlambda[i] * (side == QpActive::upper ? 1 : -1);
-    if (multiplier < -error_of(i)) {
+    if (multiplier < -error_of(i, error)) {
       right = false;
       active_[i] = QpActive::none;
     }
@@ -176,8 +185,9 @@ void QpActiveSet::find_undecided() {
   const parallel::BlasSerial serial;
   const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
   std::vector<double> uncertain(all), x(n), lambda(rows), value(rows), gradient(n);
+  const double error = error_of_optimum();
   for (std::size_t i = 0; i < all; ++i)
-    uncertain[i] = error_of(i) + (active_[i] == QpActive::none ? epsilon * solver_.primal_terms_[i] : 0);
+    uncertain[i] = error_of(i, error) + (active_[i] == QpActive::none ? epsilon * solver_.primal_terms_[i] : 0);
   std::uint32_t state = 3;
   const auto sign = [&state] {
     state = state * 1664525U + 1013904223U;
@@ -263,12 +273,7 @@ void QpActiveSet::solve(std::span<const double> r_x, std::span<const double> r, 
     if (active_[rows + j] != QpActive::none) result.dx[j] = r[rows + j];
   residual_.assign(n, 0);
   const auto gradient_residual = [&] {  // r_x - Q dx - Cᵀdλ, of all variables
-    for (std::size_t j = 0; j < n; ++j) residual_[j] = r_x[j];
-    for (std::size_t j = 0; j < n; ++j) {
-      long double sum = 0;
-      for (std::size_t k = 0; k < n; ++k) sum += Q[j * n + k] * result.dx[k];
-      residual_[j] -= sum;
-    }
+    for (std::size_t j = 0; j < n; ++j) residual_[j] = r_x[j] - exact_dot(Q + j * n, result.dx.data(), n);
     for (const std::size_t i : rows_)
       for (std::size_t j = 0; j < n; ++j) residual_[j] -= C[i * n + j] * result.dlambda[i];
   };
@@ -278,9 +283,7 @@ void QpActiveSet::solve(std::span<const double> r_x, std::span<const double> r, 
     gradient_residual();
     for (std::size_t a = 0; a < f; ++a) system_[a] = static_cast<double>(residual_[free_[a]]);
     for (std::size_t k = 0; k < rows_.size(); ++k) {
-      long double sum = r[rows_[k]];
-      for (std::size_t j = 0; j < n; ++j) sum -= C[rows_[k] * n + j] * result.dx[j];
-      system_[f + k] = static_cast<double>(sum);
+      system_[f + k] = static_cast<double>(r[rows_[k]] - exact_dot(C + rows_[k] * n, result.dx.data(), n));
     }
     cpu::solve(Op::lu, false, size, matrix_.data(), pivots_.data(), system_.data(), 1);
     correction = 0;

@@ -46,7 +46,8 @@ class QpActiveSet {
  private:
   bool factor();
   bool leave_out_dependent(std::span<const double> strength);
-  double error_of(std::size_t i) const;
+  double error_of_optimum() const;
+  double error_of(std::size_t i, double of_optimum) const;
   bool correct_guess();
   void find_undecided();
 

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/blas.h"
 #include "backend/cpu/dense.h"
+#include "backend/cpu/small_lu.h"
 #include "backend/cpu/tile_kernels.h"
 #include "parallel/pool.h"
 
@@ -65,6 +66,7 @@ bool cholesky(size_t n, double* a, double* scratch) {
 /// way ends on the diagonal.
 bool general(size_t n, double* a, int* pivots) {
   if (!all_finite(n * n, a)) return false;
+  if (n <= max_small_lu) return small_lu(n, a, pivots) && all_finite(n, a, n + 1);
   int info = 0;
   blas::dgetrf_(n, n, a, n, pivots, info);
   return info == 0 && all_finite(n, a, n + 1);
@@ -186,6 +188,7 @@ void solve(Op kind, bool transposed, size_t n, const double* factor, const int* 
   constexpr double piece_work = 1 << 20;
   if (n == 0 || nrhs == 0) return;
   if (kind == Op::cholesky && n <= max_small_n && nrhs == 1) return tile_kernels().cholesky_solve(factor, n, b);
+  if (kind == Op::lu && n <= max_small_lu && nrhs == 1) return small_lu_solve(transposed, n, factor, pivots, b);
   const double work = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(nrhs);
   const Cut cut = cut_into(nrhs, work < 2 * piece_work ? 1 : std::min(most_pieces, nrhs / least_width));
   parallel_for(cut.count, [&](size_t p) {
