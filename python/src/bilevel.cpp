@@ -34,14 +34,19 @@ OuterMethod method_of(nb::handle object) {
 struct Arguments {
   std::vector<Inner> inner;
   std::vector<Parameter> parameters;
+  nb::list kept;  // the inner problems: an iterator may give out the only references to them
 };
 
 Arguments collected(nb::handle inner, nb::handle parameters) {
   Arguments all;
   if (nb::isinstance<PyInner>(inner)) {
     all.inner.push_back(nb::cast<const PyInner&>(inner).inner);
+    all.kept.append(inner);
   } else {
-    for (const nb::handle one : inner) all.inner.push_back(nb::cast<const PyInner&>(one).inner);
+    for (const nb::handle one : inner) {
+      all.inner.push_back(nb::cast<const PyInner&>(one).inner);
+      all.kept.append(one);
+    }
   }
   if (nb::isinstance<Parameter>(parameters)) {
     all.parameters.push_back(nb::cast<Parameter>(parameters));
