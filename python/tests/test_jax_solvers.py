@@ -353,3 +353,13 @@ def test_a_compiled_function_outlives_its_solver(objective, weights):
     lowered = made().lower(weights[0]).compile()
     gc.collect()
     assert np.array_equal(lowered(weights[0]), first)
+
+
+def test_a_solve_sees_what_changed_in_numpys_memory_since_the_last():
+    for wrap in (lambda f: f, jax.jit, lambda f: lambda x: jax.lax.cond(True, f, f, x)):
+        c = np.array([1.0, 2.0])
+        fit = onestep.jax.newton(lambda x, a: jnp.sum((x - a * wrap(lambda x: c + 0.0 * x)(x)) ** 2))  # noqa: B023
+        close(fit(jnp.zeros(2), 1.0), np.array([1.0, 2.0]))
+        for expected in (np.array([2.0, 4.0]), np.array([4.0, 8.0])):
+            c *= 2
+            close(fit(jnp.zeros(2), 1.0), expected)
