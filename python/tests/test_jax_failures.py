@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -252,3 +253,19 @@ def test_a_handler_is_registered_only_where_xla_takes_it():
     assert _fits("0.3", (0, 3)) and _fits("0.3", (0, 5))
     assert not _fits("0.3", (0, 2)) and not _fits("0.3", (1, 3)) and not _fits("0.3", None) and not _fits("", (0, 3))
     assert (_version_of_xla() or (0, 0)) >= (0, 1)
+
+
+def test_derivative_rules_that_are_not_jaxs_own_are_refused():
+    @jax.custom_gradient
+    def by_gradient(v):
+        return v**2, lambda g: (3 * v * g,)
+
+    # A package whose name begins as that of JAX, in the same folder.
+    beside = os.path.dirname(jax.__file__) + "opt/rules.py"
+    source = "h = jax.custom_jvp(lambda v: v**2)\nh.defjvp(lambda p, t: (h(p[0]), 3 * p[0] * t[0]))\n"
+    names = {"jax": jax}
+    exec(compile(source, beside, "exec"), names)
+    for rule in (by_gradient, names["h"]):
+        with pytest.raises(onestep.TracingError, match="does not use derivative rules"):
+            onestep.jax.newton_root(lambda x, w: rule(x) - w)(1.0, 4.0)
+    assert np.allclose(onestep.jax.newton_root(lambda x, w: jax.nn.relu(x) - w)(1.0, 4.0), 4.0)

@@ -17,7 +17,10 @@ from onestep._errors import TracingError
 from onestep.jax._equation import Equation, refusal
 from onestep.jax._values import Known, Value, is_known
 
-_JAX = os.path.dirname(jax.__file__)
+_JAX = os.path.join(os.path.dirname(jax.__file__), "")  # of JAX itself: packages beside it may have names that begin as its does
+
+# The function that jax.custom_gradient makes of the user's is one of this file.
+_CUSTOM_GRADIENT = os.path.join(_JAX, "_src", "custom_derivatives.py")
 
 # Equations that are jaxprs themselves, and the parameter which has it.
 INLINED = {
@@ -90,7 +93,7 @@ def _check_own_rule(name: str, inner: Any) -> None:
     Rules of JAX's own functions say the same, and only more precisely."""
     jaxpr = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
     where = str(getattr(getattr(jaxpr, "debug_info", None), "func_src_info", ""))
-    if _JAX not in where:
+    if _JAX not in where or _CUSTOM_GRADIENT in where:
         raise refusal(
             name, "onestep differentiates what a function computes and does not use derivative rules written for it"
         )
