@@ -1,6 +1,8 @@
 // Many problems of one shape at once: solve_many, and the class ManySolutions.
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
+
 #include "errors.h"
 #include "solver.h"
 
@@ -86,6 +88,11 @@ PyManySolutions solve_many_once(PySolver& self, const nb::args& arguments, nb::h
     shapes.push_back(theta.back().count() > 0 ? theta.back()[0].shape() : Shape{});
   }
   const Estimator estimator = estimator_of(named);
+  const auto is_shared = [](const Many& many) { return many.is_shared(); };
+  if (std::all_of(theta.begin(), theta.end(), is_shared) && (!x0 || std::all_of(x0->begin(), x0->end(), is_shared)))
+    throw MisuseError(
+        "[solve_many] no argument is a list, so there is one problem: list(T) makes the rows of a matrix an array for each "
+        "problem");
   const nb::list kept = kept_of(self.kept);
   if (!self.for_many) {
     self.interrupted = std::make_shared<std::atomic<bool>>();
