@@ -124,9 +124,9 @@ bool runs_jax(nb::handle kept) {
 
 Layout layout_of(const std::vector<bool>& batched, std::size_t count) { return {batched, count}; }
 
-PyCall evaluation(const TracedFunction& traced, std::size_t directed, const std::vector<bool>& batched, std::size_t count,
-                  std::size_t directions, const std::string& name, bool raises) {
-  auto evaluated = std::make_shared<Evaluation>(name, traced.function, directed, raises);
+PyCall evaluation(const TracedFunction& traced, std::size_t first, std::size_t directed, const std::vector<bool>& batched,
+                  std::size_t count, std::size_t directions, const std::string& name, bool raises) {
+  auto evaluated = std::make_shared<Evaluation>(name, traced.function, first, directed, raises);
   return {Call::evaluate(std::move(evaluated), layout_of(batched, count), directions), traced.kept};
 }
 
@@ -178,8 +178,11 @@ void bind_layers(nb::module_& m) {
       "onestep.traced of a function that has the solver inside, whose functions are what they were.");
   m.def("prepared_problems", problems_of, "name"_a, "solver"_a, "estimator"_a.none(), "on_error"_a, "start"_a, "theta"_a,
         "state"_a, "A solver for parameters of given shapes, ready for calls.");
-  m.def("evaluation_call", evaluation, "function"_a, "directed"_a, "batched"_a, "count"_a, "directions"_a, "name"_a,
-        "raises"_a, "A traced function evaluated for each direction of each problem.");
+  m.def("evaluation_call", evaluation, "function"_a, "first"_a, "directed"_a, "batched"_a, "count"_a, "directions"_a,
+        "name"_a, "raises"_a,
+        "A traced function evaluated for each direction of each problem. It is linear in the `first` of the directed "
+        "arguments, "
+        "and in the others.");
   m.def(
       "runs_jax", [](const PySolver& solver) { return runs_jax(solver.kept); }, "solver"_a,
       "Whether the solver calls functions of JAX while it solves.");

@@ -255,6 +255,17 @@ def test_a_handler_is_registered_only_where_xla_takes_it():
     assert (_version_of_xla() or (0, 0)) >= (0, 1)
 
 
+
+
+def test_second_derivatives_of_a_problem_that_the_loss_leaves_out_are_zero():
+    root = onestep.jax.newton_root(lambda x, w: x**2 - w, on_error="nan")
+    w = jnp.array([4.0, -1.0, 9.0])
+    x = jax.vmap(lambda w: root(1.0, w))
+    loss = lambda w: jnp.sum(jnp.where(w > 0, x(w), 0.0))  # noqa: E731
+    expected = np.diag([-1 / 32, 0.0, -1 / 108])
+    for hessian in (jax.hessian(loss), jax.jacfwd(jax.jacfwd(loss)), jax.jit(jax.jacrev(jax.jacrev(loss)))):
+        np.testing.assert_allclose(hessian(w), expected, rtol=1e-8)
+    assert np.isnan(jax.vmap(jax.hessian(lambda w: root(1.0, w)))(w)[1])
 def test_derivative_rules_that_are_not_jaxs_own_are_refused():
     @jax.custom_gradient
     def by_gradient(v):
