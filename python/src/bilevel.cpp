@@ -67,6 +67,17 @@ Outcome minimise_python(nb::handle inner, nb::handle parameters, nb::handle meth
   options.certified = certified;
   options.checkpoint = checkpoint;
   options.identity = identity;
+  // Asked by all threads that solve inner problems, of which one sees the signal.
+  options.cancelled = [interrupted = std::make_shared<std::atomic<bool>>()] {
+    if (*interrupted) return true;
+    try {
+      check_signals();
+    } catch (...) {
+      *interrupted = true;
+      throw;
+    }
+    return false;
+  };
   options.callback = [callback = nb::handle(callback)](const OuterIteration& i) {
     check_signals();
     if (callback.is_none()) return true;

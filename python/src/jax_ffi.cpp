@@ -63,6 +63,7 @@ ffi::Error handle(std::int64_t number, ffi::RemainingArgs given, ffi::RemainingR
   if (!call) return refusal("a compiled program uses a solver of another process, or one that is gone: compile it again");
   if (given.size() != call->inputs().size() || wanted.size() != call->outputs().size() + (call->has_statuses() ? 1 : 0))
     return refusal("a compiled program has another number of operands than its solver");
+  SignalClock::restart();
   try {
     return run(*call, given, wanted);
   } catch (const NotConvergedError& e) {

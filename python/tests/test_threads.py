@@ -126,6 +126,36 @@ def test_ctrl_c_stops_a_solve(what):
     assert solver.with_options(max_iterations=3).solve(np.ones(3), np.ones(3)).statistics.iterations == 3
 
 
+def short(step=lambda x, t: 0.999999999 * x + t):
+    """Takes some twenty milliseconds."""
+    return onestep.fixed_point(step, max_iterations=150_000)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("what", ["many", "minimise"])
+def test_ctrl_c_stops_many_short_solves(what):
+    """Each of them is over before a solve that looked at its own clock would look for signals."""
+    interrupt = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    count, traced = 1000, []
+
+    def judge(x):
+        traced.append(None)
+        if len(traced) == count:  # the last of what Python runs, which sees signals by itself
+            interrupt.start()
+        return np.sum(x**2)
+
+    with pytest.raises(KeyboardInterrupt):
+        if what == "many":
+            interrupt.start()
+            began = time.thread_time()
+            onestep.solve_many(short(), np.ones(3), [np.ones(3)] * count)
+        else:
+            step = onestep.traced(lambda x, t: 0.999999999 * x + t, np.ones(3), np.ones(3))
+            inner = [onestep.Inner(short(step), np.ones(3), judge) for _ in range(count)]
+            began = time.thread_time()
+            onestep.minimise(inner, onestep.Parameter.real(np.ones(3)))
+    assert time.thread_time() - began < 4  # of CPU time: it would take ten seconds and more
+    interrupt.join()
 def solve_in_child(factor):
     fit = onestep.newton(lambda x, t: np.sum((x - t) ** 4 + (x - t) ** 2))
     return fit.solve(np.zeros(3), factor * np.ones(3)).x
