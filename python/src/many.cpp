@@ -94,12 +94,8 @@ PyManySolutions solve_many_once(PySolver& self, const nb::args& arguments, nb::h
         "[solve_many] no argument is a list, so there is one problem: list(T) makes the rows of a matrix an array for each "
         "problem");
   const nb::list kept = kept_of(self.kept);
-  if (!self.for_many) {
-    self.interrupted = std::make_shared<std::atomic<bool>>();
-    self.for_many = self.solver.with(self.options.for_library(self.interrupted));
-  }
-  *self.interrupted = false;
-  const Solver solver = *self.for_many;
+  // The same solver, with its plans, where a signal stops all problems of this call.
+  const Solver solver = self.solver.with(self.options.for_library(std::make_shared<std::atomic<bool>>()));
   const Tracing tracing(self.data, kept);
   ManySolutions solutions = [&] {
     const WithoutGil no_gil;

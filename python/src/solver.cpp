@@ -58,7 +58,6 @@ PySolver knowing(const PySolver& self, double rho, double L_A, double L_J, doubl
 PySolver PySolver::changed(Solver to, nb::handle needs) const {
   PySolver made = *this;
   made.solver = std::move(to);
-  made.for_many.reset();
   nb::list all;
   for (const nb::handle object : kept_of(kept)) all.append(object);
   if (needs.is_valid()) all.append(needs);

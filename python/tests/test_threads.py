@@ -156,6 +156,26 @@ def test_ctrl_c_stops_many_short_solves(what):
             onestep.minimise(inner, onestep.Parameter.real(np.ones(3)))
     assert time.thread_time() - began < 4  # of CPU time: it would take ten seconds and more
     interrupt.join()
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_stops_the_solve_many_of_its_thread_alone():
+    shared, ended = endless().with_options(time_limit=2.0), []
+
+    def solve():
+        ended.append(onestep.solve_many(shared, np.ones(3), [np.ones(3)] * 2).statuses)
+
+    thread = threading.Thread(target=solve)
+    thread.start()
+    interrupt = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        onestep.solve_many(shared, np.ones(3), [np.ones(3)] * 2)
+    thread.join()
+    interrupt.join()
+    assert ended == [[onestep.Status.time_limit] * 2]
+
+
 def solve_in_child(factor):
     fit = onestep.newton(lambda x, t: np.sum((x - t) ** 4 + (x - t) ** 2))
     return fit.solve(np.zeros(3), factor * np.ones(3)).x
