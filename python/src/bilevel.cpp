@@ -20,7 +20,7 @@ PyInner inner_of(const PySolver& solver, nb::handle start, nb::handle objective,
   nb::list kept;
   kept.append(kept_of(solver.kept));
   kept.append(objective);
-  return {with_lambda(body_of(objective), [&](auto g) { return Inner(solver.solver, x0, g, estimator_of(named)); }), kept};
+  return {Inner(solver.solver, x0, body_of(objective), estimator_of(named)), kept};
 }
 
 OuterMethod method_of(nb::handle object) {

@@ -28,9 +28,8 @@ Expr as_node(const PySolver& self, const nb::args& arguments) {
 }
 
 PySolver from(const PySolver& self, nb::handle start) {
-  PySolver made = PyCallable_Check(start.ptr())
-                      ? self.changed(with_lambda(body_of(start), [&](auto f) { return self.solver.from(f); }), start)
-                      : self.changed(self.solver.from(parts_of(start)));
+  PySolver made = PyCallable_Check(start.ptr()) ? self.changed(self.solver.from(body_of(start)), start)
+                                                : self.changed(self.solver.from(parts_of(start)));
   made.has_start = true;
   return made;
 }
@@ -46,7 +45,7 @@ PySolver with_options(const PySolver& self, const nb::kwargs& named) {
 }
 
 PySolver equation(const PySolver& self, nb::handle residual) {
-  return self.changed(with_lambda(body_of(residual), [&](auto f) { return self.solver.equation(f); }), residual);
+  return self.changed(self.solver.equation(body_of(residual)), residual);
 }
 
 PySolver knowing(const PySolver& self, double rho, double L_A, double L_J, double norm_B) {

@@ -93,3 +93,17 @@ def test_second_derivatives_that_a_method_has_not_are_refused():
     slow = onestep.jax.fixed_point(lambda x, t: 0.5 * (x + t * jnp.cos(x)), estimator=onestep.Implicit())
     with pytest.raises(onestep.MisuseError, match="no second derivative"):
         jax.hessian(lambda t: slow(jnp.array(0.5), t))(jnp.array(0.7))
+
+
+def test_a_dozen_parameters_and_more_have_second_derivatives_and_may_be_nested():
+    fit = onestep.jax.newton(lambda x, t: sum(jnp.sum((x - v) ** 2) for v in t) + jnp.sum(x**4))
+    t = [jnp.full(1, i / 10) for i in range(13)]
+    # As a function of their sum s: 26 x + 4 x^3 = 2 s.
+    x = fit(jnp.zeros(1), t)[0]
+    slope = 2 / (26 + 12 * x**2)
+    curve = -24 * x * slope**2 / (26 + 12 * x**2)
+    of_first = lambda v: fit(jnp.zeros(1), [v, *t[1:]])[0]  # noqa: E731
+    close(jax.grad(of_first)(t[0])[0], slope)
+    close(jax.hessian(of_first)(t[0])[0, 0], curve)
+    outer = onestep.jax.newton(lambda z, t: jnp.sum((z - fit(jnp.zeros(1), t)) ** 2))
+    close(outer(jnp.zeros(1), t)[0], x)
