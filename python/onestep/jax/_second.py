@@ -210,14 +210,14 @@ def _batched(primitive: Any, numbers: Callable[..., tuple[int, int]]) -> Callabl
         if all(d is None for d in dims[number:]):
             lifted = lift_directions(size, directions, dims[:number])
             out = primitive.bind(*lifted, *theta, *state, problem=problem, layout=layout, count=size * count, **flags)
-            return out_of_directions(size, out)
+            return out_of_directions(size, count, out)
         starts = (False,) * len(problem.start)
         wider, theta = lift_inputs(size, Layout(layout.batched[len(starts) :], layout.count), theta, dims[number:cut])
         wider = Layout((*starts, *wider.batched), wider.count)
         lifted = lift_shared(size, directions, dims[:number], [True] * number)
         state = lift_states(size, state, dims[cut:])
         out = primitive.bind(*lifted, *theta, *state, problem=problem, layout=wider, count=count, **flags)
-        return out_of_problems(size, out)
+        return out_of_problems(size, layout.count, out)
 
     return rule
 
