@@ -363,3 +363,20 @@ def test_a_solve_sees_what_changed_in_numpys_memory_since_the_last():
         for expected in (np.array([2.0, 4.0]), np.array([4.0, 8.0])):
             c *= 2
             close(fit(jnp.zeros(2), 1.0), expected)
+
+
+def test_a_solver_keeps_no_tracer():
+    closed_over = {}
+    fit = onestep.jax.newton(lambda x: jnp.sum((x - closed_over["a"]) ** 2))
+
+    def f(a):
+        closed_over["a"] = a
+        try:
+            return fit(jnp.zeros(2))
+        finally:
+            closed_over.clear()
+
+    with jax.checking_leaks():
+        close(jax.jit(f)(jnp.ones(2)), np.array([1.0, 1.0]))
+        close(jax.jit(jax.grad(lambda a: jnp.sum(f(a) ** 2)))(jnp.ones(2)), np.array([2.0, 2.0]))
+    close(f(jnp.full(2, 3.0)), np.array([3.0, 3.0]))

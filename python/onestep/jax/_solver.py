@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -53,6 +53,7 @@ class _Trace:
 
     jaxpr: Any
     consts: list[Any]
+    """Data, or tracers: None for these where the trace is kept, since they belong to the call."""
     outputs: Any
     leaves: int
 
@@ -63,8 +64,12 @@ class _Trace:
 
     def evaluated(self, arguments: Sequence[Expr]) -> list[Value]:
         more = iter(arguments[self.leaves :])
-        consts = [next(more) if isinstance(c, jax.core.Tracer) else c for c in self.consts]
-        return evaluated(self.jaxpr, [c.array if isinstance(c, Data) else c for c in consts], arguments[: self.leaves])
+        consts = [c.array if isinstance(c, Data) else next(more) for c in self.consts]
+        return evaluated(self.jaxpr, consts, arguments[: self.leaves])
+
+    @property
+    def without_tracers(self) -> _Trace:
+        return replace(self, consts=[c if isinstance(c, Data) else None for c in self.consts])
 
 
 class Solver:
@@ -205,7 +210,7 @@ class Solver:
             if problem is not None:
                 self._problems.move_to_end(key)
                 return problem
-        problem = self._made(trace, number, shapes, names)
+        problem = self._made(trace.without_tracers, number, shapes, names)
         with self._lock:
             self._problems[key] = problem
             while len(self._problems) > 8:
