@@ -98,6 +98,7 @@ def test_a_cycle_through_a_solver_is_collected():
             self.s = self.fit.solve(np.zeros(2), np.ones(2))
             self.many = onestep.solve_many(self.fit, np.zeros(2), [np.ones(2)] * 2)
             self.inner = onestep.Inner(self.fit, np.zeros(2), lambda x: np.sum((x - self.A[0]) ** 2))
+            self.traced = onestep.traced(lambda t: np.sum(self.fit.from_(np.zeros(2))(t)), np.ones(2))
 
         def see(self, iteration):
             return True
