@@ -39,7 +39,10 @@ TracedFunction traced_python(nb::handle function, const nb::args& specs) {
   std::shared_ptr<const CopiedData> none;
   nb::list kept;
   const Tracing tracing(none, kept);
-  Function made(inputs, body.call);
+  Function made = [&] {
+    const WithoutGil no_gil;
+    return Function(inputs, body.call);
+  }();
   return {std::move(made), tracing.needed()};
 }
 
