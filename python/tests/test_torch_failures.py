@@ -275,3 +275,21 @@ def test_data_that_changes_before_a_compiled_backward_is_noticed(compiled):
         else:
             (gradient,) = torch.autograd.grad(x.sum(), w)
             torch.testing.assert_close(gradient, torch.ones(3, dtype=DOUBLE))
+
+
+def test_batches_of_autograd_are_refused_by_name():
+    fit = onestep.torch.layer(onestep.newton(lambda x, a: np.sum((x - a) ** 2) + np.sum(x**4)), start=np.zeros(2))
+    a = torch.ones(2, dtype=DOUBLE, requires_grad=True)
+    x = fit(a)
+    (slope,) = torch.autograd.grad(x.sum(), a, create_graph=True)
+    loss = lambda a: fit(a).sum()  # noqa: E731
+    jacobian, hessian = torch.autograd.functional.jacobian, torch.autograd.functional.hessian
+    for derive in (
+        lambda: torch.autograd.grad(x, a, torch.eye(2, dtype=DOUBLE), is_grads_batched=True),
+        lambda: torch.autograd.grad(slope, a, torch.eye(2, dtype=DOUBLE), is_grads_batched=True),
+        lambda: jacobian(fit, a.detach(), vectorize=True),
+        lambda: jacobian(fit, a.detach(), vectorize=True, strategy="forward-mode"),
+        lambda: hessian(loss, a.detach(), vectorize=True, outer_jacobian_strategy="forward-mode"),
+    ):
+        with pytest.raises(onestep.MisuseError, match="is_grads_batched, vectorize=True.*torch.func.jacrev"):
+            derive()
