@@ -118,6 +118,13 @@ nb::object jvp(const PyManySolutions& self, nb::handle v) {
 }
 
 PySolution at(const PyManySolutions& self, std::int64_t i) {
+nb::object state_of(const PyManySolutions& self) {
+  const std::size_t parts = self.solutions[0].state().size();
+  nb::list all;
+  for (std::size_t part = 0; part < parts; ++part) all.append(numpy_many(self.solutions.x(part)));
+  return nb::tuple(all);
+}
+
   const auto count = static_cast<std::int64_t>(self.solutions.size());
   if (i < -count || i >= count) throw nb::index_error("there are fewer problems");
   PySolution one(self.solutions[static_cast<std::size_t>(i < 0 ? i + count : i)], self.kept);
@@ -143,6 +150,8 @@ void bind_many(nb::module_& m) {
           nb::sig("def x(self) -> numpy.typing.NDArray[numpy.float64]"),
           "The first part of all states, along a new first axis.")
       .def_prop_ro(
+      .def_prop_ro("state", state_of, nb::sig("def state(self) -> tuple[numpy.typing.NDArray[numpy.float64], ...]"),
+                   "All parts of the states, such as the multipliers of quadratic programs, each along a new first axis.")
           "statuses", [](const PyManySolutions& s) { return s.solutions.statuses(); }, "How each solve ended.")
       .def_prop_ro(
           "failed", [](const PyManySolutions& s) { return s.solutions.failed(); },

@@ -104,6 +104,16 @@ def test_many_problems_have_the_bits_of_each_alone(logistic, rng):
     assert repr(many) == "<ManySolutions: 5 problems, 0 failed>"
 
 
+def test_many_states_have_all_parts(rng):
+    project = onestep.quadratic_program(
+        lambda c: {"Q": onestep.eye(3), "q": -c, "A": np.ones((1, 3)), "b": np.ones(1), "lo": 0.0}
+    )
+    c = rng.normal(size=(4, 3))
+    many = onestep.solve_many(project, list(c))
+    assert [part.shape for part in many.state] == [(4, 3), (4, 1), (4, 0), (4, 3)]
+    for i in range(4):
+        for part, of_one in zip(many.state, many[i].state):
+            np.testing.assert_array_equal(part[i], of_one)
 
 
 def test_a_matrix_is_no_list_of_problems(rng):
