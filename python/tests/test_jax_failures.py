@@ -255,6 +255,11 @@ def test_a_handler_is_registered_only_where_xla_takes_it():
     assert (_version_of_xla() or (0, 0)) >= (0, 1)
 
 
+def test_messages_do_not_name_a_proof_that_nobody_has():
+    for of_program, message in (({"lo": 1.0, "hi": 0.0}, "No point satisfies all constraints"), ({}, "along the ray. ")):
+        with pytest.raises(onestep.NotConvergedError, match=message) as error:
+            onestep.jax.QP()(q=jnp.ones(2), **of_program)
+        assert "proof" not in str(error.value)
 
 
 def test_second_derivatives_of_a_problem_that_the_loss_leaves_out_are_zero():
@@ -266,6 +271,17 @@ def test_second_derivatives_of_a_problem_that_the_loss_leaves_out_are_zero():
     for hessian in (jax.hessian(loss), jax.jacfwd(jax.jacfwd(loss)), jax.jit(jax.jacrev(jax.jacrev(loss)))):
         np.testing.assert_allclose(hessian(w), expected, rtol=1e-8)
     assert np.isnan(jax.vmap(jax.hessian(lambda w: root(1.0, w)))(w)[1])
+
+
+def test_a_closed_over_array_of_many_axes_is_named():
+    def f(b):
+        return onestep.jax.newton(lambda x: jnp.sum((x - b[0, 0]) ** 2))(X0)
+
+    assert np.allclose(f(jnp.ones((1, 1, 2))), 1.0)
+    with pytest.raises(onestep.MisuseError, match=r"an array of shape \(1, 1, 2\) is closed over"):
+        jax.jit(f)(jnp.ones((1, 1, 2)))
+
+
 def test_derivative_rules_that_are_not_jaxs_own_are_refused():
     @jax.custom_gradient
     def by_gradient(v):

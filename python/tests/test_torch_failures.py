@@ -293,3 +293,18 @@ def test_batches_of_autograd_are_refused_by_name():
     ):
         with pytest.raises(onestep.MisuseError, match="is_grads_batched, vectorize=True.*torch.func.jacrev"):
             derive()
+
+
+def test_a_parameter_that_is_no_array_is_refused_by_name():
+    with pytest.raises(onestep.MisuseError, match="no array of real numbers but str"):
+        onestep.torch.layer(flat(), start=np.zeros(2))("abc")
+
+
+def test_messages_of_a_layer_do_not_name_a_proof_that_nobody_has():
+    qp = onestep.torch.QP()
+    with pytest.raises(onestep.NotConvergedError, match="No point satisfies all constraints") as error:
+        qp(Q=torch.eye(2), q=torch.ones(2, 2, dtype=DOUBLE), lo=1.0, hi=0.0)
+    assert "proof" not in str(error.value)
+    with pytest.raises(onestep.NotConvergedError, match="along the ray. ") as error:
+        qp(q=torch.ones(2, 2, dtype=DOUBLE))
+    assert "proof" not in str(error.value)

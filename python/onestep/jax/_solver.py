@@ -151,6 +151,12 @@ class Solver:
             c.astype(np.float64) if c.dtype == np.bool_ else as_double(self.kind, "a closed-over array", c, "input")
             for c in trace.parameters
         ]
+        for c in more:
+            if c.ndim > 2:
+                raise MisuseError(
+                    f"[{self.kind}] an array of shape {tuple(c.shape)} is closed over that depends on what is transformed or "
+                    "compiled; such arrays have at most two axes here"
+                )
         shapes = [tuple(v.shape) for v in (*start, *parameters, *more)]
         before = start if self._remembers else []  # the second half of a state with momentum
         return self._problem(trace, len(start), shapes), [*start, *before, *parameters, *more], structure
