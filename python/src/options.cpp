@@ -14,6 +14,12 @@ void check_callable(nb::handle callback) {
     throw nb::type_error("callback must be a function of an Iteration, or None");
 }
 
+// Python's, or NumPy's, which is no subclass of it.
+bool bool_of(nb::handle object) {
+  const auto type = nb::cast<std::string>(object.type().attr("__name__"));
+  return type == "bool_" || type == "bool" ? is_true(object) : nb::cast<bool>(object);
+}
+
 }  // namespace
 
 void check_signals() {
@@ -43,7 +49,7 @@ void Options::change(const char* who, const nb::kwargs& named) {
       } else if (name == "typical_x") {
         values.typical_x = nb::cast<double>(value);
       } else if (name == "history") {
-        values.history = nb::cast<bool>(value);
+        values.history = bool_of(value);
       } else if (name == "callback") {
         check_callable(value);
         callback = value;
