@@ -1,12 +1,15 @@
 // Plain structs of the library as classes of Python: fields that can be read, repr, comparison and pickling from one list.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
-#include "common.h"
+#include "arrays.h"
 
 namespace onestep::python {
 
@@ -24,7 +27,8 @@ template <class T> class Record {
           const T* same = nullptr;
           if (!nb::try_cast<const T*>(other, same, false) || same == nullptr)
             return nb::borrow(nb::handle(Py_NotImplemented));
-          return nb::cast(state(*fields, self).equal(state(*fields, *same)));
+          return nb::cast(
+              std::all_of(fields->begin(), fields->end(), [&](const Field& f) { return f.is_same(self, *same); }));
         },
         nb::sig("def __eq__(self, other: object, /) -> bool"));
     type.attr("__hash__") = nb::none();
@@ -41,7 +45,22 @@ template <class T> class Record {
   template <class Member> Record& field(const char* name, Member T::*member, const char* about) {
     type.def_ro(name, member, about);
     fields_->push_back({name, [member](const T& self) { return nb::cast(self.*member); },
-                        [member](T& self, nb::handle value) { self.*member = nb::cast<Member>(value); }});
+                        [member](T& self, nb::handle value) { self.*member = nb::cast<Member>(value); },
+                        [member](const T& a, const T& b) { return is_same(a.*member, b.*member); }});
+    return *this;
+  }
+
+  /// That of all fields, for records that are options: equal ones have the same.
+  Record& hashable() {
+    type.def("__hash__", [fields = fields_](const T& self) {
+      nb::list values;
+      values.append(nb::type<T>());
+      for (const Field& f : *fields) {
+        const nb::object value = f.read(self);
+        values.append(value.equal(value) ? value : nb::none());  // NaN is the same as another NaN
+      }
+      return nb::hash(nb::tuple(values));
+    });
     return *this;
   }
 
@@ -52,8 +71,19 @@ template <class T> class Record {
     std::string name;
     std::function<nb::object(const T&)> read;
     std::function<void(T&, nb::handle)> write;
+    std::function<bool(const T&, const T&)> is_same;
   };
   using Fields = std::vector<Field>;
+  // A number that is not known is NaN, and does not make a record differ from its copy.
+  template <class Value> static bool is_same(const Value& a, const Value& b) {
+    if constexpr (std::is_floating_point_v<Value>)
+      return a == b || (std::isnan(a) && std::isnan(b));
+    else
+      return a == b;
+  }
+  template <class Value> static bool is_same(const std::vector<Value>& a, const std::vector<Value>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Value& x, const Value& y) { return is_same(x, y); });
+  }
   static nb::tuple state(const Fields& fields, const T& self) {
     nb::list values;
     for (const Field& f : fields) values.append(f.read(self));

@@ -41,6 +41,26 @@ def test_options_compare_by_value():
     assert Implicit() == Implicit(tolerance=1e-12)
 
 
+def test_estimators_are_keys():
+    for estimator in (OneStep(), KStep(3), Implicit(tolerance=1e-9), Unrolled(), Auto(1e-4), Auto(float("nan"))):
+        again = pickle.loads(pickle.dumps(estimator))
+        assert again == estimator and hash(again) == hash(estimator)
+    assert len({OneStep(), KStep(3), KStep(3), KStep(4), Auto(3)}) == 4
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(onestep.newton(lambda x: np.sum(x**2)).solve(np.ones(1)).statistics)
+
+
+def test_records_with_a_number_that_is_not_known_are_equal_to_themselves():
+    seen = []
+    s = onestep.fixed_point(lambda x, a: 0.5 * x + a, callback=seen.append).solve(np.zeros(2), np.ones(2))
+    certificate = s.certificate(np.ones(2))
+    assert np.isnan(seen[0].value)
+    for record in (seen[0], certificate, s.statistics, s.report):
+        assert record == record  # noqa: PLR0124
+        assert pickle.loads(pickle.dumps(record)) == record
+    assert seen[0] != seen[1]
+
+
 def test_results(logistic):
     s = onestep.newton(logistic.objective, history=True).solve(np.zeros(4), logistic.w)
     s.vjp(s.x)
