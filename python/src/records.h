@@ -92,4 +92,42 @@ template <class T> class Record {
   std::shared_ptr<Fields> fields_;
 };
 
+// Members of results as what can be pickled, and back. Enums are numbers.
+inline nb::object pickled(const Array& array) { return numpy_of(array); }
+inline nb::object pickled(const Parts& parts) { return numpy_tuple(parts); }
+inline nb::object pickled(const std::vector<Parts>& all) {
+  nb::list each;
+  for (const Parts& parts : all) each.append(numpy_tuple(parts));
+  return each;
+}
+template <class Value> nb::object pickled(const Value& value) {
+  if constexpr (std::is_enum_v<Value>)
+    return nb::int_(static_cast<int>(value));
+  else
+    return nb::cast(value);
+}
+inline void unpickle(nb::handle from, Array& array) { array = array_of(from); }
+inline void unpickle(nb::handle from, Parts& parts) { parts = parts_of(from); }
+inline void unpickle(nb::handle from, std::vector<Parts>& all) {
+  for (const nb::handle one : from) all.push_back(parts_of(one));
+}
+template <class Value> void unpickle(nb::handle from, Value& value) {
+  if constexpr (std::is_enum_v<Value>)
+    value = static_cast<Value>(nb::cast<int>(from));
+  else
+    value = nb::cast<Value>(from);
+}
+template <auto... members> struct Pickling {
+  template <class T> static nb::tuple state(const T& self) { return nb::make_tuple(pickled(self.*members)...); }
+  template <class T> static void restore(T& self, const nb::tuple& values) {
+    std::size_t i = 0;
+    (unpickle(values[i++], self.*members), ...);
+  }
+};
+
+/// What __reduce__ of a class does whose objects cannot be pickled: Python's TypeError that says why, and what can.
+template <class T> auto cannot_be_pickled(const char* why) {
+  return [why](const T&) -> nb::object { throw nb::type_error(why); };
+}
+
 }  // namespace onestep::python

@@ -2,6 +2,7 @@
 #include "solver.h"
 
 #include "errors.h"
+#include "records.h"
 
 namespace onestep::python {
 namespace {
@@ -111,6 +112,11 @@ void bind_solver(nb::module_& m) {
       .def(
           "on", [](const PySolver& self, const Context& context) { return self.changed(self.solver.on(context)); },
           "context"_a, "The same, computing on the threads of this context.")
+      .def("__reduce__",
+           cannot_be_pickled<PySolver>("a Solver holds the functions it was made of and cannot be pickled; a function of a "
+                                       "module that makes it can, by "
+                                       "its name, and so can estimators and other options"),
+           nb::sig("def __reduce__(self) -> typing.Any"))
       .def("__repr__", [](const PySolver& self) {
         return "<Solver " + self.text + (self.kept.is_valid() ? self.options.text(self.defaults) : "") + ">";
       });
