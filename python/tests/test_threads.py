@@ -266,3 +266,26 @@ print("ended")
 def test_a_program_ends_while_a_thread_solves():
     done = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
+TWO_TRACE = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from onestep import _core
+
+solver = _core.newton(lambda x, t: np.sum((x - t) ** 2)).from_(np.zeros(2))
+problems = _core.prepared_problems("newton", solver, None, "raise", [], [(2,)], [(2,)])
+
+def gradient(t):
+    time.sleep(0.1)  # without the GIL, which the other thread has then
+    return _core.sum(solver(t))
+
+with ThreadPoolExecutor(2) as pool:
+    print(len(list(pool.map(lambda _: problems.traced(gradient, (2,)), range(2)))))
+"""
+
+
+def test_two_threads_trace_with_the_same_frozen_functions():
+    done = subprocess.run([sys.executable, "-c", TWO_TRACE], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
