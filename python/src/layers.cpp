@@ -111,6 +111,15 @@ nb::tuple run(const PyCall& self, const nb::args& operands) {
   return nb::tuple(results);
 }
 
+// Ctrl-C is given to the interpreter again when this is gone: no statement of Python can do that where none is to run before
+// whoever catches the exception that has it has dropped that.
+struct InterruptWhenGone {
+  InterruptWhenGone() = default;
+  InterruptWhenGone(const InterruptWhenGone&) = delete;
+  InterruptWhenGone& operator=(const InterruptWhenGone&) = delete;
+  ~InterruptWhenGone() { PyErr_SetInterrupt(); }
+};
+
 // Whether a foreign step of the solver is marked as one that runs JAX.
 bool runs_jax(nb::handle kept) {
   if (nb::isinstance<nb::list>(kept)) {
@@ -194,6 +203,8 @@ void bind_layers(nb::module_& m) {
       },
       nb::sig("def xla_handler() -> typing.Any"), "The handler of calls for XLA; None where it was not built.");
   m.attr("xla_version") = xla_version();
+  nb::class_<InterruptWhenGone>(m, "InterruptWhenGone", "Gives Ctrl-C to the interpreter again when it is gone.")
+      .def(nb::init<>());
 }
 
 }  // namespace onestep::python

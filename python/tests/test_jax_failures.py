@@ -296,3 +296,25 @@ def test_derivative_rules_that_are_not_jaxs_own_are_refused():
         with pytest.raises(onestep.TracingError, match="does not use derivative rules"):
             onestep.jax.newton_root(lambda x, w: rule(x) - w)(1.0, 4.0)
     assert np.allclose(onestep.jax.newton_root(lambda x, w: jax.nn.relu(x) - w)(1.0, 4.0), 4.0)
+
+
+STOPPED = """
+import jax, os, signal, threading
+jax.config.update("jax_enable_x64", True)
+import jax.numpy as jnp
+import onestep._core
+onestep._core.xla_handler = lambda: None
+import onestep.jax
+signal.signal(signal.SIGINT, signal.default_int_handler)
+slow = onestep.jax.fixed_point(lambda x, t: 0.999999999 * x + t, max_iterations=10**9)
+threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    jax.jit(slow)(jnp.ones(3), jnp.ones(3)).block_until_ready()
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
+
+def test_ctrl_c_in_a_callback_is_a_keyboard_interrupt():
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr[-2000:]
