@@ -26,11 +26,13 @@ bool is_of(const ffi::AnyBuffer& buffer, const Call::Dims& dims) {
 
 ffi::Error refusal(const std::string& what) { return {ffi::ErrorCode::kInvalidArgument, "[onestep.jax] " + what}; }
 
-// Of Python, from a callback or a foreign step. A Ctrl-C that a solve has noticed is given to the interpreter again.
+// Of Python, from a callback or a foreign step. A Ctrl-C that a solve has noticed is given to the interpreter again, once no
+// more of Python runs here, which would take it.
 std::string text_of(nb::python_error& error) {
   return with_gil([&] {
+    std::string text = error.what();
     if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
-    return std::string(error.what());
+    return text;
   });
 }
 

@@ -299,11 +299,12 @@ def test_derivative_rules_that_are_not_jaxs_own_are_refused():
 
 
 STOPPED = """
-import jax, os, signal, threading
+import jax, os, signal, sys, threading
 jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp
 import onestep._core
-onestep._core.xla_handler = lambda: None
+if sys.argv[1] == "callback":
+    onestep._core.xla_handler = lambda: None
 import onestep.jax
 signal.signal(signal.SIGINT, signal.default_int_handler)
 slow = onestep.jax.fixed_point(lambda x, t: 0.999999999 * x + t, max_iterations=10**9)
@@ -315,6 +316,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_in_a_callback_is_a_keyboard_interrupt():
-    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=120)
+@pytest.mark.parametrize("interface", ["ffi", "callback"])
+def test_ctrl_c_in_a_compiled_function_is_a_keyboard_interrupt(interface):
+    done = subprocess.run([sys.executable, "-c", STOPPED, interface], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr[-2000:]
