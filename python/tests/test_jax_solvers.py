@@ -365,6 +365,16 @@ def test_a_solve_sees_what_changed_in_numpys_memory_since_the_last():
             close(fit(jnp.zeros(2), 1.0), expected)
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["plain", "jit"])
+def test_a_second_derivative_is_that_of_the_data_of_the_solve(wrap):
+    c = np.array([1.0, 2.0])
+    scaled = wrap(lambda s: c * s)
+    fit = onestep.jax.newton(lambda x, a: jnp.sum((x - scaled(jnp.exp(a))) ** 2))
+    slope, along = jax.linearize(jax.grad(lambda a: jnp.sum(fit(jnp.zeros(2), a))), 0.0)
+    c *= 5
+    assert np.isclose(slope, 3.0) and np.isclose(along(1.0), 3.0)
+
+
 def test_a_solver_keeps_no_tracer():
     closed_over = {}
     fit = onestep.jax.newton(lambda x: jnp.sum((x - closed_over["a"]) ** 2))

@@ -84,6 +84,31 @@ def _results(eqn: Any, given: list[Value]) -> Sequence[Value]:
     return result if isinstance(result, tuple) else (result,)
 
 
+def with_data_of_its_own(jaxpr: Jaxpr) -> Jaxpr:
+    """The same, where the constants of jaxprs inside (of compiled functions) are copies of what NumPy owns, which may change
+    before the jaxpr is gone through again."""
+    eqns = []
+    for eqn in jaxpr.eqns:
+        owning = {name: _owning(value) for name, value in eqn.params.items()}
+        is_same = all(owning[name] is value for name, value in eqn.params.items())
+        eqns.append(eqn if is_same else eqn.replace(params=owning))
+    return jaxpr if all(a is b for a, b in zip(eqns, jaxpr.eqns)) else jaxpr.replace(eqns=eqns)
+
+
+def _owning(value: Any) -> Any:
+    if isinstance(value, ClosedJaxpr):
+        inner = with_data_of_its_own(value.jaxpr)
+        if inner is value.jaxpr and not any(isinstance(c, np.ndarray) for c in value.consts):
+            return value
+        return value.replace(jaxpr=inner, consts=[np.array(c) if isinstance(c, np.ndarray) else c for c in value.consts])
+    if isinstance(value, Jaxpr):
+        return with_data_of_its_own(value)
+    if isinstance(value, tuple):
+        parts = tuple(_owning(v) for v in value)
+        return value if all(a is b for a, b in zip(parts, value)) else parts
+    return value
+
+
 def _consts_of(jaxpr: Any) -> list[Value]:
     return [np.asarray(c) for c in jaxpr.consts] if isinstance(jaxpr, ClosedJaxpr) else []
 

@@ -16,7 +16,7 @@ from onestep import _core
 from onestep._core import Auto, Certificate, Expr, Implicit, KStep, Momentum, OneStep, Status, Unrolled
 from onestep._errors import MisuseError
 from onestep.jax._arrays import Dtype, as_double, check_x64, checked_dtype, converted, dtype_of, is_traced
-from onestep.jax._jaxpr import evaluated
+from onestep.jax._jaxpr import evaluated, with_data_of_its_own
 from onestep.jax._keys import Data, key_of
 from onestep.jax._primitives import solve_p
 from onestep.jax._problem import Layout, Problem, Shape
@@ -187,7 +187,7 @@ class Solver:
         shapes = [jax.ShapeDtypeStruct(v.shape, np.float64) for v in leaves]
         closed, outputs = jax.make_jaxpr(flat, return_shape=True)(*shapes)
         consts = [c if isinstance(c, jax.core.Tracer) else Data(c) for c in closed.consts]
-        trace = _Trace(closed.jaxpr, consts, outputs, len(leaves))
+        trace = _Trace(with_data_of_its_own(closed.jaxpr), consts, outputs, len(leaves))
         self._check_outputs(trace, structure)
         return trace
 
