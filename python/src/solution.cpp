@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "options.h"
 #include "records.h"
 #include "words.h"
 
@@ -82,7 +83,9 @@ void bind_solution(nb::module_& m) {
           "there are several parameters.")
       .def(
           "jacobian",
-          [](const PySolution& s) { return numpy_parts(without_gil(*s.turns, [&] { return s.solution.jacobian(); })); },
+          [](const PySolution& s) {
+            return numpy_parts(without_gil(*s.turns, [&] { return s.solution.jacobian(check_signals); }));
+          },
           nb::sig("def jacobian(self) -> typing.Any"),
           "dx/dtheta: a matrix, or a tuple of one for each parameter, with a row for each entry of the state: those of x, "
           "then those of the other parts, such as the multipliers of a quadratic program.")

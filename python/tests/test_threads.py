@@ -159,6 +159,20 @@ def test_ctrl_c_stops_many_short_solves(what):
 
 
 @pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_stops_a_jacobian_between_groups_of_directions():
+    n = 2000  # as many directions, each of which goes over all steps
+    solver = onestep.fixed_point(lambda x, t: 0.999 * x + t, max_iterations=5000)
+    s = solver.solve(np.ones(n), np.ones(n), estimator=onestep.Unrolled()).even_if_unconverged()
+    interrupt = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    began = time.thread_time()
+    with pytest.raises(KeyboardInterrupt):
+        s.jacobian()
+    assert time.thread_time() - began < 5  # of CPU time
+    interrupt.join()
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_stops_the_solve_many_of_its_thread_alone():
     shared, ended = endless().with_options(time_limit=2.0), []
 
