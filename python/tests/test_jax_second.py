@@ -118,9 +118,8 @@ def test_a_batch_of_no_problems_has_derivatives():
     assert of_a.shape == (0, 3) and of_p.shape == (0,)
     assert jax.vmap(jax.jacfwd(x), (0, None))(a, p).shape == (0, 3, 3)
     assert jax.vmap(jax.hessian(loss), (0, None))(a, p).shape == (0, 3, 3)
-    assert jax.jit(jax.vmap(jax.vmap(jax.hessian(loss), (0, None)), (None, 0)))(jnp.zeros((2, 3)), jnp.zeros(0)).shape == (
-        0, 2, 3, 3,
-    )
+    two_levels = jax.jit(jax.vmap(jax.vmap(jax.hessian(loss), (0, None)), (None, 0)))
+    assert two_levels(jnp.zeros((2, 3)), jnp.zeros(0)).shape == (0, 2, 3, 3)
     pull = jax.vjp(lambda a: x(a, p), jnp.ones(3))[1]
     assert jax.vmap(pull)(c)[0].shape == (0, 3)
     assert jax.vmap(lambda v: jax.jvp(lambda a: x(a, p), (jnp.ones(3),), (v,))[1])(c).shape == (0, 3)

@@ -17,7 +17,8 @@ from onestep._errors import TracingError
 from onestep.jax._equation import Equation, refusal
 from onestep.jax._values import Known, Value, is_known
 
-_JAX = os.path.join(os.path.dirname(jax.__file__), "")  # of JAX itself: packages beside it may have names that begin as its does
+# The folder of JAX with its separator: packages beside it may have names that begin as its does.
+_JAX = os.path.join(os.path.dirname(jax.__file__), "")
 
 # The function that jax.custom_gradient makes of the user's is one of this file.
 _CUSTOM_GRADIENT = os.path.join(_JAX, "_src", "custom_derivatives.py")
