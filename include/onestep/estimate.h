@@ -1,6 +1,7 @@
 // Derivatives of what a solver converges to, by any of the paper's methods, and how wrong each can be.
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <limits>
 #include <memory>
@@ -222,10 +223,11 @@ class Solution {
   ///     Array dx = s.jvp(w);
   Parts jvp(const Parts& v) const;
   /// dx/dθ: a matrix for each parameter, with a row for each entry of the state and a column for each of the parameter.
-  /// Takes whichever side has fewer directions. Throws as vjp does.
+  /// Takes whichever side has fewer directions, up to 32 of them together; `between` is called before each of these groups,
+  /// and what it throws goes through to the caller. Throws as vjp does.
   ///
   ///     Array J = s.jacobian();
-  Parts jacobian() const;
+  Parts jacobian(const std::function<void()>& between = {}) const;
   /// The same without allocating (but for Implicit, whose linear solvers do): `out` has memory for each parameter, or for
   /// all parts one behind the other.
   ///

@@ -72,6 +72,7 @@ template <class F> Body body_of(F f) {
           },
           k};
 }
+inline Body body_of(Body body) { return body; }
 }  // namespace detail
 
 /// A step written by hand or differentiated by another library: any C++ code. The state is one vector (parts one behind the

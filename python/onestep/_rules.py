@@ -216,9 +216,11 @@ def expand_dims(a: Any, axis: int) -> Expr:
     return _core.reshape(a, [*a.shape[:at], 1, *a.shape[at:]])
 
 
-def norm(x: Any, ord: Any = None, axis: int | None = None, keepdims: bool = False) -> Expr:
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Expr:
     x = expr(x)
-    of_vectors = x.ndim == 1 or axis is not None
+    # Two axes are those of matrices, one is that of vectors; without any, x is what it is.
+    number_of_axes = x.ndim if axis is None else len(axis) if isinstance(axis, tuple) else 1
+    of_vectors = number_of_axes == 1
     if not (ord is None or (ord == "fro" and not of_vectors) or (ord == 2 and of_vectors)):
         raise TracingError(
             "np.linalg.norm is traced for the Euclidean norm; others are np.sum(np.abs(x)) and np.max(np.abs(x))"

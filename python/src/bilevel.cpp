@@ -20,7 +20,7 @@ PyInner inner_of(const PySolver& solver, nb::handle start, nb::handle objective,
   nb::list kept;
   kept.append(kept_of(solver.kept));
   kept.append(objective);
-  return {with_lambda(body_of(objective), [&](auto g) { return Inner(solver.solver, x0, g, estimator_of(named)); }), kept};
+  return {Inner(solver.solver, x0, body_of(objective), estimator_of(named)), kept};
 }
 
 OuterMethod method_of(nb::handle object) {
@@ -34,14 +34,19 @@ OuterMethod method_of(nb::handle object) {
 struct Arguments {
   std::vector<Inner> inner;
   std::vector<Parameter> parameters;
+  nb::list kept;  // the inner problems: an iterator may give out the only references to them
 };
 
 Arguments collected(nb::handle inner, nb::handle parameters) {
   Arguments all;
   if (nb::isinstance<PyInner>(inner)) {
     all.inner.push_back(nb::cast<const PyInner&>(inner).inner);
+    all.kept.append(inner);
   } else {
-    for (const nb::handle one : inner) all.inner.push_back(nb::cast<const PyInner&>(one).inner);
+    for (const nb::handle one : inner) {
+      all.inner.push_back(nb::cast<const PyInner&>(one).inner);
+      all.kept.append(one);
+    }
   }
   if (nb::isinstance<Parameter>(parameters)) {
     all.parameters.push_back(nb::cast<Parameter>(parameters));
@@ -62,6 +67,17 @@ Outcome minimise_python(nb::handle inner, nb::handle parameters, nb::handle meth
   options.certified = certified;
   options.checkpoint = checkpoint;
   options.identity = identity;
+  // Asked by all threads that solve inner problems, of which one sees the signal.
+  options.cancelled = [interrupted = std::make_shared<std::atomic<bool>>()] {
+    if (*interrupted) return true;
+    try {
+      check_signals();
+    } catch (...) {
+      *interrupted = true;
+      throw;
+    }
+    return false;
+  };
   options.callback = [callback = nb::handle(callback)](const OuterIteration& i) {
     check_signals();
     if (callback.is_none()) return true;
@@ -76,6 +92,14 @@ Outcome minimise_python(nb::handle inner, nb::handle parameters, nb::handle meth
   return minimise(given.inner, given.parameters, how, options);
 }
 
+using OfParameter = Pickling<&Parameter::start, &Parameter::kind, &Parameter::low, &Parameter::high>;
+using OfOutcome =
+    Pickling<&Outcome::status, &Outcome::about, &Outcome::theta, &Outcome::x, &Outcome::value, &Outcome::hypergradient,
+             &Outcome::critical, &Outcome::norm, &Outcome::bound, &Outcome::bound_rests_on, &Outcome::at_low,
+             &Outcome::at_high, &Outcome::iterations, &Outcome::evaluations, &Outcome::hypergradients, &Outcome::fell_short,
+             &Outcome::inner_iterations, &Outcome::inner_factorisations, &Outcome::seconds, &Outcome::inner_seconds,
+             &Outcome::hypergradient_seconds, &Outcome::checkpoint_seconds, &Outcome::resumed, &Outcome::history>;
+
 void bind_parameters(nb::module_& m) {
   const auto made = [](Parameter (*make)(Array)) { return [make](nb::handle start) { return make(array_of(start)); }; };
   nb::class_<Parameter>(m, "Parameter", "A parameter that is optimised: where it starts, where it may lie, how it is moved.")
@@ -88,6 +112,11 @@ void bind_parameters(nb::module_& m) {
       .def_static("fixed", made(Parameter::fixed), "start"_a, nb::sig("def fixed(start: ArrayOrParts) -> Parameter"),
                   "Not moved.")
       .def("within", &Parameter::within, "lowest"_a, "highest"_a, "The same with bounds.")
+      .def("__getstate__", [](const Parameter& p) { return OfParameter::state(p); })
+      .def("__setstate__",
+           [](Parameter& self, const nb::tuple& values) {
+             OfParameter::restore(*new (&self) Parameter{.start = Array(0.0)}, values);
+           })
       .def("__repr__", [](const Parameter& p) {
         std::ostringstream text;
         text << "<Parameter of shape " << p.start.shape() << ">";
@@ -159,6 +188,9 @@ void bind_bilevel(nb::module_& m) {
       .def_ro("seconds", &Outcome::seconds, "In all.")
       .def_ro("resumed", &Outcome::resumed, "Whether it went on from a checkpoint.")
       .def_ro("history", &Outcome::history, "All outer iterations.")
+      .def("__getstate__", [](const Outcome& o) { return OfOutcome::state(o); })
+      .def("__setstate__",
+           [](Outcome& self, const nb::tuple& values) { OfOutcome::restore(*new (&self) Outcome{}, values); })
       .def("__repr__",
            [](const Outcome& o) {
              std::ostringstream text;

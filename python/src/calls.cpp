@@ -1,6 +1,7 @@
 // Calls, and the numbers that compiled programs know them by.
 #include "calls.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <unordered_map>
@@ -43,8 +44,8 @@ Array view_of(const Shape& shape, const double* entries) {
 
 }  // namespace
 
-Evaluation::Evaluation(std::string name, const Function& function, std::size_t directed, bool raises)
-    : name_(std::move(name)), function_(function), plan_(function), directed_(directed), raises_(raises) {}
+Evaluation::Evaluation(std::string name, const Function& function, std::size_t first, std::size_t directed, bool raises)
+    : name_(std::move(name)), function_(function), plan_(function), first_(first), directed_(directed), raises_(raises) {}
 
 void Evaluation::check_finite(std::span<const std::span<double>> results) const {
   for (const std::span<double> result : results)
@@ -52,6 +53,13 @@ void Evaluation::check_finite(std::span<const std::span<double>> results) const 
       if (!std::isfinite(entry))
         throw NoDerivativeError("[" + name_ + "] the second derivative is not finite: the solution may be degenerate",
                                 "not finite", Status::not_finite);
+}
+
+bool Evaluation::is_zero_in(std::span<const Array> directions) const {
+  const auto is_zero = [](const Array& direction) {
+    return std::ranges::all_of(direction.values(), [](double entry) { return entry == 0; });
+  };
+  return std::ranges::all_of(directions.first(first_), is_zero) || std::ranges::all_of(directions.subspan(first_), is_zero);
 }
 
 Workspace Evaluation::take() {
@@ -85,6 +93,10 @@ void Evaluation::run(const Layout& layout, std::size_t directions, Inputs inputs
       for (std::size_t r = 0; r < out.size(); ++r) {
         const auto size = static_cast<std::size_t>(function_.outputs()[r].shape().size());
         results.emplace_back(out[r] + (d * layout.count + i) * size, size);
+      }
+      if (is_zero_in(std::span(values).first(directed_))) {
+        for (const std::span<double> result : results) std::ranges::fill(result, 0.0);
+        continue;
       }
       plan_.run(workspace, values, results);
       if (raises_) check_finite(results);

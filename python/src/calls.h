@@ -15,8 +15,10 @@ namespace onestep::python {
 /// A traced function that is evaluated for each direction of each problem, by any number of threads at once.
 class Evaluation {
  public:
-  /// Where it `raises`, a result that is not finite is a NoDerivativeError, which has the name.
-  Evaluation(std::string name, const Function& function, std::size_t directed, bool raises);
+  /// It is linear in the `first` of the directed arguments, and in the others of them: where either are zero, as for a
+  /// problem that a loss leaves out, so are the results. Where it `raises`, one that is not finite is a NoDerivativeError,
+  /// which has the name.
+  Evaluation(std::string name, const Function& function, std::size_t first, std::size_t directed, bool raises);
   /// The first arguments have an axis of directions and one of problems, the others one of problems where they are batched.
   void run(const Layout& layout, std::size_t directions, Inputs inputs, Outputs out);
   const Function& function() const { return function_; }
@@ -25,10 +27,11 @@ class Evaluation {
  private:
   Workspace take();
   void check_finite(std::span<const std::span<double>> results) const;
+  bool is_zero_in(std::span<const Array> directions) const;
   std::string name_;
   Function function_;
   Plan plan_;
-  std::size_t directed_;
+  std::size_t first_, directed_;
   bool raises_;
   std::mutex mutex_;
   std::vector<Workspace> idle_;

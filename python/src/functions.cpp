@@ -12,6 +12,7 @@ Input input_of(nb::handle spec) {
 }
 
 nb::object run(const TracedFunction& self, const nb::args& arguments) {
+  const nb::list kept = kept_of(self.kept);
   std::vector<PartsInPlace> given;
   std::vector<Array> inputs;
   for (const nb::handle a : arguments) {
@@ -38,12 +39,16 @@ TracedFunction traced_python(nb::handle function, const nb::args& specs) {
   std::shared_ptr<const CopiedData> none;
   nb::list kept;
   const Tracing tracing(none, kept);
-  Function made(inputs, body.call);
+  Function made = [&] {
+    const WithoutGil no_gil;
+    return Function(inputs, body.call);
+  }();
   return {std::move(made), tracing.needed()};
 }
 
 void bind_functions(nb::module_& m) {
-  nb::class_<TracedFunction>(m, "Function", "A traced function: call it with arrays for its values.")
+  nb::class_<TracedFunction>(m, "Function", nb::type_slots(slots_of_kept<TracedFunction>()),
+                             "A traced function: call it with arrays for its values.")
       .def("__call__", run, nb::sig("def __call__(self, *arguments: numpy.typing.ArrayLike) -> typing.Any"),
            "The value: an array, or a tuple of them where the function returned several.")
       .def_prop_ro(

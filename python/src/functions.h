@@ -1,14 +1,14 @@
 // Traced functions as Python has them.
 #pragma once
 
-#include "tracing.h"
+#include "solution.h"
 
 namespace onestep::python {
 
 /// A traced function of Python, with what it must keep alive.
 struct TracedFunction {
   Function function;
-  nb::list kept;
+  nb::object kept;
 };
 
 /// Calls the function with expressions of these shapes.

@@ -4,6 +4,7 @@
 #include <cxxabi.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <type_traits>
 
 #include "common.h"
@@ -23,9 +24,23 @@ template <class Compute> decltype(auto) or_wait_for_the_end(const Compute& compu
   }
 }
 
+/// When this thread looks for signals: every 50 ms, from when it let go of the GIL. A computation that is over before leaves
+/// them to the interpreter; one of many short parts is one computation. The library's own threads, which never had the GIL,
+/// do not look: Python hands signals to its main thread alone.
+class SignalClock {
+ public:
+  static bool is_due() { return last_ != never && Clock::now() - last_ >= std::chrono::milliseconds(50); }
+  static void restart() { last_ = Clock::now(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr Clock::time_point never{};
+  inline static thread_local Clock::time_point last_ = never;
+};
+
 class WithoutGil {
  public:
-  WithoutGil() : state_(PyEval_SaveThread()) {}
+  WithoutGil() : state_(PyEval_SaveThread()) { SignalClock::restart(); }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
   ~WithoutGil() {

@@ -26,11 +26,13 @@ bool is_of(const ffi::AnyBuffer& buffer, const Call::Dims& dims) {
 
 ffi::Error refusal(const std::string& what) { return {ffi::ErrorCode::kInvalidArgument, "[onestep.jax] " + what}; }
 
-// Of Python, from a callback or a foreign step. A Ctrl-C that a solve has noticed is given to the interpreter again.
+// Of Python, from a callback or a foreign step. A Ctrl-C that a solve has noticed is given to the interpreter again, once no
+// more of Python runs here, which would take it.
 std::string text_of(nb::python_error& error) {
   return with_gil([&] {
+    std::string text = error.what();
     if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
-    return std::string(error.what());
+    return text;
   });
 }
 
@@ -63,6 +65,7 @@ ffi::Error handle(std::int64_t number, ffi::RemainingArgs given, ffi::RemainingR
   if (!call) return refusal("a compiled program uses a solver of another process, or one that is gone: compile it again");
   if (given.size() != call->inputs().size() || wanted.size() != call->outputs().size() + (call->has_statuses() ? 1 : 0))
     return refusal("a compiled program has another number of operands than its solver");
+  SignalClock::restart();
   try {
     return run(*call, given, wanted);
   } catch (const NotConvergedError& e) {

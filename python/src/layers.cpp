@@ -111,6 +111,15 @@ nb::tuple run(const PyCall& self, const nb::args& operands) {
   return nb::tuple(results);
 }
 
+// Ctrl-C is given to the interpreter again when this is gone: no statement of Python can do that where none is to run before
+// whoever catches the exception that has it has dropped that.
+struct InterruptWhenGone {
+  InterruptWhenGone() = default;
+  InterruptWhenGone(const InterruptWhenGone&) = delete;
+  InterruptWhenGone& operator=(const InterruptWhenGone&) = delete;
+  ~InterruptWhenGone() { PyErr_SetInterrupt(); }
+};
+
 // Whether a foreign step of the solver is marked as one that runs JAX.
 bool runs_jax(nb::handle kept) {
   if (nb::isinstance<nb::list>(kept)) {
@@ -124,9 +133,9 @@ bool runs_jax(nb::handle kept) {
 
 Layout layout_of(const std::vector<bool>& batched, std::size_t count) { return {batched, count}; }
 
-PyCall evaluation(const TracedFunction& traced, std::size_t directed, const std::vector<bool>& batched, std::size_t count,
-                  std::size_t directions, const std::string& name, bool raises) {
-  auto evaluated = std::make_shared<Evaluation>(name, traced.function, directed, raises);
+PyCall evaluation(const TracedFunction& traced, std::size_t first, std::size_t directed, const std::vector<bool>& batched,
+                  std::size_t count, std::size_t directions, const std::string& name, bool raises) {
+  auto evaluated = std::make_shared<Evaluation>(name, traced.function, first, directed, raises);
   return {Call::evaluate(std::move(evaluated), layout_of(batched, count), directions), traced.kept};
 }
 
@@ -178,8 +187,11 @@ void bind_layers(nb::module_& m) {
       "onestep.traced of a function that has the solver inside, whose functions are what they were.");
   m.def("prepared_problems", problems_of, "name"_a, "solver"_a, "estimator"_a.none(), "on_error"_a, "start"_a, "theta"_a,
         "state"_a, "A solver for parameters of given shapes, ready for calls.");
-  m.def("evaluation_call", evaluation, "function"_a, "directed"_a, "batched"_a, "count"_a, "directions"_a, "name"_a,
-        "raises"_a, "A traced function evaluated for each direction of each problem.");
+  m.def("evaluation_call", evaluation, "function"_a, "first"_a, "directed"_a, "batched"_a, "count"_a, "directions"_a,
+        "name"_a, "raises"_a,
+        "A traced function evaluated for each direction of each problem. It is linear in the `first` of the directed "
+        "arguments, "
+        "and in the others.");
   m.def(
       "runs_jax", [](const PySolver& solver) { return runs_jax(solver.kept); }, "solver"_a,
       "Whether the solver calls functions of JAX while it solves.");
@@ -191,6 +203,8 @@ void bind_layers(nb::module_& m) {
       },
       nb::sig("def xla_handler() -> typing.Any"), "The handler of calls for XLA; None where it was not built.");
   m.attr("xla_version") = xla_version();
+  nb::class_<InterruptWhenGone>(m, "InterruptWhenGone", "Gives Ctrl-C to the interpreter again when it is gone.")
+      .def(nb::init<>());
 }
 
 }  // namespace onestep::python

@@ -1,7 +1,10 @@
 // Many problems of one shape at once: solve_many, and the class ManySolutions.
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
+
 #include "errors.h"
+#include "records.h"
 #include "solver.h"
 
 namespace onestep::python {
@@ -85,14 +88,15 @@ PyManySolutions solve_many_once(PySolver& self, const nb::args& arguments, nb::h
     theta.push_back(many_of(arguments[first]));
     shapes.push_back(theta.back().count() > 0 ? theta.back()[0].shape() : Shape{});
   }
+  const auto is_shared = [](const Many& many) { return many.is_shared(); };
+  if (std::all_of(theta.begin(), theta.end(), is_shared) && (!x0 || std::all_of(x0->begin(), x0->end(), is_shared)))
+    throw MisuseError(
+        "[solve_many] no argument is a list, so there is one problem: list(T) makes the rows of a matrix an array for each "
+        "problem");
   const Estimator estimator = estimator_of(named);
   const nb::list kept = kept_of(self.kept);
-  if (!self.for_many) {
-    self.interrupted = std::make_shared<std::atomic<bool>>();
-    self.for_many = self.solver.with(self.options.for_library(self.interrupted));
-  }
-  *self.interrupted = false;
-  const Solver solver = *self.for_many;
+  // The same solver, with its plans, where a signal stops all problems of this call.
+  const Solver solver = self.solver.with(self.options.for_library(std::make_shared<std::atomic<bool>>()));
   const Tracing tracing(self.data, kept);
   ManySolutions solutions = [&] {
     const WithoutGil no_gil;
@@ -112,6 +116,13 @@ nb::object vjp(const PyManySolutions& self, nb::handle c) {
 nb::object jvp(const PyManySolutions& self, nb::handle v) {
   const std::vector<Many> tangents = directions_of("jvp", v, self.theta);
   return numpy_manies(without_gil(*self.turns, [&] { return self.solutions.jvp(tangents); }));
+}
+
+nb::object state_of(const PyManySolutions& self) {
+  const std::size_t parts = self.solutions[0].state().size();
+  nb::list all;
+  for (std::size_t part = 0; part < parts; ++part) all.append(numpy_many(self.solutions.x(part)));
+  return nb::tuple(all);
 }
 
 PySolution at(const PyManySolutions& self, std::int64_t i) {
@@ -139,6 +150,8 @@ void bind_many(nb::module_& m) {
           "x", [](const PyManySolutions& s) { return numpy_many(s.solutions.x()); },
           nb::sig("def x(self) -> numpy.typing.NDArray[numpy.float64]"),
           "The first part of all states, along a new first axis.")
+      .def_prop_ro("state", state_of, nb::sig("def state(self) -> tuple[numpy.typing.NDArray[numpy.float64], ...]"),
+                   "All parts of the states, such as the multipliers of quadratic programs, each along a new first axis.")
       .def_prop_ro(
           "statuses", [](const PyManySolutions& s) { return s.solutions.statuses(); }, "How each solve ended.")
       .def_prop_ro(
@@ -152,6 +165,11 @@ void bind_many(nb::module_& m) {
            "(dx/dtheta) v of every problem, along a first axis.")
       .def("even_if_unconverged", even_if_unconverged,
            "A copy whose derivatives are returned even where a solve did not converge.")
+      .def("__reduce__",
+           cannot_be_pickled<PyManySolutions>("ManySolutions hold the functions they were traced from and cannot be "
+                                              "pickled; their numbers can: s.x, s.state, "
+                                              "s.statuses, s.vjp(c), s.jvp(v)"),
+           nb::sig("def __reduce__(self) -> typing.Any"))
       .def("__repr__",
            [](const PyManySolutions& s) {
              return "<ManySolutions: " + std::to_string(s.solutions.size()) + " problems, " +

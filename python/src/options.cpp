@@ -1,15 +1,11 @@
 // Options of solvers as keyword arguments of Python; estimators; and what lets Ctrl-C stop a solve.
 #include "options.h"
 
-#include <chrono>
-
 #include "errors.h"
 #include "gil.h"
 
 namespace onestep::python {
 namespace {
-
-constexpr double signal_interval = 0.05;  // seconds between two looks
 
 const char* const option_names = "tolerance, max_iterations, time_limit, typical_x, callback, history and estimator";
 
@@ -18,14 +14,17 @@ void check_callable(nb::handle callback) {
     throw nb::type_error("callback must be a function of an Iteration, or None");
 }
 
+// Python's, or NumPy's, which is no subclass of it.
+bool bool_of(nb::handle object) {
+  const auto type = nb::cast<std::string>(object.type().attr("__name__"));
+  return type == "bool_" || type == "bool" ? is_true(object) : nb::cast<bool>(object);
+}
+
 }  // namespace
 
 void check_signals() {
-  using Clock = std::chrono::steady_clock;
-  thread_local Clock::time_point last;
-  const Clock::time_point now = Clock::now();
-  if (std::chrono::duration<double>(now - last).count() < signal_interval) return;
-  last = now;
+  if (!SignalClock::is_due()) return;
+  SignalClock::restart();
   with_gil([] {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   });
@@ -50,7 +49,7 @@ void Options::change(const char* who, const nb::kwargs& named) {
       } else if (name == "typical_x") {
         values.typical_x = nb::cast<double>(value);
       } else if (name == "history") {
-        values.history = nb::cast<bool>(value);
+        values.history = bool_of(value);
       } else if (name == "callback") {
         check_callable(value);
         callback = value;
@@ -69,9 +68,8 @@ void Options::change(const char* who, const nb::kwargs& named) {
 
 SolveOptions Options::for_library(const Interrupted& interrupted) const {
   SolveOptions options = values;
-  const auto goes_on = [interrupted](const Iteration& i) {
+  const auto goes_on = [interrupted](const Iteration&) {
     if (interrupted && *interrupted) return false;
-    if (i.seconds < signal_interval) return true;  // a solve that is over so soon leaves signals to the interpreter
     try {
       check_signals();
     } catch (...) {

@@ -1,5 +1,6 @@
 // The class Prepared: a solver for given shapes, which solves again and again without tracing, planning or allocating.
 #include "errors.h"
+#include "records.h"
 #include "solver.h"
 
 namespace onestep::python {
@@ -51,6 +52,11 @@ void bind_prepared(nb::module_& m) {
       .def("solve", solve_prepared, "arguments"_a, "start"_a = nb::none(),
            nb::sig("def solve(self, *arguments: ArrayOrParts, start: ArrayOrParts | None = None) -> Solution"),
            "As Solver.solve, for the shapes it was prepared for and with the data as they were then.")
+      .def("__reduce__",
+           cannot_be_pickled<PyPrepared>("a Prepared holds the functions it was traced from and cannot be pickled; a "
+                                         "function of a module that makes it "
+                                         "can, by its name"),
+           nb::sig("def __reduce__(self) -> typing.Any"))
       .def("__repr__", [](const PyPrepared&) { return "<Prepared>"; });
 }
 

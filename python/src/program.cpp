@@ -107,8 +107,19 @@ nb::dict dict_of(const QuadraticProgram& p) {
 
 struct PyProgramSolution {
   ProgramSolution solution;
+  bool has_derivatives = true;  ///< not after it was pickled
   std::shared_ptr<Turns> turns = std::make_shared<Turns>();
 };
+
+using OfProgramSolution =
+    Pickling<&ProgramSolution::status, &ProgramSolution::x, &ProgramSolution::y, &ProgramSolution::z,
+             &ProgramSolution::bound_multipliers, &ProgramSolution::objective, &ProgramSolution::iterations,
+             &ProgramSolution::factorisations, &ProgramSolution::seconds, &ProgramSolution::about>;
+
+const ProgramSolution& to_differentiate(const PyProgramSolution& s) {
+  if (s.has_derivatives) return s.solution;
+  throw MisuseError("a ProgramSolution that was copied or pickled is its numbers: solve again for its derivatives");
+}
 
 PyProgramSolution solve_qp(double tolerance, int max_iterations, double time_limit, double constant,
                            const nb::kwargs& named) {
@@ -124,13 +135,13 @@ PyProgramSolution solve_qp(double tolerance, int max_iterations, double time_lim
                                  return false;
                                }};
   const WithoutGil no_gil;
-  return {solve(program, options)};
+  return {.solution = solve(program, options)};
 }
 
 nb::object array_of_indices(const std::vector<std::size_t>& indices) { return nb::cast(indices); }
 
 nb::dict degeneracy(const PyProgramSolution& s) {
-  const ProgramDegeneracy d = without_gil(*s.turns, [&] { return s.solution.degeneracy(); });
+  const ProgramDegeneracy d = without_gil(*s.turns, [&] { return to_differentiate(s).degeneracy(); });
   nb::dict all;
   all["undecided"] = array_of_indices(d.undecided);
   all["dependent"] = array_of_indices(d.dependent);
@@ -183,17 +194,24 @@ void bind_program(nb::module_& m) {
           "vjp",
           [](const PyProgramSolution& s, nb::handle c) {
             const PartsInPlace given(c);
-            return dict_of(without_gil(*s.turns, [&] { return s.solution.vjp(given.parts()); }));
+            return dict_of(without_gil(*s.turns, [&] { return to_differentiate(s).vjp(given.parts()); }));
           },
           "c"_a, nb::sig("def vjp(self, c: ArrayOrParts) -> dict[str, numpy.typing.NDArray[numpy.float64]]"),
           "Cotangents of all parts of the data for a cotangent of x.")
       .def(
-          "gradient_of_objective", [](const PyProgramSolution& s) { return dict_of(s.solution.gradient_of_objective()); },
+          "gradient_of_objective",
+          [](const PyProgramSolution& s) { return dict_of(to_differentiate(s).gradient_of_objective()); },
           nb::sig("def gradient_of_objective(self) -> dict[str, numpy.typing.NDArray[numpy.float64]]"),
           "The derivative of the optimal value with respect to each part of the data.")
       .def("degeneracy", degeneracy, nb::sig("def degeneracy(self) -> dict[str, typing.Any]"),
            "Where the solution has no derivative: constraints that are undecided or dependent, variables that are not "
            "unique.")
+      .def("__getstate__", [](const PyProgramSolution& s) { return OfProgramSolution::state(s.solution); })
+      .def("__setstate__",
+           [](PyProgramSolution& self, const nb::tuple& values) {
+             auto* made = new (&self) PyProgramSolution{.solution = {}, .has_derivatives = false};
+             OfProgramSolution::restore(made->solution, values);
+           })
       .def("__repr__", [](const PyProgramSolution& s) {
         return std::string("<ProgramSolution: ") + to_string(s.solution.status) + " in " +
                std::to_string(s.solution.iterations) + " iterations, objective " +

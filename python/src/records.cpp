@@ -34,10 +34,11 @@ void bind_status(nb::module_& m) {
 void bind_estimators(nb::module_& m) {
   Record<OneStep>(m, "OneStep",
                   "The derivative of the last step alone: for superlinear methods, or as a cheap approximation.")
+      .hashable()
       .type.def(nb::init<>());
   Record<KStep> k_step(m, "KStep",
                        "The derivative of the last K steps: its error falls with the K-th power of the contraction factor.");
-  k_step.field("K", &KStep::K, "How many steps.");
+  k_step.field("K", &KStep::K, "How many steps.").hashable();
   k_step.type.def(
       "__init__", [](KStep* self, int K) { new (self) KStep{K}; }, "K"_a);
 
@@ -49,7 +50,8 @@ void bind_estimators(nb::module_& m) {
   implicit.field("how", &Implicit::how, "dense, matrix_free, or automatic.")
       .field("tolerance", &Implicit::tolerance, "The residual of the linear system, relative to its right-hand side.")
       .field("max_iterations", &Implicit::max_iterations, "Of the iterative linear solver.")
-      .field("on_step", &Implicit::on_step, "Use x - F(x, theta) = 0 whatever equation the solver knows.");
+      .field("on_step", &Implicit::on_step, "Use x - F(x, theta) = 0 whatever equation the solver knows.")
+      .hashable();
   implicit.type.def(
       "__init__",
       [](Implicit* self, Implicit::How how, double tolerance, int max_iterations, bool on_step) {
@@ -64,7 +66,8 @@ void bind_estimators(nb::module_& m) {
       .value("forward", Unrolled::forward)
       .value("reverse", Unrolled::reverse);
   unrolled.field("mode", &Unrolled::mode, "forward, reverse, or automatic: jvp forward, vjp in reverse.")
-      .field("memory", &Unrolled::memory, "Bytes for states; others are computed again from checkpoints.");
+      .field("memory", &Unrolled::memory, "Bytes for states; others are computed again from checkpoints.")
+      .hashable();
   unrolled.type.def(
       "__init__",
       [](Unrolled* self, Unrolled::Mode mode, std::size_t memory) { new (self) Unrolled{.mode = mode, .memory = memory}; },
@@ -72,7 +75,7 @@ void bind_estimators(nb::module_& m) {
 
   Record<Auto> automatic(m, "Auto",
                          "One step where that meets the tolerance, else implicit differentiation by a Krylov method.");
-  automatic.field("tolerance", &Auto::tolerance, "Relative to the norm of what is returned.");
+  automatic.field("tolerance", &Auto::tolerance, "Relative to the norm of what is returned.").hashable();
   automatic.type.def(
       "__init__", [](Auto* self, double tolerance) { new (self) Auto{tolerance}; }, "tolerance"_a = 1e-6);
 }

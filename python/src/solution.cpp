@@ -5,6 +5,8 @@
 
 #include <sstream>
 
+#include "options.h"
+#include "records.h"
 #include "words.h"
 
 namespace onestep::python {
@@ -37,13 +39,6 @@ PySolution even_if_unconverged(const PySolution& self) {
   PySolution copy = self;
   copy.solution = self.solution.even_if_unconverged();
   return copy;
-}
-
-nb::object pickle(const PySolution&) {
-  PyErr_SetString(PyExc_TypeError,
-                  "a Solution holds the functions it was traced from and cannot be pickled; its numbers can: s.x, s.status, "
-                  "s.statistics, s.jacobian(), s.certificate(c)");
-  throw nb::python_error();
 }
 
 }  // namespace
@@ -88,7 +83,9 @@ void bind_solution(nb::module_& m) {
           "there are several parameters.")
       .def(
           "jacobian",
-          [](const PySolution& s) { return numpy_parts(without_gil(*s.turns, [&] { return s.solution.jacobian(); })); },
+          [](const PySolution& s) {
+            return numpy_parts(without_gil(*s.turns, [&] { return s.solution.jacobian(check_signals); }));
+          },
           nb::sig("def jacobian(self) -> typing.Any"),
           "dx/dtheta: a matrix, or a tuple of one for each parameter, with a row for each entry of the state: those of x, "
           "then those of the other parts, such as the multipliers of a quadratic program.")
@@ -98,7 +95,11 @@ void bind_solution(nb::module_& m) {
            nb::sig("def certificate_jvp(self, v: ArrayOrParts) -> Certificate"), "How wrong jvp(v) can be.")
       .def("even_if_unconverged", even_if_unconverged,
            "A copy whose derivatives are returned even if the solve did not converge or the linear system is singular.")
-      .def("__reduce__", pickle, nb::sig("def __reduce__(self) -> typing.Any"))
+      .def("__reduce__",
+           cannot_be_pickled<PySolution>(
+               "a Solution holds the functions it was traced from and cannot be pickled; its numbers can: s.x, s.status, "
+               "s.statistics, s.jacobian(), s.certificate(c)"),
+           nb::sig("def __reduce__(self) -> typing.Any"))
       .def("__repr__", text_of)
       .def(
           "_repr_html_", [](nb::handle self) { return html_of("of_solution", self); },

@@ -2,6 +2,7 @@
 #include "solver.h"
 
 #include "errors.h"
+#include "records.h"
 
 namespace onestep::python {
 namespace {
@@ -28,9 +29,8 @@ Expr as_node(const PySolver& self, const nb::args& arguments) {
 }
 
 PySolver from(const PySolver& self, nb::handle start) {
-  PySolver made = PyCallable_Check(start.ptr())
-                      ? self.changed(with_lambda(body_of(start), [&](auto f) { return self.solver.from(f); }), start)
-                      : self.changed(self.solver.from(parts_of(start)));
+  PySolver made = PyCallable_Check(start.ptr()) ? self.changed(self.solver.from(body_of(start)), start)
+                                                : self.changed(self.solver.from(parts_of(start)));
   made.has_start = true;
   return made;
 }
@@ -46,7 +46,7 @@ PySolver with_options(const PySolver& self, const nb::kwargs& named) {
 }
 
 PySolver equation(const PySolver& self, nb::handle residual) {
-  return self.changed(with_lambda(body_of(residual), [&](auto f) { return self.solver.equation(f); }), residual);
+  return self.changed(self.solver.equation(body_of(residual)), residual);
 }
 
 PySolver knowing(const PySolver& self, double rho, double L_A, double L_J, double norm_B) {
@@ -58,7 +58,6 @@ PySolver knowing(const PySolver& self, double rho, double L_A, double L_J, doubl
 PySolver PySolver::changed(Solver to, nb::handle needs) const {
   PySolver made = *this;
   made.solver = std::move(to);
-  made.for_many.reset();
   nb::list all;
   for (const nb::handle object : kept_of(kept)) all.append(object);
   if (needs.is_valid()) all.append(needs);
@@ -113,6 +112,11 @@ void bind_solver(nb::module_& m) {
       .def(
           "on", [](const PySolver& self, const Context& context) { return self.changed(self.solver.on(context)); },
           "context"_a, "The same, computing on the threads of this context.")
+      .def("__reduce__",
+           cannot_be_pickled<PySolver>("a Solver holds the functions it was made of and cannot be pickled; a function of a "
+                                       "module that makes it can, by "
+                                       "its name, and so can estimators and other options"),
+           nb::sig("def __reduce__(self) -> typing.Any"))
       .def("__repr__", [](const PySolver& self) {
         return "<Solver " + self.text + (self.kept.is_valid() ? self.options.text(self.defaults) : "") + ">";
       });

@@ -20,9 +20,6 @@ struct PySolver {
   std::string text;        ///< how it was made, for repr
   bool has_start = false;  ///< so that all arguments of solve are parameters
   std::shared_ptr<const CopiedData> data = std::make_shared<const CopiedData>();
-  /// The same for solve_many, where a signal stops all problems; made when it is first asked for.
-  std::optional<Solver> for_many = std::nullopt;
-  Interrupted interrupted = nullptr;
 
   /// The same solver changed, with another Python object that it needs, if any.
   PySolver changed(Solver to, nb::handle needs = {}) const;

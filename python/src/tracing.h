@@ -95,21 +95,4 @@ std::size_t arguments_of(nb::handle function);
 /// The function, or one that was traced before, as a body of the library, which borrows it.
 detail::Body body_of(nb::handle function);
 
-/// Calls `use` with a lambda of exactly as many Exprs as the body takes: for functions that count them.
-template <std::size_t k = 1, class Use> auto with_lambda(const detail::Body& body, const Use& use) {
-  if constexpr (k <= 12) {
-    if (body.arguments != k) return with_lambda<k + 1>(body, use);
-    return [&]<std::size_t... i>(std::index_sequence<i...>) {
-      return use([call = body.call](const std::enable_if_t<(i < k), Expr>&... e) {
-        const Expr all[] = {e...};
-        return call(all);
-      });
-    }
-    (std::make_index_sequence<k>());
-  } else {
-    throw MisuseError("a function of 1 to 12 arguments is needed here, this one has " + std::to_string(body.arguments));
-    return use([](const Expr& e) { return e; });
-  }
-}
-
 }  // namespace onestep::python

@@ -40,6 +40,15 @@ def test_a_derivative_that_does_not_exist_has_a_reason():
     assert isinstance(caught.value.residual, float)
 
 
+def test_options_of_a_wrong_name_or_type_are_type_errors():
+    f = lambda x: np.sum(x**2)  # noqa: E731
+    for options in ({"tolerence": 1e-3}, {"tolerance": "a"}, {"max_iterations": 1e3}, {"history": "yes"}, {"callback": 3}):
+        with pytest.raises(TypeError, match=next(iter(options))):
+            onestep.newton(f, **options)
+    assert len(onestep.newton(f, history=np.bool_(True), max_iterations=np.int64(5)).solve(np.ones(2)).statistics.history) > 0
+    assert onestep.newton(f, history=np.bool_(False)).solve(np.ones(2)).statistics.history == []
+
+
 def test_all_errors_derive_from_one_and_can_be_pickled():
     for error in (
         onestep.MisuseError("a"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -252,3 +253,70 @@ def test_a_handler_is_registered_only_where_xla_takes_it():
     assert _fits("0.3", (0, 3)) and _fits("0.3", (0, 5))
     assert not _fits("0.3", (0, 2)) and not _fits("0.3", (1, 3)) and not _fits("0.3", None) and not _fits("", (0, 3))
     assert (_version_of_xla() or (0, 0)) >= (0, 1)
+
+
+def test_messages_do_not_name_a_proof_that_nobody_has():
+    for of_program, message in (({"lo": 1.0, "hi": 0.0}, "No point satisfies all constraints"), ({}, "along the ray. ")):
+        with pytest.raises(onestep.NotConvergedError, match=message) as error:
+            onestep.jax.QP()(q=jnp.ones(2), **of_program)
+        assert "proof" not in str(error.value)
+
+
+def test_second_derivatives_of_a_problem_that_the_loss_leaves_out_are_zero():
+    root = onestep.jax.newton_root(lambda x, w: x**2 - w, on_error="nan")
+    w = jnp.array([4.0, -1.0, 9.0])
+    x = jax.vmap(lambda w: root(1.0, w))
+    loss = lambda w: jnp.sum(jnp.where(w > 0, x(w), 0.0))  # noqa: E731
+    expected = np.diag([-1 / 32, 0.0, -1 / 108])
+    for hessian in (jax.hessian(loss), jax.jacfwd(jax.jacfwd(loss)), jax.jit(jax.jacrev(jax.jacrev(loss)))):
+        np.testing.assert_allclose(hessian(w), expected, rtol=1e-8)
+    assert np.isnan(jax.vmap(jax.hessian(lambda w: root(1.0, w)))(w)[1])
+
+
+def test_a_closed_over_array_of_many_axes_is_named():
+    def f(b):
+        return onestep.jax.newton(lambda x: jnp.sum((x - b[0, 0]) ** 2))(X0)
+
+    assert np.allclose(f(jnp.ones((1, 1, 2))), 1.0)
+    with pytest.raises(onestep.MisuseError, match=r"an array of shape \(1, 1, 2\) is closed over"):
+        jax.jit(f)(jnp.ones((1, 1, 2)))
+
+
+def test_derivative_rules_that_are_not_jaxs_own_are_refused():
+    @jax.custom_gradient
+    def by_gradient(v):
+        return v**2, lambda g: (3 * v * g,)
+
+    # A package whose name begins as that of JAX, in the same folder.
+    beside = os.path.dirname(jax.__file__) + "opt/rules.py"
+    source = "h = jax.custom_jvp(lambda v: v**2)\nh.defjvp(lambda p, t: (h(p[0]), 3 * p[0] * t[0]))\n"
+    names = {"jax": jax}
+    exec(compile(source, beside, "exec"), names)
+    for rule in (by_gradient, names["h"]):
+        with pytest.raises(onestep.TracingError, match="does not use derivative rules"):
+            onestep.jax.newton_root(lambda x, w: rule(x) - w)(1.0, 4.0)
+    assert np.allclose(onestep.jax.newton_root(lambda x, w: jax.nn.relu(x) - w)(1.0, 4.0), 4.0)
+
+
+STOPPED = """
+import jax, os, signal, sys, threading
+jax.config.update("jax_enable_x64", True)
+import jax.numpy as jnp
+import onestep._core
+if sys.argv[1] == "callback":
+    onestep._core.xla_handler = lambda: None
+import onestep.jax
+signal.signal(signal.SIGINT, signal.default_int_handler)
+slow = onestep.jax.fixed_point(lambda x, t: 0.999999999 * x + t, max_iterations=10**9)
+threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    jax.jit(slow)(jnp.ones(3), jnp.ones(3)).block_until_ready()
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
+
+@pytest.mark.parametrize("interface", ["ffi", "callback"])
+def test_ctrl_c_in_a_compiled_function_is_a_keyboard_interrupt(interface):
+    done = subprocess.run([sys.executable, "-c", STOPPED, interface], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr[-2000:]

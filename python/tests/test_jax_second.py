@@ -93,3 +93,33 @@ def test_second_derivatives_that_a_method_has_not_are_refused():
     slow = onestep.jax.fixed_point(lambda x, t: 0.5 * (x + t * jnp.cos(x)), estimator=onestep.Implicit())
     with pytest.raises(onestep.MisuseError, match="no second derivative"):
         jax.hessian(lambda t: slow(jnp.array(0.5), t))(jnp.array(0.7))
+
+
+def test_a_dozen_parameters_and_more_have_second_derivatives_and_may_be_nested():
+    fit = onestep.jax.newton(lambda x, t: sum(jnp.sum((x - v) ** 2) for v in t) + jnp.sum(x**4))
+    t = [jnp.full(1, i / 10) for i in range(13)]
+    # As a function of their sum s: 26 x + 4 x^3 = 2 s.
+    x = fit(jnp.zeros(1), t)[0]
+    slope = 2 / (26 + 12 * x**2)
+    curve = -24 * x * slope**2 / (26 + 12 * x**2)
+    of_first = lambda v: fit(jnp.zeros(1), [v, *t[1:]])[0]  # noqa: E731
+    close(jax.grad(of_first)(t[0])[0], slope)
+    close(jax.hessian(of_first)(t[0])[0, 0], curve)
+    outer = onestep.jax.newton(lambda z, t: jnp.sum((z - fit(jnp.zeros(1), t)) ** 2))
+    close(outer(jnp.zeros(1), t)[0], x)
+
+
+def test_a_batch_of_no_problems_has_derivatives():
+    fit = onestep.jax.newton(lambda x, a, p: jnp.sum((x - a) ** 2) + p * jnp.sum(x**4))
+    x = lambda a, p: fit(jnp.zeros(3), a, p)  # noqa: E731
+    loss = lambda a, p: jnp.sum(x(a, p) ** 2)  # noqa: E731
+    a, p, c = jnp.zeros((0, 3)), jnp.array(0.1), jnp.zeros((0, 3))
+    of_a, of_p = jax.vmap(jax.grad(loss, (0, 1)), (0, None))(a, p)
+    assert of_a.shape == (0, 3) and of_p.shape == (0,)
+    assert jax.vmap(jax.jacfwd(x), (0, None))(a, p).shape == (0, 3, 3)
+    assert jax.vmap(jax.hessian(loss), (0, None))(a, p).shape == (0, 3, 3)
+    two_levels = jax.jit(jax.vmap(jax.vmap(jax.hessian(loss), (0, None)), (None, 0)))
+    assert two_levels(jnp.zeros((2, 3)), jnp.zeros(0)).shape == (0, 2, 3, 3)
+    pull = jax.vjp(lambda a: x(a, p), jnp.ones(3))[1]
+    assert jax.vmap(pull)(c)[0].shape == (0, 3)
+    assert jax.vmap(lambda v: jax.jvp(lambda a: x(a, p), (jnp.ones(3),), (v,))[1])(c).shape == (0, 3)

@@ -353,3 +353,40 @@ def test_a_compiled_function_outlives_its_solver(objective, weights):
     lowered = made().lower(weights[0]).compile()
     gc.collect()
     assert np.array_equal(lowered(weights[0]), first)
+
+
+def test_a_solve_sees_what_changed_in_numpys_memory_since_the_last():
+    for wrap in (lambda f: f, jax.jit, lambda f: lambda x: jax.lax.cond(True, f, f, x)):
+        c = np.array([1.0, 2.0])
+        fit = onestep.jax.newton(lambda x, a: jnp.sum((x - a * wrap(lambda x: c + 0.0 * x)(x)) ** 2))  # noqa: B023
+        close(fit(jnp.zeros(2), 1.0), np.array([1.0, 2.0]))
+        for expected in (np.array([2.0, 4.0]), np.array([4.0, 8.0])):
+            c *= 2
+            close(fit(jnp.zeros(2), 1.0), expected)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["plain", "jit"])
+def test_a_second_derivative_is_that_of_the_data_of_the_solve(wrap):
+    c = np.array([1.0, 2.0])
+    scaled = wrap(lambda s: c * s)
+    fit = onestep.jax.newton(lambda x, a: jnp.sum((x - scaled(jnp.exp(a))) ** 2))
+    slope, along = jax.linearize(jax.grad(lambda a: jnp.sum(fit(jnp.zeros(2), a))), 0.0)
+    c *= 5
+    assert np.isclose(slope, 3.0) and np.isclose(along(1.0), 3.0)
+
+
+def test_a_solver_keeps_no_tracer():
+    closed_over = {}
+    fit = onestep.jax.newton(lambda x: jnp.sum((x - closed_over["a"]) ** 2))
+
+    def f(a):
+        closed_over["a"] = a
+        try:
+            return fit(jnp.zeros(2))
+        finally:
+            closed_over.clear()
+
+    with jax.checking_leaks():
+        close(jax.jit(f)(jnp.ones(2)), np.array([1.0, 1.0]))
+        close(jax.jit(jax.grad(lambda a: jnp.sum(f(a) ** 2)))(jnp.ones(2)), np.array([2.0, 2.0]))
+    close(f(jnp.full(2, 3.0)), np.array([3.0, 3.0]))

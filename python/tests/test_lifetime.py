@@ -98,6 +98,7 @@ def test_a_cycle_through_a_solver_is_collected():
             self.s = self.fit.solve(np.zeros(2), np.ones(2))
             self.many = onestep.solve_many(self.fit, np.zeros(2), [np.ones(2)] * 2)
             self.inner = onestep.Inner(self.fit, np.zeros(2), lambda x: np.sum((x - self.A[0]) ** 2))
+            self.traced = onestep.traced(lambda t: np.sum(self.fit.from_(np.zeros(2))(t)), np.ones(2))
 
         def see(self, iteration):
             return True
@@ -155,3 +156,27 @@ def test_memory_does_not_grow_over_ten_thousand_solves(logistic):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     work(10_000)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4096  # KiB
+
+
+def test_inner_problems_may_come_from_an_iterator(logistic):
+    """Which has the only references to them: what their callbacks call must not be gone."""
+
+    def problem(factor):
+        w = factor * logistic.w
+        fit = onestep.newton(lambda x, penalty: logistic.objective(x, w) + penalty * np.sum(x**2))
+        judge = lambda x: logistic.objective(x, logistic.w)  # noqa: E731
+        gone.append(weakref.ref(judge))
+        return onestep.Inner(fit, np.zeros(4), judge)
+
+    def problems():
+        for factor in (0.5, 1.0, 2.0):
+            yield problem(factor)
+            assert gone[-1]() is not None
+
+    gone = []
+    found = onestep.minimise(problems(), onestep.Parameter.positive(1.0), max_iterations=3)
+    expected = onestep.minimise([problem(f) for f in (0.5, 1.0, 2.0)], onestep.Parameter.positive(1.0), max_iterations=3)
+    np.testing.assert_array_equal(found.theta[0], expected.theta[0])
+    assert found.value == expected.value
+    gc.collect()
+    assert all(judge() is None for judge in gone)

@@ -104,6 +104,32 @@ def test_many_problems_have_the_bits_of_each_alone(logistic, rng):
     assert repr(many) == "<ManySolutions: 5 problems, 0 failed>"
 
 
+def test_many_states_have_all_parts(rng):
+    project = onestep.quadratic_program(
+        lambda c: {"Q": onestep.eye(3), "q": -c, "A": np.ones((1, 3)), "b": np.ones(1), "lo": 0.0}
+    )
+    c = rng.normal(size=(4, 3))
+    many = onestep.solve_many(project, list(c))
+    assert [part.shape for part in many.state] == [(4, 3), (4, 1), (4, 0), (4, 3)]
+    for i in range(4):
+        for part, of_one in zip(many.state, many[i].state):
+            np.testing.assert_array_equal(part[i], of_one)
+
+
+def test_a_matrix_is_no_list_of_problems(rng):
+    nearest = onestep.newton(lambda x, t: np.sum((x - t) ** 2))
+    T = rng.normal(size=(5, 3))
+    for call in (
+        lambda: onestep.solve_many(nearest, np.zeros(3), T),
+        lambda: onestep.solve_many(nearest.from_(np.zeros(3)), T),
+        lambda: onestep.solve_many(nearest, T, start=np.zeros(3)),
+    ):
+        with pytest.raises(onestep.MisuseError, match=r"no argument is a list.*list\(T\) makes the rows"):
+            call()
+    np.testing.assert_allclose(onestep.solve_many(nearest, np.zeros(3), list(T)).x, T)
+    np.testing.assert_allclose(onestep.solve_many(nearest, list(T), T[0]).x, [T[0]] * 5, atol=1e-12)
+
+
 def test_each_of_many_has_its_own_status():
     project = onestep.quadratic_program(lambda b: {"Q": onestep.eye(2), "A": np.ones((2, 2)), "b": b})
     many = onestep.solve_many(project, [np.array([1.0, 1.0]), np.array([1.0, 2.0])])

@@ -37,6 +37,8 @@ def trace(f, shape=(3,)):
         (lambda x: np.sum(x, dtype=np.float32), "np.sum: these arguments are not traced"),
         (lambda x: np.max(x, initial=0.0), "np.max: these arguments are not traced"),
         (lambda x: np.linalg.norm(x, 1), "np.linalg.norm is traced for the Euclidean norm"),
+        (lambda x: np.linalg.norm(np.diag(x), 2, axis=(0, 1)), "np.linalg.norm is traced for the Euclidean norm"),
+        (lambda x: np.linalg.norm(np.diag(x), 2), "np.linalg.norm is traced for the Euclidean norm"),
         (lambda x: np.diag(x, 1), "main diagonal"),
         (lambda x: np.where(x > 0), "both choices"),
         (lambda x: np.array([x[0], x[1]]), "np.stack"),

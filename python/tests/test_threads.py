@@ -126,6 +126,70 @@ def test_ctrl_c_stops_a_solve(what):
     assert solver.with_options(max_iterations=3).solve(np.ones(3), np.ones(3)).statistics.iterations == 3
 
 
+def short(step=lambda x, t: 0.999999999 * x + t):
+    """Takes some twenty milliseconds."""
+    return onestep.fixed_point(step, max_iterations=150_000)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("what", ["many", "minimise"])
+def test_ctrl_c_stops_many_short_solves(what):
+    """Each of them is over before a solve that looked at its own clock would look for signals."""
+    interrupt = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    count, traced = 1000, []
+
+    def judge(x):
+        traced.append(None)
+        if len(traced) == count:  # the last of what Python runs, which sees signals by itself
+            interrupt.start()
+        return np.sum(x**2)
+
+    with pytest.raises(KeyboardInterrupt):
+        if what == "many":
+            interrupt.start()
+            began = time.thread_time()
+            onestep.solve_many(short(), np.ones(3), [np.ones(3)] * count)
+        else:
+            step = onestep.traced(lambda x, t: 0.999999999 * x + t, np.ones(3), np.ones(3))
+            inner = [onestep.Inner(short(step), np.ones(3), judge) for _ in range(count)]
+            began = time.thread_time()
+            onestep.minimise(inner, onestep.Parameter.real(np.ones(3)))
+    assert time.thread_time() - began < 4  # of CPU time: it would take ten seconds and more
+    interrupt.join()
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_stops_a_jacobian_between_groups_of_directions():
+    n = 2000  # as many directions, each of which goes over all steps
+    solver = onestep.fixed_point(lambda x, t: 0.999 * x + t, max_iterations=5000)
+    s = solver.solve(np.ones(n), np.ones(n), estimator=onestep.Unrolled()).even_if_unconverged()
+    interrupt = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    began = time.thread_time()
+    with pytest.raises(KeyboardInterrupt):
+        s.jacobian()
+    assert time.thread_time() - began < 5  # of CPU time
+    interrupt.join()
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_stops_the_solve_many_of_its_thread_alone():
+    shared, ended = endless().with_options(time_limit=2.0), []
+
+    def solve():
+        ended.append(onestep.solve_many(shared, np.ones(3), [np.ones(3)] * 2).statuses)
+
+    thread = threading.Thread(target=solve)
+    thread.start()
+    interrupt = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        onestep.solve_many(shared, np.ones(3), [np.ones(3)] * 2)
+    thread.join()
+    interrupt.join()
+    assert ended == [[onestep.Status.time_limit] * 2]
+
+
 def solve_in_child(factor):
     fit = onestep.newton(lambda x, t: np.sum((x - t) ** 4 + (x - t) ** 2))
     return fit.solve(np.zeros(3), factor * np.ones(3)).x
@@ -216,3 +280,26 @@ print("ended")
 def test_a_program_ends_while_a_thread_solves():
     done = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
+TWO_TRACE = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from onestep import _core
+
+solver = _core.newton(lambda x, t: np.sum((x - t) ** 2)).from_(np.zeros(2))
+problems = _core.prepared_problems("newton", solver, None, "raise", [], [(2,)], [(2,)])
+
+def gradient(t):
+    time.sleep(0.1)  # without the GIL, which the other thread has then
+    return _core.sum(solver(t))
+
+with ThreadPoolExecutor(2) as pool:
+    print(len(list(pool.map(lambda _: problems.traced(gradient, (2,)), range(2)))))
+"""
+
+
+def test_two_threads_trace_with_the_same_frozen_functions():
+    done = subprocess.run([sys.executable, "-c", TWO_TRACE], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr

@@ -275,3 +275,36 @@ def test_data_that_changes_before_a_compiled_backward_is_noticed(compiled):
         else:
             (gradient,) = torch.autograd.grad(x.sum(), w)
             torch.testing.assert_close(gradient, torch.ones(3, dtype=DOUBLE))
+
+
+def test_batches_of_autograd_are_refused_by_name():
+    fit = onestep.torch.layer(onestep.newton(lambda x, a: np.sum((x - a) ** 2) + np.sum(x**4)), start=np.zeros(2))
+    a = torch.ones(2, dtype=DOUBLE, requires_grad=True)
+    x = fit(a)
+    (slope,) = torch.autograd.grad(x.sum(), a, create_graph=True)
+    loss = lambda a: fit(a).sum()  # noqa: E731
+    jacobian, hessian = torch.autograd.functional.jacobian, torch.autograd.functional.hessian
+    for derive in (
+        lambda: torch.autograd.grad(x, a, torch.eye(2, dtype=DOUBLE), is_grads_batched=True),
+        lambda: torch.autograd.grad(slope, a, torch.eye(2, dtype=DOUBLE), is_grads_batched=True),
+        lambda: jacobian(fit, a.detach(), vectorize=True),
+        lambda: jacobian(fit, a.detach(), vectorize=True, strategy="forward-mode"),
+        lambda: hessian(loss, a.detach(), vectorize=True, outer_jacobian_strategy="forward-mode"),
+    ):
+        with pytest.raises(onestep.MisuseError, match="is_grads_batched, vectorize=True.*torch.func.jacrev"):
+            derive()
+
+
+def test_a_parameter_that_is_no_array_is_refused_by_name():
+    with pytest.raises(onestep.MisuseError, match="no array of real numbers but str"):
+        onestep.torch.layer(flat(), start=np.zeros(2))("abc")
+
+
+def test_messages_of_a_layer_do_not_name_a_proof_that_nobody_has():
+    qp = onestep.torch.QP()
+    with pytest.raises(onestep.NotConvergedError, match="No point satisfies all constraints") as error:
+        qp(Q=torch.eye(2), q=torch.ones(2, 2, dtype=DOUBLE), lo=1.0, hi=0.0)
+    assert "proof" not in str(error.value)
+    with pytest.raises(onestep.NotConvergedError, match="along the ray. ") as error:
+        qp(q=torch.ones(2, 2, dtype=DOUBLE))
+    assert "proof" not in str(error.value)

@@ -177,9 +177,10 @@ constexpr std::size_t directions_at_once = 32;
 
 using Matrices = std::vector<std::vector<double>>;  // of n rows, one for each parameter
 
-void fill_rows(SolutionState& state, std::size_t n, Matrices& matrices) {
+void fill_rows(SolutionState& state, std::size_t n, Matrices& matrices, const std::function<void()>& between) {
   Matrices units(std::min(n, directions_at_once), std::vector<double>(state.size()));
   for (std::size_t begin = 0; begin < n; begin += units.size()) {
+    if (between) between();
     const std::size_t count = std::min(units.size(), n - begin);
     std::vector<ConstVector> cs(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(count));
     std::vector<std::vector<Vector>> rows(count);
@@ -193,7 +194,7 @@ void fill_rows(SolutionState& state, std::size_t n, Matrices& matrices) {
   }
 }
 
-void fill_columns(SolutionState& state, std::size_t n, Matrices& matrices) {
+void fill_columns(SolutionState& state, std::size_t n, Matrices& matrices, const std::function<void()>& between) {
   const std::vector<Input>& parameters = state.method->step->parameters;
   std::vector<Array> zero;
   for (const Input& p : parameters) zero.push_back(zeros(p.shape));
@@ -201,6 +202,7 @@ void fill_columns(SolutionState& state, std::size_t n, Matrices& matrices) {
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const auto width = static_cast<std::size_t>(parameters[p].shape.size());
     for (std::size_t begin = 0; begin < width; begin += directions_at_once) {
+      if (between) between();
       const std::size_t count = std::min(directions_at_once, width - begin);
       std::vector<std::vector<Array>> vs(count, zero);
       for (std::size_t d = 0; d < count; ++d) {
@@ -335,7 +337,7 @@ void Solution::jvp_into(std::span<const Array> v, std::span<double> out) const {
   std::copy_n(s.tangent.begin(), out.size(), out.begin());
 }
 
-Parts Solution::jacobian() const {
+Parts Solution::jacobian(const std::function<void()>& between) const {
   SolutionState& s = to_differentiate("jacobian");
   const std::vector<Input>& parameters = s.method->step->parameters;
   const std::size_t n = s.shown_size();
@@ -346,7 +348,8 @@ Parts Solution::jacobian() const {
   const detail::Map& step = *s.method->step;
   const bool wants_rows = detail::facts_of(s.estimator).by_rows.value_or(n <= m);
   const bool by_rows = step.no_vjp.empty() && (wants_rows || !step.no_jvp.empty());
-  run_derivative(s, "jacobian", [&] { by_rows ? fill_rows(s, n, matrices) : fill_columns(s, n, matrices); });
+  run_derivative(s, "jacobian",
+                 [&] { by_rows ? fill_rows(s, n, matrices, between) : fill_columns(s, n, matrices, between); });
   require_derivative(s, "jacobian",
                      std::ranges::all_of(matrices, [](const auto& of_one) { return detail::all_finite(of_one); }));
   std::vector<Array> result;

@@ -3,6 +3,7 @@
 // never by the number of threads.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -39,13 +40,19 @@ template <class F> void parallel_for(size_t count, size_t most_workers, const F&
 
 template <class F> void parallel_for(size_t count, const F& f) { parallel_for(count, any_worker, f); }
 
-/// The same for an f that may throw: all indices are visited, and then the exception of the lowest that threw is thrown.
+/// The same for an f that may throw: the exception of the lowest index that throws is thrown, once all that were begun are
+/// over. Indices above one that threw are left out, so that a loop which is interrupted ends soon.
 template <class F> void parallel_for_throwing(size_t count, const F& f) {
   std::vector<std::exception_ptr> thrown(count);
+  std::atomic<size_t> lowest = count;
   parallel_for(count, [&](size_t i) {
+    if (i > lowest) return;
     try {
       f(i);
-    } catch (...) { thrown[i] = std::current_exception(); }
+    } catch (...) {
+      thrown[i] = std::current_exception();
+      for (size_t known = lowest; i < known && !lowest.compare_exchange_weak(known, i);) {}
+    }
   });
   for (const std::exception_ptr& one : thrown)
     if (one) std::rethrow_exception(one);

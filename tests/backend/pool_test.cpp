@@ -38,6 +38,22 @@ TEST_P(PoolTest, CallsEveryIndexExactlyOnceInConcurrentLoops) {
   }
 }
 
+TEST_P(PoolTest, AConcurrentLoopThrowsWhatItsLowestIndexThrewAndLeavesOutOthersAboveIt) {
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    std::vector<std::atomic<int>> calls(1000);
+    try {
+      parallel_for_throwing(calls.size(), [&](std::size_t i) {
+        calls[i].fetch_add(1, std::memory_order_relaxed);
+        if (i == 7 || i == 10 || i == 500) throw std::runtime_error(std::to_string(i));
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const std::runtime_error& e) { EXPECT_STREQ(e.what(), "7"); }
+    for (std::size_t i = 0; i <= 7; ++i) EXPECT_EQ(calls[i].load(), 1);
+    if (GetParam() == 1) { EXPECT_EQ(calls[8].load(), 0); }
+    for (const auto& c : calls) EXPECT_LE(c.load(), 1);
+  }
+}
+
 TEST_P(PoolTest, WhatPiecesWroteIsVisibleAfterConcurrentLoops) {
   std::vector<std::size_t> out(200);
   for (std::size_t repeat = 0; repeat < 500; ++repeat) {

@@ -54,9 +54,9 @@ def lift_shared(size: int, directions: Sequence[Any], dims: Dims, has_axis: Sequ
     return wider
 
 
-def out_of_problems(size: int, results: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """Results with an axis of directions and one of problems, as a batching rule returns them."""
-    return [r.reshape((r.shape[0], size, r.shape[1] // size, *r.shape[2:])) for r in results], [1] * len(results)
+def out_of_problems(size: int, count: int, results: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """Results with an axis of directions and one of `size` times `count` problems, as a batching rule returns them."""
+    return [r.reshape((r.shape[0], size, count, *r.shape[2:])) for r in results], [1] * len(results)
 
 
 # ... and one in which only directions are batched makes more of these.
@@ -66,5 +66,5 @@ def lift_directions(size: int, directions: Sequence[Any], dims: Dims) -> list[An
     return lift_states(size, directions, dims)
 
 
-def out_of_directions(size: int, results: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    return [r.reshape((size, r.shape[0] // size, *r.shape[1:])) for r in results], [0] * len(results)
+def out_of_directions(size: int, count: int, results: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    return [r.reshape((size, count, *r.shape[1:])) for r in results], [0] * len(results)

@@ -17,7 +17,11 @@ from onestep._errors import TracingError
 from onestep.jax._equation import Equation, refusal
 from onestep.jax._values import Known, Value, is_known
 
-_JAX = os.path.dirname(jax.__file__)
+# The folder of JAX with its separator: packages beside it may have names that begin as its does.
+_JAX = os.path.join(os.path.dirname(jax.__file__), "")
+
+# The function that jax.custom_gradient makes of the user's is one of this file.
+_CUSTOM_GRADIENT = os.path.join(_JAX, "_src", "custom_derivatives.py")
 
 # Equations that are jaxprs themselves, and the parameter which has it.
 INLINED = {
@@ -81,6 +85,31 @@ def _results(eqn: Any, given: list[Value]) -> Sequence[Value]:
     return result if isinstance(result, tuple) else (result,)
 
 
+def with_data_of_its_own(jaxpr: Jaxpr) -> Jaxpr:
+    """The same, where the constants of jaxprs inside (of compiled functions) are copies of what NumPy owns, which may change
+    before the jaxpr is gone through again."""
+    eqns = []
+    for eqn in jaxpr.eqns:
+        owning = {name: _owning(value) for name, value in eqn.params.items()}
+        is_same = all(owning[name] is value for name, value in eqn.params.items())
+        eqns.append(eqn if is_same else eqn.replace(params=owning))
+    return jaxpr if all(a is b for a, b in zip(eqns, jaxpr.eqns)) else jaxpr.replace(eqns=eqns)
+
+
+def _owning(value: Any) -> Any:
+    if isinstance(value, ClosedJaxpr):
+        inner = with_data_of_its_own(value.jaxpr)
+        if inner is value.jaxpr and not any(isinstance(c, np.ndarray) for c in value.consts):
+            return value
+        return value.replace(jaxpr=inner, consts=[np.array(c) if isinstance(c, np.ndarray) else c for c in value.consts])
+    if isinstance(value, Jaxpr):
+        return with_data_of_its_own(value)
+    if isinstance(value, tuple):
+        parts = tuple(_owning(v) for v in value)
+        return value if all(a is b for a, b in zip(parts, value)) else parts
+    return value
+
+
 def _consts_of(jaxpr: Any) -> list[Value]:
     return [np.asarray(c) for c in jaxpr.consts] if isinstance(jaxpr, ClosedJaxpr) else []
 
@@ -90,7 +119,7 @@ def _check_own_rule(name: str, inner: Any) -> None:
     Rules of JAX's own functions say the same, and only more precisely."""
     jaxpr = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
     where = str(getattr(getattr(jaxpr, "debug_info", None), "func_src_info", ""))
-    if _JAX not in where:
+    if _JAX not in where or _CUSTOM_GRADIENT in where:
         raise refusal(
             name, "onestep differentiates what a function computes and does not use derivative rules written for it"
         )

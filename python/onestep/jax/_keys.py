@@ -39,16 +39,15 @@ class Data:
     """A constant: equal to another one of the same bits. JAX's arrays cannot change, so that identity decides first."""
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        # What NumPy owns may be changed by the user later.
+        self.value = value if isinstance(value, jax.Array) else np.array(value)
         self._array: Any = None
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
         """NumPy's view of it, always the same one."""
         if self._array is None:
-            array = np.asarray(self.value)
-            # What NumPy owns may be changed by the user later.
-            self._array = array if isinstance(self.value, jax.Array) else array.copy()
+            self._array = np.asarray(self.value)
             self._array.flags.writeable = False
         return self._array  # type: ignore[no-any-return]
 

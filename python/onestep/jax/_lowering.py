@@ -74,7 +74,12 @@ def add_lowering(primitive: Any, call_of: Callable[..., _core.CompiledCall]) -> 
         results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
 
         def compute(*values: Any) -> Any:
-            found = call(*(operand(v) for v in values))
+            try:
+                found = call(*(operand(v) for v in values))
+            except KeyboardInterrupt as error:
+                # XLA makes an error of its own of this one, and lets go of it. The interpreter then raises it again.
+                error.again = _core.InterruptWhenGone()  # type: ignore[attr-defined]
+                raise
             return [np.asarray(f, r.dtype) for f, r in zip(found, results)]
 
         return jax.pure_callback(compute, results, *operands)

@@ -139,12 +139,13 @@ def _vjp_batched(
         more = Directions(size * which.count, which.given, which.apart)
         lifted = lift_directions(size, c, c_dims)
         out = vjp_p.bind(*lifted, *inputs, *_first(state, state_dims), problem=problem, layout=layout, which=more)
-        return out_of_directions(size, out)
+        return out_of_directions(size, which.count, out)
     wider, lifted = lift_inputs(size, layout, inputs, in_dims)
     c, state = lift_shared(size, c, c_dims, [True] * parts), lift_states(size, state, state_dims)
     # What was summed over the problems is still summed over these, but not over the new level.
     apart = Directions(which.count, which.given, (True,) * len(which.apart))
-    out, out_dims = out_of_problems(size, vjp_p.bind(*c, *lifted, *state, problem=problem, layout=wider, which=apart))
+    out = vjp_p.bind(*c, *lifted, *state, problem=problem, layout=wider, which=apart)
+    out, out_dims = out_of_problems(size, layout.count, out)
     kept = [problem.has_axis(layout, which, k) for k, given in enumerate(which.given) if given]
     return [o if k else o.sum(axis=2) for o, k in zip(out, kept)], out_dims
 
@@ -159,13 +160,13 @@ def _jvp_batched(
         more = Directions(size * which.count, which.given, which.apart)
         lifted = lift_directions(size, v, v_dims)
         out = jvp_p.bind(*lifted, *inputs, *_first(state, state_dims), problem=problem, layout=layout, which=more)
-        return out_of_directions(size, out)
+        return out_of_directions(size, which.count, out)
     wider, lifted = lift_inputs(size, layout, inputs, in_dims)
     has_axis = [problem.has_axis(layout, which, k) for k, given in enumerate(which.given) if given]
     v = lift_shared(size, v, v_dims, has_axis, layout.count)
     apart = Directions(which.count, which.given, (True,) * len(which.apart))
     out = jvp_p.bind(*v, *lifted, *lift_states(size, state, state_dims), problem=problem, layout=wider, which=apart)
-    return out_of_problems(size, out)
+    return out_of_problems(size, layout.count, out)
 
 
 def _first(state: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:

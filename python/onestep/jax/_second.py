@@ -65,9 +65,10 @@ def _solver(problem: Problem) -> Solver:
 
 
 def _call(
-    problem: Problem, layout: Layout, count: int, shapes: list[Shape], of: Callable[..., tuple[Expr, ...]]
+    problem: Problem, layout: Layout, count: int, shapes: list[Shape], first: int, of: Callable[..., tuple[Expr, ...]]
 ) -> _core.CompiledCall:
-    """`of`(x, theta, directions) for each direction of each problem, whose solve begins at the state that was found."""
+    """`of`(x, theta, directions) for each direction of each problem, whose solve begins at the state that was found. It is
+    linear in the `first` of the directions, and in the others."""
     number = len(shapes)
     starts = problem.state if problem.start else []
     solver = _solver(problem)
@@ -81,7 +82,8 @@ def _call(
     except MisuseError as error:
         raise MisuseError(f"[{problem.name}] no second derivative: {error}") from error
     batched = [*layout.batched[len(problem.start) :], *([True] * len(starts))]
-    return _core.evaluation_call(function, number, batched, layout.count, count, problem.name, problem.on_error == "raise")
+    raises = problem.on_error == "raise"
+    return _core.evaluation_call(function, first, number, batched, layout.count, count, problem.name, raises)
 
 
 def _second_call(problem: Problem, layout: Layout, count: int, given: Flags, needed: Flags) -> _core.CompiledCall:
@@ -91,7 +93,7 @@ def _second_call(problem: Problem, layout: Layout, count: int, given: Flags, nee
         total = _core.sum(_core.mul(directions[0], _moved(x, _chosen(theta, given), directions[1:])))
         return tuple(onestep.grad(total, t) for t in _chosen(theta, needed))
 
-    return problem.call(("second", layout, count, given, needed), lambda: _call(problem, layout, count, shapes, gradients))
+    return problem.call(("second", layout, count, given, needed), lambda: _call(problem, layout, count, shapes, 1, gradients))
 
 
 def _second_jvp_call(problem: Problem, layout: Layout, count: int, given: Flags, also: Flags) -> _core.CompiledCall:
@@ -102,7 +104,8 @@ def _second_jvp_call(problem: Problem, layout: Layout, count: int, given: Flags,
         along = _moved(x, _chosen(theta, given), directions[:number])
         return (_moved(along, _chosen(theta, also), directions[number:]),)
 
-    return problem.call(("second_jvp", layout, count, given, also), lambda: _call(problem, layout, count, shapes, moved_twice))
+    key = ("second_jvp", layout, count, given, also)
+    return problem.call(key, lambda: _call(problem, layout, count, shapes, number, moved_twice))
 
 
 def _sizes(shapes: Sequence[Shape]) -> list[int]:
@@ -207,14 +210,14 @@ def _batched(primitive: Any, numbers: Callable[..., tuple[int, int]]) -> Callabl
         if all(d is None for d in dims[number:]):
             lifted = lift_directions(size, directions, dims[:number])
             out = primitive.bind(*lifted, *theta, *state, problem=problem, layout=layout, count=size * count, **flags)
-            return out_of_directions(size, out)
+            return out_of_directions(size, count, out)
         starts = (False,) * len(problem.start)
         wider, theta = lift_inputs(size, Layout(layout.batched[len(starts) :], layout.count), theta, dims[number:cut])
         wider = Layout((*starts, *wider.batched), wider.count)
         lifted = lift_shared(size, directions, dims[:number], [True] * number)
         state = lift_states(size, state, dims[cut:])
         out = primitive.bind(*lifted, *theta, *state, problem=problem, layout=wider, count=count, **flags)
-        return out_of_problems(size, out)
+        return out_of_problems(size, layout.count, out)
 
     return rule
 

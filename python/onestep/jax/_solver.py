@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ from onestep import _core
 from onestep._core import Auto, Certificate, Expr, Implicit, KStep, Momentum, OneStep, Status, Unrolled
 from onestep._errors import MisuseError
 from onestep.jax._arrays import Dtype, as_double, check_x64, checked_dtype, converted, dtype_of, is_traced
-from onestep.jax._jaxpr import evaluated
+from onestep.jax._jaxpr import evaluated, with_data_of_its_own
 from onestep.jax._keys import Data, key_of
 from onestep.jax._primitives import solve_p
 from onestep.jax._problem import Layout, Problem, Shape
@@ -53,6 +53,7 @@ class _Trace:
 
     jaxpr: Any
     consts: list[Any]
+    """Data, or tracers: None for these where the trace is kept, since they belong to the call."""
     outputs: Any
     leaves: int
 
@@ -63,8 +64,12 @@ class _Trace:
 
     def evaluated(self, arguments: Sequence[Expr]) -> list[Value]:
         more = iter(arguments[self.leaves :])
-        consts = [next(more) if isinstance(c, jax.core.Tracer) else c for c in self.consts]
-        return evaluated(self.jaxpr, [c.array if isinstance(c, Data) else c for c in consts], arguments[: self.leaves])
+        consts = [c.array if isinstance(c, Data) else next(more) for c in self.consts]
+        return evaluated(self.jaxpr, consts, arguments[: self.leaves])
+
+    @property
+    def without_tracers(self) -> _Trace:
+        return replace(self, consts=[c if isinstance(c, Data) else None for c in self.consts])
 
 
 class Solver:
@@ -146,6 +151,12 @@ class Solver:
             c.astype(np.float64) if c.dtype == np.bool_ else as_double(self.kind, "a closed-over array", c, "input")
             for c in trace.parameters
         ]
+        for c in more:
+            if c.ndim > 2:
+                raise MisuseError(
+                    f"[{self.kind}] an array of shape {tuple(c.shape)} is closed over that depends on what is transformed or "
+                    "compiled; such arrays have at most two axes here"
+                )
         shapes = [tuple(v.shape) for v in (*start, *parameters, *more)]
         before = start if self._remembers else []  # the second half of a state with momentum
         return self._problem(trace, len(start), shapes), [*start, *before, *parameters, *more], structure
@@ -176,7 +187,7 @@ class Solver:
         shapes = [jax.ShapeDtypeStruct(v.shape, np.float64) for v in leaves]
         closed, outputs = jax.make_jaxpr(flat, return_shape=True)(*shapes)
         consts = [c if isinstance(c, jax.core.Tracer) else Data(c) for c in closed.consts]
-        trace = _Trace(closed.jaxpr, consts, outputs, len(leaves))
+        trace = _Trace(with_data_of_its_own(closed.jaxpr), consts, outputs, len(leaves))
         self._check_outputs(trace, structure)
         return trace
 
@@ -205,7 +216,7 @@ class Solver:
             if problem is not None:
                 self._problems.move_to_end(key)
                 return problem
-        problem = self._made(trace, number, shapes, names)
+        problem = self._made(trace.without_tracers, number, shapes, names)
         with self._lock:
             self._problems[key] = problem
             while len(self._problems) > 8:

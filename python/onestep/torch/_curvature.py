@@ -19,6 +19,7 @@ from onestep.torch._layout import (
     more_states,
     of_directions,
     of_problems,
+    refuse_batches_of_autograd,
     split,
 )
 
@@ -30,6 +31,7 @@ class Second(torch.autograd.Function):
 
     @staticmethod
     def forward(call: Call, given: tuple[bool, ...], needed: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+        refuse_batches_of_autograd(tensors)
         v, theta, c = split(tensors, sum(given), call.number)
         return tuple(torch.ops.onestep.second(c, v, theta, call.layer, call.batched, given, needed))
 
@@ -67,6 +69,7 @@ class SecondJvp(torch.autograd.Function):
     def forward(
         call: Call, given: tuple[bool, ...], given_to_w: tuple[bool, ...], *tensors: Tensor
     ) -> tuple[Tensor, ...]:
+        refuse_batches_of_autograd(tensors)
         v, w, theta, state = split(tensors, sum(given), sum(given_to_w), call.number)
         return tuple(torch.ops.onestep.second_jvp(v, w, theta, state, call.layer, call.batched, given, given_to_w))
 

@@ -23,6 +23,7 @@ from onestep.torch._layout import (
     more_states,
     of_directions,
     of_problems,
+    refuse_batches_of_autograd,
     split,
     tangents_of,
 )
@@ -79,6 +80,7 @@ class Vjp(torch.autograd.Function):
 
     @staticmethod
     def forward(call: Call, needed: tuple[bool, ...], each: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+        refuse_batches_of_autograd(tensors)
         theta, state, c = _of_vjp(call, tensors)
         with keeping(call.kept):
             return tuple(torch.ops.onestep.vjp(c, theta, state, call.layer, call.batched, needed, each))
@@ -144,6 +146,7 @@ class Jvp(torch.autograd.Function):
 
     @staticmethod
     def forward(call: Call, given: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+        refuse_batches_of_autograd(tensors)
         v, theta, state = split(tensors, sum(given), call.number)
         with keeping(call.kept):
             return tuple(torch.ops.onestep.jvp(v, theta, state, call.layer, call.batched, given))

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from onestep._errors import MisuseError
 from onestep.torch._problems import Kept, Problems
 
 InDims = Sequence[int | None]
@@ -58,6 +60,15 @@ def split(tensors: Sequence[Any], *lengths: int) -> list[Any]:
         parts.append(list(tensors[first : first + length]))
         first += length
     return [*parts, list(tensors[first:])]
+
+
+def refuse_batches_of_autograd(tensors: Sequence[Tensor]) -> None:
+    """torch.autograd makes these without asking a function how it is batched."""
+    if any(torch._C._functorch.is_legacy_batchedtensor(t) for t in tensors):
+        raise MisuseError(
+            "[layer] torch.autograd's own batches of directions (is_grads_batched, vectorize=True) are not supported: use "
+            "torch.func.jacrev, jacfwd or vmap"
+        )
 
 
 # A level of vmap in which parameters are batched makes more problems ...

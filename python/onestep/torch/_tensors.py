@@ -21,7 +21,10 @@ _warned = False
 def as_tensor(value: Any, name: str) -> Tensor:
     """A tensor of real numbers. Anything else is refused by name."""
     # Numbers of Python are doubles, as NumPy has it; torch would round them. Arrays may change later, so they are copied.
-    t = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
+    try:
+        t = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
+    except (TypeError, ValueError) as error:
+        raise MisuseError(f"[layer] {name} is no array of real numbers but {type(value).__name__}") from error
     if t.layout is not torch.strided:
         raise MisuseError(f"[layer] {name} is a sparse tensor, which this version does not support: use .to_dense()")
     if t.is_complex() or t.dtype is torch.bool or t.is_quantized:
