@@ -170,6 +170,8 @@ def test_multipliers_are_parts_of_the_state_with_derivatives(project):
         return project.solve(c).state[1]
 
     assert [part.shape for part in project.solve(C).state] == [(3,), (1,), (0,), (3,)]
+    x, state, status = project.solve(C)  # as of onestep.jax
+    assert torch.equal(x, state[0]) and onestep.Status(int(status)) is onestep.Status.converged
     # Stationarity x - c + y = 0 on the support, whose x sum to 1: the multiplier is c's mean excess.
     close(multiplier(C), torch.tensor([0.15], dtype=DOUBLE))
     close(torch.func.jacrev(multiplier)(C), torch.tensor([[0.5, 0.5, 0.0]], dtype=DOUBLE))

@@ -27,15 +27,12 @@ class Solved(NamedTuple):
     >>> solved.x, solved.state, solved.converged
     """
 
+    x: Tensor
+    """The first part of the state. Of a quadratic program the minimiser."""
     state: tuple[Tensor, ...]
     """All parts of the state. Of a quadratic program x and the multipliers of equalities, rows and bounds."""
     status: Tensor
     """How each solve ended: `onestep.Status(int(status))`."""
-
-    @property
-    def x(self) -> Tensor:
-        """The first part of the state."""
-        return self.state[0]
 
     @property
     def converged(self) -> Tensor:
@@ -92,7 +89,7 @@ class Layer(torch.nn.Module):
             *state, status = Solve.apply(call, *on_host)
         device, dtype = device_of(inputs), dtype_of(like, self.dtype)
         shaped = [part.reshape((*batch, *part.shape[1:])).to(device=device, dtype=dtype) for part in state]
-        return Solved(tuple(shaped), status.reshape(batch).to(device))
+        return Solved(shaped[0], tuple(shaped), status.reshape(batch).to(device))
 
     def certificate(self, *theta: Any, cotangent: Any = None, tangent: Any = None) -> Certificate | list[Certificate]:
         """How wrong the derivative can be that a backward pass returns for this cotangent of x (a tuple: of the parts of the
