@@ -36,6 +36,7 @@ class Prediction {
     read();
     progress.enter("prediction");
     prediction_ = linear_prediction(samples_.A, model_.x);
+    require_finite(job(), samples_, model_.x, prediction_, options_.file);
     if (is_class()) {
       probabilities_ = class_probabilities(job().loss, prediction_);
       likeliest_ = likeliest_classes(job().loss, prediction_);
