@@ -172,11 +172,12 @@ Samples some_of(const Samples& all, const std::vector<std::size_t>& places) {
   return s;
 }
 
-Scaling standardisation_with_ones(const Array& A) {
+Scaling standardisation_with_ones(const Array& A, double least_scale) {
   const Scaling s = standardisation(A);
-  std::vector<double> mean(s.mean.values().begin(), s.mean.values().end());
+  std::vector<double> mean(s.mean.values().begin(), s.mean.values().end()), scale;
   mean.back() = 0;
-  return {Array(s.mean.shape(), std::move(mean)), s.scale};
+  for (const double each : s.scale.values()) scale.push_back(std::max(each, least_scale));
+  return {Array(s.mean.shape(), std::move(mean)), Array(s.scale.shape(), std::move(scale))};
 }
 
 Samples samples_of(const Dataset& d, const JobData& job) {
