@@ -188,16 +188,22 @@ std::vector<std::size_t> likeliest_classes(Loss loss, const Array& prediction) {
   return classes;
 }
 
+std::vector<double> losses_of(Loss loss, const Array& prediction, const Array& y) {
+  const std::size_t K = width_of(prediction);
+  std::vector<double> losses;
+  for (std::size_t i = 0; i < y.values().size(); ++i)
+    losses.push_back(loss_at(loss, prediction.values().subspan(i * K, K), y.values()[i]));
+  return losses;
+}
+
 Scores scores_of(const JobData& job, const Array& prediction, const Array& y) {
   if (!std::ranges::all_of(prediction.values(), [](double z) { return std::isfinite(z); }))
     throw Misuse(fmt::format("{}: a prediction of the {} model overflows, as values of a feature differ too much in size",
                              job.name, name_of(job.loss)));
-  const std::size_t K = width_of(prediction), N = static_cast<std::size_t>(y.size());
+  const auto N = static_cast<std::size_t>(y.size());
   Scores scores{.samples = N};
   double squares = 0;
-  std::vector<double> losses;
-  for (std::size_t i = 0; i < N; ++i)
-    losses.push_back(loss_at(job.loss, prediction.values().subspan(i * K, K), y.values()[i]));
+  const std::vector<double> losses = losses_of(job.loss, prediction, y);
   for (const double loss : losses) scores.loss += loss / static_cast<double>(N);
   for (const double loss : losses) squares += (loss - scores.loss) * (loss - scores.loss);
   if (N > 1) scores.loss_error = std::sqrt(squares / static_cast<double>(N - 1) / static_cast<double>(N));

@@ -22,6 +22,9 @@ Array class_probabilities(Loss loss, const Array& prediction);
 /// The likeliest class of each sample.
 std::vector<std::size_t> likeliest_classes(Loss loss, const Array& prediction);
 
+/// The loss of each sample; `y` as Samples have it.
+std::vector<double> losses_of(Loss loss, const Array& prediction, const Array& y);
+
 /// The area under the ROC curve: the probability that a sample of the class has a larger value than one of the rest; ties
 /// count half. Values are numbers. None where there are none of the class, or no others.
 std::optional<double> auc_of(const std::vector<double>& values, const std::vector<bool>& in_class);
