@@ -9,6 +9,15 @@
 
 namespace onestep::data {
 
+namespace {
+
+// Behind "is missing": users may not expect that a text says so.
+std::string reason_for_missing(std::string_view text) {
+  return text.empty() ? "" : fmt::format(", as {} stands for no value", quoted(text));
+}
+
+}  // namespace
+
 Cell Cells::read(std::size_t column) {
   Cell cell{.where = records_.here(), .column = column};
   double value = 0;
@@ -21,6 +30,7 @@ Cell Cells::read(std::size_t column) {
   cell.text = text_;
   cell.number = number_in(cell);
   cell.missing = !cell.number && is_missing(cell.text);
+  if (cell.missing && !cell.text.empty()) ++missing_texts_[column][text_];
   return cell;
 }
 
@@ -37,6 +47,21 @@ void Cells::read_again(const char* first_sample, std::size_t column,
     } while (records_.next_field());
   }
   records_.go_to(before);
+}
+
+std::vector<std::string> Cells::notes_on_missing_texts() const {
+  constexpr std::size_t most = 5;
+  std::vector<std::string> notes;
+  for (const auto& [column, texts] : missing_texts_) {
+    std::vector<std::string> found;
+    for (const auto& [text, count] : texts)
+      if (found.size() < most) found.push_back(fmt::format("{} ({} of them)", quoted(text), count));
+    notes.push_back(
+        fmt::format("texts that are taken for missing values of {}: {}; where one is a level or a class, write "
+                    "another text for it",
+                    quoted(columns_.name_of(column)), fmt::join(found, ", ")));
+  }
+  return notes;
 }
 
 std::string Cells::title(std::size_t column) const {
@@ -87,13 +112,13 @@ std::optional<double> Cells::number_in(const Cell& cell) const {
   if (is_missing(cell.text) && !provided_for && may_be_header(cell.where))
     fail_at(
         cell,
-        fmt::format("{} is missing; where the first line has the names of the columns, say that there is a header; where "
+        fmt::format("{} is missing{}; where the first line has the names of the columns, say that there is a header; where "
                     "it has a sample, that there is none",
-                    title(cell.column)),
+                    title(cell.column), reason_for_missing(cell.text)),
         Remedy::header);
   if (is_missing(cell.text) && !provided_for)
     fail_at(cell,
-            fmt::format("{} is missing; {}, or leave the sample out", title(cell.column),
+            fmt::format("{} is missing{}; {}, or leave the sample out", title(cell.column), reason_for_missing(cell.text),
                         is_target ? "fill in the target" : "fill it in"),
             is_target ? Remedy::missing_target : Remedy::missing_value);
   if (number)

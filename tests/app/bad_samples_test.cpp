@@ -115,5 +115,33 @@ TEST_F(BadSamples, CopiesOfTrainingSamplesAndSingleClassesAreNoted) {
   EXPECT_THAT(notes_of({"fit", train, "--test", single}), Contains(label));
 }
 
+TEST_F(BadSamples, TextsThatAreTakenForMissingValuesAreNamed) {
+  std::string text = "a,cat,t\n";
+  for (int i = 0; i < 60; ++i)
+    text += fmt::format("{},{},{}\n", i % 7,
+                        i % 3 == 0   ? "red"
+                        : i % 3 == 1 ? "None"
+                                     : "NA",
+                        i % 5 == 0 ? "None"
+                        : i % 2    ? "x"
+                                   : "y");
+  const std::string file = write("words.csv", text);
+  EXPECT_THAT(run_command({"fit", file}).err,
+              HasSubstr("words.csv:2: field 3: the value of \"t\" is missing, as \"None\" stands for no value; fill in"));
+  const Ended ended = run_command({"fit", file, "--missing", "impute", "--json"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.json()["notes"],
+              Contains(HasSubstr("missing values of \"cat\": \"NA\" (20 of them), \"None\" (20 of them);")));
+  EXPECT_THAT(ended.json()["notes"], Contains(HasSubstr("missing values of \"t\": \"None\" (12 of them);")));
+}
+
+TEST_F(BadSamples, PredictSaysWhatAFileWithoutSamplesOrWithoutNamesLacks) {
+  const std::string model = path("m.json");
+  ASSERT_EQ(run_command({"fit", write("train.csv", table("logistic", 1)), "--save", model}).status, 0);
+  EXPECT_THAT(run_command({"predict", model, "-"}).err, HasSubstr("standard input: is empty: there is no sample in it"));
+  EXPECT_THAT(run_command({"predict", model, write("bare.csv", "1.5,2,yes\n0.5,1,no\n")}).err,
+              HasSubstr("has no header, but its columns are known by their names, \"a\", \"b\"; put a line with the names"));
+}
+
 }  // namespace
 }  // namespace onestep::test
