@@ -29,7 +29,9 @@ std::vector<double> losses_of_average(const JobData& job, std::span<const double
   return losses;
 }
 
-double mean_of(std::span<const double> all) { return std::reduce(all.begin(), all.end()) / static_cast<double>(all.size()); }
+double average_of(std::span<const double> all) {
+  return std::reduce(all.begin(), all.end()) / static_cast<double>(all.size());
+}
 
 }  // namespace
 
@@ -39,7 +41,7 @@ std::optional<std::string> note_on_no_gain(const JobData& job, const std::string
   constexpr double errors = 2;
   if (losses.size() < enough) return std::nullopt;
   const std::vector<double> average = losses_of_average(job, y);
-  const double loss = mean_of(losses), of_average = mean_of(average), gain = of_average - loss;
+  const double loss = average_of(losses), of_average = average_of(average), gain = of_average - loss;
   double squares = 0;
   for (std::size_t i = 0; i < losses.size(); ++i) squares += std::pow(average[i] - losses[i] - gain, 2);
   const auto count = static_cast<double>(losses.size());

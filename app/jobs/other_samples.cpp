@@ -41,7 +41,7 @@ void check_features(const Dataset& train, const Dataset& other, const std::strin
 namespace {
 
 // Times the largest value of training: squares of what is beyond may overflow.
-constexpr double too_large = 1e100;
+constexpr double largest_ratio = 1e100;
 
 std::size_t row_in_file(const Dataset& set, std::size_t i) { return set.rows.empty() ? i + 1 : set.rows[i]; }
 
@@ -64,7 +64,7 @@ std::vector<double> magnitudes(const Array& A) {
 
 void refuse_values_too_large(const Dataset& train, const Dataset& other, const std::string& file, const JobData& job) {
   const auto is_too_large = [](double value, double largest) {
-    return !(std::fabs(value) <= too_large * (largest > 0 ? largest : 1));
+    return !(std::fabs(value) <= largest_ratio * (largest > 0 ? largest : 1));
   };
   std::vector<double> largest = magnitudes(train.A);
   const auto n = static_cast<std::size_t>(other.A.shape()[1]);
