@@ -73,6 +73,7 @@ class Prediction {
     how.missing = model_.missing == "drop"     ? CsvOptions::drop_sample
                   : model_.missing == "impute" ? CsvOptions::impute
                                                : CsvOptions::refuse;
+    how.missing_texts = model_.missing_texts;
     how.label_names = job().label_names;
     how.target_name = job().target_name;
     how.encoding = job().encoding;

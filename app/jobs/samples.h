@@ -21,7 +21,7 @@ const char* name_of(Loss loss);
 struct JobOptions : CommonOptions {
   std::string file, valid, test, target, loss, checkpoint;
   std::string header = "auto", separator = "auto", decimal = "auto", missing = "refuse";
-  std::vector<std::string> drop, category;
+  std::vector<std::string> drop, category, missing_texts;
   std::optional<double> l2_asked;  ///< none: as the job sees fit
   double split = 0.2, memory = 4;  ///< memory: GiB
   bool demo = false, standardise = false;

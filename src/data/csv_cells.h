@@ -54,6 +54,7 @@ class Cells {
 
  private:
   std::optional<double> number_in(const Cell& cell) const;
+  bool means_missing(std::string_view text) const;
   bool may_be_header(const char* where) const;
 
   Records& records_;

@@ -77,6 +77,7 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
                               .separator = options.separator,
                               .decimal = options.decimal,
                               .missing = options.missing,
+                              .missing_texts = options.missing_texts,
                               .categories = options.categories,
                               .category = options.category,
                               .encoding = options.encoding,

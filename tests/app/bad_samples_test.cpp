@@ -126,13 +126,40 @@ TEST_F(BadSamples, TextsThatAreTakenForMissingValuesAreNamed) {
                         : i % 2    ? "x"
                                    : "y");
   const std::string file = write("words.csv", text);
-  EXPECT_THAT(run_command({"fit", file}).err,
-              HasSubstr("words.csv:2: field 3: the value of \"t\" is missing, as \"None\" stands for no value; fill in"));
+  EXPECT_THAT(run_command({"fit", file}).err, HasSubstr("words.csv:2: field 3: the value of \"t\" is missing, as \"None\" "
+                                                        "stands for no value unless you say which texts do; fill in"));
   const Ended ended = run_command({"fit", file, "--missing", "impute", "--json"});
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(ended.json()["notes"],
               Contains(HasSubstr("missing values of \"cat\": \"NA\" (20 of them), \"None\" (20 of them);")));
   EXPECT_THAT(ended.json()["notes"], Contains(HasSubstr("missing values of \"t\": \"None\" (12 of them);")));
+}
+
+TEST_F(BadSamples, WhichTextsAreMissingValuesCanBeSaidAndIsKeptInTheModel) {
+  std::string text = "a,cat,t\n";
+  for (int i = 0; i < 60; ++i)
+    text += fmt::format("{},{},{}\n", i % 10 == 3 ? -999 : i % 7,
+                        i % 3 == 0   ? "red"
+                        : i % 3 == 1 ? "None"
+                                     : "blue",
+                        i % 5 < 2 ? "None" : "x");
+  const std::string file = write("words.csv", text), model = path("m.json");
+  EXPECT_THAT(run_command({"fit", file, "--target", "a"}).err, HasSubstr("--missing-text"));
+  EXPECT_THAT(run_command({"fit", file, "--missing-text", "-999"}).err,
+              HasSubstr("words.csv:5: field 1: the value of \"a\" is missing, as \"-999\" stands for no value"));
+  const std::vector<std::string> how{"--missing", "impute", "--missing-text", "-999", "--json"};
+  std::vector<std::string> line{"fit", file, "--save", model};
+  line.insert(line.end(), how.begin(), how.end());
+  const Ended ended = run_command(line);
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.json()["names"].dump(), AllOf(HasSubstr("\"a is missing\""), HasSubstr("\"cat=blue\"")));
+  EXPECT_THAT(ended.json()["label_names"].dump(), HasSubstr("None"));
+  const nlohmann::json predicted = run_command({"predict", model, file, "--json"}).json();
+  EXPECT_EQ(predicted["scores"]["samples"], 60);
+  EXPECT_EQ(predicted["scores"]["loss"], ended.json()["train"]["loss"]);
+  std::vector<std::string> tune{"tune", file};
+  tune.insert(tune.end(), how.begin(), how.end());
+  EXPECT_THAT(run_command(tune).json()["fit_command"].dump(), HasSubstr("--missing-text -999"));
 }
 
 TEST_F(BadSamples, PredictSaysWhatAFileWithoutSamplesOrWithoutNamesLacks) {
