@@ -230,8 +230,9 @@ class Fit {
     if (job_.loss == Loss::ridge) return;
     const bool separates = scores_[0].scores.accuracy == 1;
     if (!separates && !(job_.penalised && is_quick() && is_separable(job_))) return;
-    job_.notes.emplace_back(
-        "the classes are linearly separable: the coefficients are finite only because of the penalty, and depend on it");
+    job_.notes.push_back(fmt::format(
+        "the classes are linearly separable{} coefficients are finite only because of the penalty, and depend on it",
+        separates ? ": the" : ", or all but samples on the separating plane are: some"));
   }
 
   void save() {
