@@ -104,6 +104,30 @@ std::vector<Option> csv_options(JobOptions& options) {
            .one_of = {"auto", "point", "comma"}}};
 }
 
+namespace {
+
+Option how_values_are_missing(JobOptions& options) {
+  return {
+      .name = "--missing",
+      .to = &options.missing,
+      .type = "HOW",
+      .help =
+          "values of a CSV file: refuse (default), drop the sample, or impute\nthe mean of the column with a feature that "
+          "says so",
+      .one_of = {"refuse", "drop", "impute"}};
+}
+
+Option which_texts_are_missing(JobOptions& options) {
+  return {.name = "--missing-text",
+          .to = &options.missing_texts,
+          .type = "TEXT",
+          .help =
+              "of a CSV file: what stands for a missing value beside an empty\nfield, such as -999; may be given again "
+              "(default: NA, N/A, #N/A,\nNaN, null, missing, None, ? and -)"};
+}
+
+}  // namespace
+
 std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
   std::vector<Option> rows{
       {.name = "FILE",
@@ -141,18 +165,8 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
        .help = "of a CSV file: a category even if it has numbers, compared as\ntexts; COLUMN=LEVEL names its reference; "
                "columns of texts are\n"
                "categories without it"},
-      {.name = "--missing",
-       .to = &options.missing,
-       .type = "HOW",
-       .help =
-           "values of a CSV file: refuse (default), drop the sample, or impute\nthe mean of the column with a feature that "
-           "says so",
-       .one_of = {"refuse", "drop", "impute"}},
-      {.name = "--missing-text",
-       .to = &options.missing_texts,
-       .type = "TEXT",
-       .help = "of a CSV file: what stands for a missing value beside an empty\nfield, such as -999; may be given again "
-               "(default: NA, N/A, #N/A,\nNaN, null, missing, None, ? and -)"},
+      how_values_are_missing(options),
+      which_texts_are_missing(options),
       {.name = "--standardise,--standardize",
        .to = &options.standardise,
        .help =
