@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "jobs/baseline.h"
 #include "jobs/coefficient_figures.h"
 #include "jobs/coefficients.h"
 #include "jobs/cross_validation.h"
@@ -17,6 +18,7 @@
 #include "jobs/memory.h"
 #include "jobs/model.h"
 #include "jobs/report.h"
+#include "jobs/ridge_refinement.h"
 #include "jobs/samples.h"
 #include "jobs/saving.h"
 #include "jobs/scores.h"
@@ -58,7 +60,11 @@ class Fit {
       refuse_separable();
       judge_by_folds();
       progress_.enter("scores");
-      if (job_.test) scores_.push_back({"test", scores_of(job_, linear_prediction(job_.test->A, x_), job_.test->y)});
+      if (job_.test) {
+        const Array prediction = linear_prediction(job_.test->A, x_);
+        scores_.push_back({"test", scores_of(job_, prediction, job_.test->y)});
+        note_gain("the test samples", prediction, job_.test->y);
+      }
       note_separable();
       save();
     }
@@ -72,7 +78,9 @@ class Fit {
   // The problem is solved for standardised features with penalties that make it the same problem: units then do not matter
   // to the iteration.
   void scale_inside(std::vector<double>& penalty) {
-    job_.scaling = standardisation_with_ones(job_.train.A);
+    constexpr double least_scale =
+        1e-100;  // whose square divides penalties; coefficients of smaller features are 0 to rounding
+    job_.scaling = standardisation_with_ones(job_.train.A, least_scale);
     for (Samples* samples : {&job_.train, job_.test ? &*job_.test : nullptr})
       if (samples != nullptr) samples->A = scaled(samples->A, *job_.scaling);
     for (std::size_t j = 0; j < penalty.size(); ++j) penalty[j] /= std::pow(job_.scaling->scale.values()[j], 2);
@@ -95,20 +103,31 @@ class Fit {
       model_.compute_by_margins();
       s = onestep::solve(model_.solver(f, how), s.x().contiguous(), Parts());
     }
+    x_ = s.x().contiguous(), status_ = s.status();
+    if (job_.loss == Loss::ridge && status_ != Status::cancelled) refine();
     const std::vector<Array> at = evaluate(traced(
                                                [&](Expr x) {
                                                  return std::pair{f(x), grad(f(x), x)};
                                                },
                                                model_.shape()),
-                                           {s.x()});
-    x_ = options_.l2() == 0 ? with_sums_of_zero(s.x().contiguous()) : s.x().contiguous();
+                                           {x_});
+    if (options_.l2() == 0) x_ = with_sums_of_zero(x_);
     objective_ = at[0].item();
     for (const double g : at[1].values()) gradient_ = std::max(gradient_, std::fabs(g));
-    status_ = s.status();
     statistics_ = s.statistics();
     if (!job_.penalised && status_ != Status::cancelled) separated_ = are_separated_at(model_, job_.train, x_);
     if (separated_.value_or(false)) throw Misuse(why_no_best_fit(job_));
     if (!is_solution(status_)) message_ = why_not();
+  }
+
+  // A quadratic problem is solved where refinement ends, whether or not the line search could tell the last steps from
+  // rounding.
+  void refine() {
+    if (model_.unknowns() > most_with_standard_errors) return;
+    const std::optional<Array> refined = refined_ridge(job_.train, penalty_, x_);
+    if (!refined) return;
+    x_ = *refined;
+    if (!is_solution(status_)) status_ = Status::rounding_reached;
   }
 
   // Without a penalty nothing holds the sum of a feature's coefficients over the classes, which changes no prediction.
@@ -168,15 +187,17 @@ class Fit {
     throw Misuse(why_no_best_fit(job_));
   }
 
-  // As many folds as asked for; without being asked five, where that takes no time worth mentioning.
-  std::size_t folds() const {
+  // Whether another few fits take no time worth mentioning.
+  bool is_quick() const {
     constexpr double quick = 2e6;  // entries of the features, times classes
+    return static_cast<double>(job_.train.count()) * static_cast<double>(model_.unknowns()) <= quick;
+  }
+
+  // As many folds as asked for; without being asked five, where they are quick.
+  std::size_t folds() const {
     constexpr std::size_t usual = 5;
     const auto samples = static_cast<std::size_t>(job_.train.count());
-    if (!options_.folds_asked) {
-      const bool small = static_cast<double>(job_.train.count()) * static_cast<double>(model_.unknowns()) <= quick;
-      return small && samples >= 2 * usual ? usual : 0;
-    }
+    if (!options_.folds_asked) return is_quick() && samples >= 2 * usual ? usual : 0;
     const double asked = *options_.folds_asked;
     if (asked != std::floor(asked) || asked == 1 || asked > static_cast<double>(samples))
       throw Misuse(
@@ -191,18 +212,27 @@ class Fit {
     const CrossValidation found = cross_validate(model_, job_, penalty_, count, options_.seed, x_, progress_);
     folds_ = count;
     no_folds_ = found.failure;
-    if (no_folds_.empty())
-      scores_.push_back({fmt::format("{}-fold cross-validation", count), scores_of(job_, found.prediction, job_.train.y)});
-    else
+    if (!no_folds_.empty()) {
       job_.notes.push_back(fmt::format("there are no cross-validated scores: {}", no_folds_));
+      return;
+    }
+    scores_.push_back({fmt::format("{}-fold cross-validation", count), scores_of(job_, found.prediction, job_.train.y)});
+    if (!job_.test) note_gain("the samples of the folds", found.prediction, job_.train.y);
   }
 
-  // A penalty without scaling counts a coefficient by the unit of its feature.
-  // Only strictly: a sample on the separating plane has the same prediction for two classes, and then the first is found.
+  void note_gain(const std::string& judged, const Array& prediction, const Array& y) {
+    if (auto note = note_on_no_gain(job_, judged, losses_of(job_.loss, prediction, y), y.values()))
+      job_.notes.push_back(std::move(*note));
+  }
+
+  // Where the fit itself separates the classes, and where one without a penalty would, if that is quick to find out.
   void note_separable() {
-    if (job_.loss == Loss::ridge || scores_[0].scores.accuracy < 1) return;
-    job_.notes.emplace_back(
-        "the classes are linearly separable: the coefficients are finite only because of the penalty, and depend on it");
+    if (job_.loss == Loss::ridge) return;
+    const bool separates = scores_[0].scores.accuracy == 1;
+    if (!separates && !(job_.penalised && is_quick() && is_separable(job_))) return;
+    job_.notes.push_back(fmt::format(
+        "the classes are linearly separable{} coefficients are finite only because of the penalty, and depend on it",
+        separates ? ": the" : ", or all but samples on the separating plane are: some"));
   }
 
   void save() {

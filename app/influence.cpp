@@ -154,10 +154,14 @@ class Influence {
                                 std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) < 0; }), N,
                                 Effects::most_unknowns());
     const double strict = bonferroni_errors(N);
+    // Samples that judge one fold are trained on in the others, so that effects over folds vary less than the errors say.
+    const std::string by_chance =
+        folds_ > 0 ? "a cautious count, as effects over folds vary less by chance than these errors say"
+                   : fmt::format("about {:.0f} would by chance alone", chance_beyond_two_errors * static_cast<double>(N));
     text += fmt::format(
-        "Of {} samples {} do{} harm and {} help{} by more than two standard errors (about {:.0f} would by chance alone); {} "
-        "remain{} at a level that allows for {} tests ({:.1f} standard errors).",
-        N, harm, harm == 1 ? "es" : "", help, help == 1 ? "s" : "", chance_beyond_two_errors * static_cast<double>(N),
+        "Of {} samples {} do{} harm and {} help{} by more than two standard errors ({}); {} remain{} at a level that allows "
+        "for {} tests ({:.1f} standard errors).",
+        N, harm, harm == 1 ? "es" : "", help, help == 1 ? "s" : "", by_chance,
         count_beyond(strict, -1) + count_beyond(strict, 1),
         count_beyond(strict, -1) + count_beyond(strict, 1) == 1 ? "s" : "", N, strict);
     return text;

@@ -36,6 +36,7 @@ class Prediction {
     read();
     progress.enter("prediction");
     prediction_ = linear_prediction(samples_.A, model_.x);
+    require_finite(job(), samples_, model_.x, prediction_, options_.file);
     if (is_class()) {
       probabilities_ = class_probabilities(job().loss, prediction_);
       likeliest_ = likeliest_classes(job().loss, prediction_);
@@ -72,6 +73,7 @@ class Prediction {
     how.missing = model_.missing == "drop"     ? CsvOptions::drop_sample
                   : model_.missing == "impute" ? CsvOptions::impute
                                                : CsvOptions::refuse;
+    how.missing_texts = model_.missing_texts;
     how.label_names = job().label_names;
     how.target_name = job().target_name;
     how.encoding = job().encoding;

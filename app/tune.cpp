@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "jobs/baseline.h"
 #include "jobs/demo.h"
 #include "jobs/group_weights.h"
 #include "jobs/hyper.h"
@@ -94,6 +95,9 @@ class Tune {
     progress_.enter("refit");
     refit();
     save();
+    // Weighted classes are not meant to be predicted as often as they are there.
+    if (kind_of(options_.hyper) != Hyper::Kind::class_weight && stop_signal() == 0)
+      if (auto note = note_on_no_gain(job_, model_, folds_, f_)) job_.notes.push_back(std::move(*note));
     return end("");
   }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "jobs/folds.h"
@@ -42,6 +43,8 @@ CrossValidation cross_validate(const Model& model, const JobData& job, const Arr
       for (std::size_t c = 0; w[i] == 0 && c < width; ++c) all[i * width + c] = z.values()[i * width + c];
     }
     if (!is_solution(s.status())) found.failure = fmt::format("without fold {} the fit did not converge", k + 1);
+    if (!std::ranges::all_of(all, [](double prediction) { return std::isfinite(prediction); }))
+      found.failure = fmt::format("predictions of fold {} overflow", k + 1);
     if (!job.penalised && s.statistics().shifts > 0)
       found.failure = "without one of the folds features depend on each other";
     if (job.loss != Loss::ridge && !job.penalised) {

@@ -145,13 +145,35 @@ bool are_equal(const JobData& job, std::size_t j, std::size_t k) {
   return true;
 }
 
+// Of a feature that is a + b times another.
+std::string relation_to(const JobData& job, std::size_t j, std::size_t k) {
+  const std::string& other = job.features[k];
+  if (are_equal(job, j, k)) return fmt::format("equals {}", other);
+  constexpr double same = 1e-6;
+  const Scaling now = standardisation(job.train.A);
+  const auto spread = [&](std::size_t f) {
+    return now.scale.values()[f] * (job.scaling ? job.scaling->scale.values()[f] : 1);
+  };
+  const auto mean = [&](std::size_t f) {
+    return job.scaling ? now.mean.values()[f] * job.scaling->scale.values()[f] + job.scaling->mean.values()[f]
+                       : now.mean.values()[f];
+  };
+  double product = 0;
+  const auto n = static_cast<std::size_t>(job.n());
+  for (std::size_t row = 0; row < job.train.A.values().size(); row += n + 1)
+    product += (job.train.A.values()[row + j] - now.mean.values()[j]) / now.scale.values()[j] *
+               ((job.train.A.values()[row + k] - now.mean.values()[k]) / now.scale.values()[k]);
+  const double difference = mean(j) - mean(k);
+  if (product < 0 || std::fabs(spread(j) / spread(k) - 1) > same) return fmt::format("is {} in another unit", other);
+  if (std::fabs(difference) > same * spread(k)) return fmt::format("is {} plus a constant, {:.6g}", other, difference);
+  return fmt::format("equals {} but for differences that are tiny beside its spread", other);
+}
+
 std::string combination_of(const JobData& job, std::size_t feature, const std::vector<std::size_t>& parts) {
   constexpr std::size_t most = 5;
   std::vector<std::string> names;
   for (const std::size_t j : parts) names.push_back(job.features[j]);
-  if (names.size() == 1)
-    return are_equal(job, feature, parts[0]) ? fmt::format("equals {}", names[0])
-                                             : fmt::format("is {} in another unit", names[0]);
+  if (names.size() == 1) return relation_to(job, feature, parts[0]);
   const std::size_t more = names.size() > most ? names.size() - most : 0;
   names.resize(names.size() - more);
   return fmt::format("is a linear combination of {}{}", fmt::join(names, ", "),

@@ -86,7 +86,9 @@ UnitOfPenalties unit_of_penalties(const JobData& job) {
   const double least = sizes.front();
   std::erase_if(sizes, [&](double size) { return std::fabs(size - median) > usual; });
   const double unit = std::round(std::reduce(sizes.begin(), sizes.end()) / static_cast<double>(sizes.size()));
-  return {std::pow(10.0, unit), std::pow(10.0, job.penalty_factors && least < unit - usual ? std::round(least) : unit)};
+  constexpr double furthest = 60;  // a feature in smaller units than that has no share in predictions
+  const double smallest = std::max(std::round(least), unit - furthest);
+  return {std::pow(10.0, unit), std::pow(10.0, job.penalty_factors && least < unit - usual ? smallest : unit)};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "jobs/dependence.h"
@@ -34,9 +35,9 @@ void note_sizes(JobData& job) {
     if (size[j] > size[most]) most = j;
   }
   if (size[most] > large * size[least])
-    job.notes.push_back(
-        fmt::format("{} varies {:.2g} times as much as {}, and the penalty treats them alike: consider --standardise",
-                    job.features[most], size[most] / size[least], job.features[least]));
+    job.notes.push_back(fmt::format(
+        "{} varies {:.2g} times as much as {}, and the penalty treats them alike: consider --standardise",
+        job.features[most], std::min(size[most] / size[least], std::numeric_limits<double>::max()), job.features[least]));
 }
 
 void scale_inside(JobData& job) {
@@ -46,10 +47,7 @@ void scale_inside(JobData& job) {
   if ((job.loss != Loss::softmax || unknowns >= few_unknowns) && !sizes_differ_much(job.train.A)) return;
   // Features below this size have coefficients of 0 to rounding; factors whose squares overflow would stall the iterations.
   constexpr double least_scale = 1e-15;
-  const Scaling unit = standardisation_with_ones(job.train.A);
-  std::vector<double> scale(unit.scale.values().begin(), unit.scale.values().end());
-  for (double& s : scale) s = std::max(s, least_scale);
-  job.scaling = Scaling{unit.mean, Array(unit.scale.shape(), std::move(scale))};
+  job.scaling = standardisation_with_ones(job.train.A, least_scale);
   for (Samples* samples : {&job.train, job.valid ? &*job.valid : nullptr, job.test ? &*job.test : nullptr})
     if (samples != nullptr) samples->A = scaled(samples->A, *job.scaling);
   std::vector<double> factors;

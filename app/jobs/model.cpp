@@ -162,6 +162,8 @@ Score Model::score(const Samples& samples, const Array& x) const {
   const std::span<const double> y = samples.y.values(), prediction = found[1].values();
   const auto count = static_cast<double>(samples.count());
   Score score{.loss = found[0].item()};
+  if (!std::ranges::all_of(prediction, [](double z) { return std::isfinite(z); }))
+    throw Misuse("predictions overflow, as values of a feature differ too much in size; correct them, or try --standardise");
   if (loss_ == Loss::ridge) {
     score.score = r_squared(prediction, y);
     return score;

@@ -131,6 +131,7 @@ class ModelReader {
     model.missing = json.at("missing");
     require(model.missing == "refuse" || model.missing == "drop" || model.missing == "impute",
             fmt::format("there is no way to treat missing values called {}", model.missing));
+    if (json.contains("missing_texts")) model.missing_texts = json["missing_texts"].get<std::vector<std::string>>();
     job.has_names = json.at("header");
     job.first_index = json.at("first_index");
     job.target_name = json.at("target");
@@ -218,6 +219,7 @@ std::string text_of(const SavedModel& model) {
   }
   json["input"] = {{"header", job.has_names},        {"target", job.target_name}, {"target_column", job.target_column},
                    {"first_index", job.first_index}, {"missing", model.missing},  {"columns", Json::array()}};
+  if (!model.missing_texts.empty()) json["input"]["missing_texts"] = model.missing_texts;
   for (const ColumnEncoding& column : job.encoding) json["input"]["columns"].push_back(json_of_column(column));
   json["features"] = job.features;
   if (!job.kept.empty()) json["places"] = job.kept;

@@ -19,6 +19,7 @@ struct SavedModel {
   std::string hyper = {};
   std::vector<std::pair<std::string, double>> hyperparameters = {};
   std::string missing = "refuse";          ///< how missing values were treated, as --missing calls it
+  std::vector<std::string> missing_texts;  ///< what stands for them; empty: what the reader takes for it
   std::size_t samples = 0;                 ///< it was learned from
   std::string version = {}, command = {};  ///< that wrote it
 };

@@ -45,6 +45,7 @@ DatasetOptions reading_options(const JobOptions& options) {
   how.missing = options.missing == "drop"     ? CsvOptions::drop_sample
                 : options.missing == "impute" ? CsvOptions::impute
                                               : CsvOptions::refuse;
+  how.missing_texts = options.missing_texts;
   how.categories = true;
   how.category = options.category;
   how.memory_limit = static_cast<std::size_t>(options.memory * 0x1p30 / 2);  // every job holds two copies at least
@@ -67,8 +68,9 @@ std::string_view options_for(FileError::Remedy remedy, bool predicts) {
     case decimal: return " (--decimal comma)";
     case missing_target: return predicts ? "" : " (--missing drop)";
     case missing_value:
-      return predicts ? " (onestep fit --missing impute makes a model that takes such samples)"
-                      : " (--missing drop), or replace such values (--missing impute)";
+      return predicts
+                 ? " (onestep fit --missing impute makes a model that takes such samples)"
+                 : " (--missing drop), or replace such values (--missing impute); --missing-text says what stands for them";
     case missing_text:
       return predicts ? ""
                       : "; if it stands for a missing value, leave the field empty (--missing drop, or --missing impute)";
@@ -101,6 +103,30 @@ std::vector<Option> csv_options(JobOptions& options) {
            .help = "what stands before decimals in a CSV file (default: what it looks\nlike)",
            .one_of = {"auto", "point", "comma"}}};
 }
+
+namespace {
+
+Option how_values_are_missing(JobOptions& options) {
+  return {
+      .name = "--missing",
+      .to = &options.missing,
+      .type = "HOW",
+      .help =
+          "values of a CSV file: refuse (default), drop the sample, or impute\nthe mean of the column with a feature that "
+          "says so",
+      .one_of = {"refuse", "drop", "impute"}};
+}
+
+Option which_texts_are_missing(JobOptions& options) {
+  return {.name = "--missing-text",
+          .to = &options.missing_texts,
+          .type = "TEXT",
+          .help =
+              "of a CSV file: what stands for a missing value beside an empty\nfield, such as -999; may be given again "
+              "(default: NA, N/A, #N/A,\nNaN, null, missing, None, ? and -)"};
+}
+
+}  // namespace
 
 std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
   std::vector<Option> rows{
@@ -139,13 +165,8 @@ std::vector<Option> sample_options(JobOptions& options, bool with_validation) {
        .help = "of a CSV file: a category even if it has numbers, compared as\ntexts; COLUMN=LEVEL names its reference; "
                "columns of texts are\n"
                "categories without it"},
-      {.name = "--missing",
-       .to = &options.missing,
-       .type = "HOW",
-       .help =
-           "values of a CSV file: refuse (default), drop the sample, or impute\nthe mean of the column with a feature that "
-           "says so",
-       .one_of = {"refuse", "drop", "impute"}},
+      how_values_are_missing(options),
+      which_texts_are_missing(options),
       {.name = "--standardise,--standardize",
        .to = &options.standardise,
        .help =

@@ -14,6 +14,7 @@
 #include "jobs/demo.h"
 #include "jobs/dependence.h"
 #include "jobs/memory.h"
+#include "jobs/other_samples.h"
 #include "jobs/sample_labels.h"
 
 namespace onestep::app::jobs {
@@ -31,33 +32,6 @@ Array with_ones(const Array& A, std::int64_t n) {
     to[n] = 1;
   }
   return {Shape{rows, n + 1}, std::move(entries)};
-}
-
-void take_notes(JobData& job, const Dataset& set, const std::string& file) {
-  for (const std::string& note : set.notes) job.notes.push_back(fmt::format("{}: {}", short_name(file), note));
-}
-
-// Samples that come with others: of the same features, or of a format that leaves the last ones out, which is noted.
-void check_features(const Dataset& train, const Dataset& other, const std::string& file, JobData& job) {
-  const std::int64_t n = train.A.shape()[1], m = other.A.shape()[1];
-  if (other.first_index < train.first_index)
-    throw Misuse(fmt::format("{} has an index 0, {} has none: where they start at 0 in both, write 0:0 into a sample of {}",
-                             file, job.name, job.name));
-  if (n != m && !(train.open_ended && other.open_ended))
-    throw Misuse(fmt::format("{} has {} features, {} has {}; they have to have the same columns", job.name, n, file, m));
-  std::vector<std::string> unknown;
-  for (const std::string& name : other.left_out)
-    if (std::ranges::find(train.left_out, name) == train.left_out.end()) unknown.push_back(name);
-  take_notes(job, other, file);
-  if (!train.names.empty() && !unknown.empty())
-    job.notes.push_back(fmt::format("{} has columns that {} has not, which are left out: {}", short_name(file), job.name,
-                                    some_names(unknown)));
-  if (n == m) return;
-  const std::string last = std::abs(n - m) == 1 ? "one" : std::to_string(std::abs(n - m));
-  const bool odd = 10 * m > 11 * n || 2 * m < n;  // to be samples of the same kind
-  job.notes.push_back(fmt::format("{}{} has {} features, {} {}: {} the last {}", odd ? "check the files: " : "",
-                                  short_name(file), m, job.name, n, n < m ? "no training sample has" : "zero stands for",
-                                  last));
 }
 
 // Without a penalty a feature that says nothing of its own makes the fit ambiguous: it is left out. With one a constant
@@ -198,11 +172,12 @@ Samples some_of(const Samples& all, const std::vector<std::size_t>& places) {
   return s;
 }
 
-Scaling standardisation_with_ones(const Array& A) {
+Scaling standardisation_with_ones(const Array& A, double least_scale) {
   const Scaling s = standardisation(A);
-  std::vector<double> mean(s.mean.values().begin(), s.mean.values().end());
+  std::vector<double> mean(s.mean.values().begin(), s.mean.values().end()), scale;
   mean.back() = 0;
-  return {Array(s.mean.shape(), std::move(mean)), s.scale};
+  for (const double each : s.scale.values()) scale.push_back(std::max(each, least_scale));
+  return {Array(s.mean.shape(), std::move(mean)), Array(s.scale.shape(), std::move(scale))};
 }
 
 Samples samples_of(const Dataset& d, const JobData& job) {
@@ -281,8 +256,8 @@ JobData load(const JobOptions& options, bool with_validation, Progress& progress
   if (train.A.shape()[0] < 2) throw Misuse(fmt::format("{}: one sample is not enough to learn from; add others", job.name));
   job.loss = chosen_loss(options, train, job.notes);
   find_labels(job, train);
-  if (!options.valid.empty()) check_labels(valid, options.valid, job);
-  if (!options.test.empty()) check_labels(test, options.test, job);
+  if (!options.valid.empty()) check_samples(train, valid, options.valid, job);
+  if (!options.test.empty()) check_samples(train, test, options.test, job);
   job.features = feature_names(train.encoding);
   job.encoding = train.encoding;
   job.has_names = !train.names.empty();

@@ -21,7 +21,7 @@ const char* name_of(Loss loss);
 struct JobOptions : CommonOptions {
   std::string file, valid, test, target, loss, checkpoint;
   std::string header = "auto", separator = "auto", decimal = "auto", missing = "refuse";
-  std::vector<std::string> drop, category;
+  std::vector<std::string> drop, category, missing_texts;
   std::optional<double> l2_asked;  ///< none: as the job sees fit
   double split = 0.2, memory = 4;  ///< memory: GiB
   bool demo = false, standardise = false;
@@ -109,8 +109,8 @@ std::vector<std::vector<std::size_t>> shuffled_classes(const JobData& job, std::
 /// The class of each of the samples, by its place among the labels; 0 throughout for ridge.
 std::vector<std::size_t> class_of_each(const JobData& job, const Samples& samples);
 
-/// Means and deviations of the features; the column of ones stays as it is.
-Scaling standardisation_with_ones(const Array& A);
+/// Means and deviations of the features, these no smaller than the least; the column of ones stays as it is.
+Scaling standardisation_with_ones(const Array& A, double least_scale = 0);
 
 /// A data set in the form that the model of the job takes: its labels, features and scaling. Without labels y is empty.
 Samples samples_of(const Dataset& d, const JobData& job);

@@ -7,6 +7,7 @@ namespace onestep::app::jobs {
 
 void save_model(SavedModel model, const JobOptions& options, const std::string& file) {
   model.missing = options.missing;
+  model.missing_texts = options.missing_texts;
   model.version = ONESTEP_VERSION;
   model.command = options.command;
   const SavedModel again = model_from(text_of(model), file);
@@ -27,6 +28,7 @@ std::string fit_command(const JobOptions& options, double l2) {
   for (const std::string& column : options.drop) add("--drop", column);
   for (const std::string& column : options.category) add("--category", column);
   add("--missing", options.missing, "refuse");
+  for (const std::string& text : options.missing_texts) add("--missing-text", text);
   add("--header", options.header, "auto");
   add("--separator", options.separator, "auto");
   add("--decimal", options.decimal, "auto");

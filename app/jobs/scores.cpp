@@ -121,7 +121,7 @@ std::optional<double> auc_of(const std::vector<double>& values, const std::vecto
              rest = static_cast<double>(values.size()) - count;
   if (count == 0 || rest == 0) return std::nullopt;
   for (std::size_t begin = 0; begin < order.size();) {
-    std::size_t end = begin;
+    std::size_t end = begin + 1;
     while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
     const double rank = 0.5 * static_cast<double>(begin + 1 + end);
     for (std::size_t k = begin; k < end; ++k) ranks += in_class[order[k]] ? rank : 0;
@@ -138,6 +138,27 @@ Array linear_prediction(const Array& A, const Array& x) {
     for (std::size_t j = 0; j < n; ++j)
       for (std::size_t k = 0; k < K; ++k) z[i * K + k] += a[i * n + j] * c[j * K + k];
   return {x.shape().rank() == 2 ? Shape{A.shape()[0], x.shape()[1]} : Shape{A.shape()[0]}, std::move(z)};
+}
+
+void require_finite(const JobData& job, const Samples& samples, const Array& x, const Array& prediction,
+                    const std::string& file) {
+  constexpr double most = 1e150;  // whose squares are finite
+  const std::span<const double> z = prediction.values();
+  const auto wrong = std::ranges::find_if_not(z, [](double v) { return std::fabs(v) <= most; });
+  if (wrong == z.end()) return;
+  const std::size_t K = width_of(prediction), n = job.features.size(), place = static_cast<std::size_t>(wrong - z.begin()),
+                    i = place / K;
+  std::size_t largest = 0;
+  const auto term = [&](std::size_t j) {
+    const double size = std::fabs(samples.A.values()[i * (n + 1) + j] * x.values()[j * K + place % K]);
+    return std::isnan(size) ? INFINITY : size;
+  };
+  for (std::size_t j = 1; j < n; ++j)
+    if (term(j) > term(largest)) largest = j;
+  throw Misuse(fmt::format(
+      "{}: the value of {} in sample {} is too large for a prediction, which overflows; correct it, or leave the "
+      "sample out",
+      file, job.features[largest], samples.rows[i]));
 }
 
 Array class_probabilities(Loss loss, const Array& prediction) {
@@ -167,13 +188,22 @@ std::vector<std::size_t> likeliest_classes(Loss loss, const Array& prediction) {
   return classes;
 }
 
+std::vector<double> losses_of(Loss loss, const Array& prediction, const Array& y) {
+  const std::size_t K = width_of(prediction);
+  std::vector<double> losses;
+  for (std::size_t i = 0; i < y.values().size(); ++i)
+    losses.push_back(loss_at(loss, prediction.values().subspan(i * K, K), y.values()[i]));
+  return losses;
+}
+
 Scores scores_of(const JobData& job, const Array& prediction, const Array& y) {
-  const std::size_t K = width_of(prediction), N = static_cast<std::size_t>(y.size());
+  if (!std::ranges::all_of(prediction.values(), [](double z) { return std::isfinite(z); }))
+    throw Misuse(fmt::format("{}: a prediction of the {} model overflows, as values of a feature differ too much in size",
+                             job.name, name_of(job.loss)));
+  const auto N = static_cast<std::size_t>(y.size());
   Scores scores{.samples = N};
   double squares = 0;
-  std::vector<double> losses;
-  for (std::size_t i = 0; i < N; ++i)
-    losses.push_back(loss_at(job.loss, prediction.values().subspan(i * K, K), y.values()[i]));
+  const std::vector<double> losses = losses_of(job.loss, prediction, y);
   for (const double loss : losses) scores.loss += loss / static_cast<double>(N);
   for (const double loss : losses) squares += (loss - scores.loss) * (loss - scores.loss);
   if (N > 1) scores.loss_error = std::sqrt(squares / static_cast<double>(N - 1) / static_cast<double>(N));

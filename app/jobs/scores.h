@@ -13,13 +13,20 @@ namespace onestep::app::jobs {
 /// What a linear model with the unknowns x says of each sample: (N), or (N, K) for softmax. The order of summation is fixed,
 /// so that a model that was saved says the same to the last bit.
 Array linear_prediction(const Array& A, const Array& x);
+/// Throws Misuse where a prediction overflows, or is so large that its square might: names the sample of the file and the
+/// feature. What follows here takes predictions that have passed this.
+void require_finite(const JobData& job, const Samples& samples, const Array& x, const Array& prediction,
+                    const std::string& file);
 /// (N, K): of the classes, for each sample.
 Array class_probabilities(Loss loss, const Array& prediction);
 /// The likeliest class of each sample.
 std::vector<std::size_t> likeliest_classes(Loss loss, const Array& prediction);
 
+/// The loss of each sample; `y` as Samples have it.
+std::vector<double> losses_of(Loss loss, const Array& prediction, const Array& y);
+
 /// The area under the ROC curve: the probability that a sample of the class has a larger value than one of the rest; ties
-/// count half. None where there are none of the class, or no others.
+/// count half. Values are numbers. None where there are none of the class, or no others.
 std::optional<double> auc_of(const std::vector<double>& values, const std::vector<bool>& in_class);
 
 /// Samples with similar predicted probabilities: how large they were on average, and how often it came true.
@@ -45,7 +52,7 @@ struct Scores {
   double rmse = 0, mae = 0;
 };
 
-/// `y` as Samples have it.
+/// `y` as Samples have it. Throws Misuse where a prediction is not finite.
 Scores scores_of(const JobData& job, const Array& prediction, const Array& y);
 
 /// With "samples", "loss", and "accuracy" or "R2", which all jobs have, before the rest.

@@ -11,6 +11,13 @@
 
 namespace onestep::app::jobs {
 
+bool is_separable(const JobData& job) {
+  try {
+    Model(job).require_a_best_fit(job.train, 0);
+  } catch (const SeparableClasses&) { return true; }
+  return false;
+}
+
 std::string separable_class(const JobData& job) {
   for (std::size_t k = 0; job.loss == Loss::softmax && k < job.labels.size(); ++k) {
     JobData two;
@@ -20,9 +27,7 @@ std::string separable_class(const JobData& job) {
     std::vector<double> signs;
     for (const double y : job.train.y.values()) signs.push_back(y == static_cast<double>(k) ? 1 : -1);
     two.train.y = Array(job.train.y.shape(), std::move(signs));
-    try {
-      Model(two).require_a_best_fit(two.train, 0);
-    } catch (const SeparableClasses&) { return job.label_text(static_cast<double>(k)); }
+    if (is_separable(two)) return job.label_text(static_cast<double>(k));
   }
   return "";
 }

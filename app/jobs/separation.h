@@ -10,6 +10,9 @@ namespace onestep::app::jobs {
 /// A class of several that a plane separates from all others; empty where there is none.
 std::string separable_class(const JobData& job);
 
+/// Whether a fit without a penalty would find that the classes are linearly separable.
+bool is_separable(const JobData& job);
+
 /// Why there is no best fit without a penalty, and what to give: names the class that is separable from the others, where it
 /// is one of several, or of two classes a feature that is above its least value, or below its largest, in one of them only.
 /// The features are standardised, as they are without a penalty.

@@ -50,7 +50,17 @@ std::vector<double> hold_sums_of_classes(std::vector<double>& H, std::size_t n, 
   return variance;
 }
 
-// Scaled to a diagonal of ones before it is inverted: units of features do not matter then.
+// Of the residuals: their squares over the degrees of freedom that the penalty leaves.
+double residual_variance(const Model& model, const JobData& job, const Array& penalty, const Array& x, const Array& C) {
+  const auto N = static_cast<double>(job.train.count());
+  double used = static_cast<double>(job.n() + 1);
+  for (std::int64_t j = 0; j < job.n(); ++j) used -= penalty(j) * C(j, j);
+  const double squares = 2 * model.score(job.train, x).loss * N;
+  return N - used > 1e-6 * N ? squares / (N - used) : NAN;
+}
+
+}  // namespace
+
 Array inverse_of(std::vector<double> H, std::int64_t size) {
   const auto n = static_cast<std::size_t>(size);
   std::vector<double> scale(n);
@@ -63,17 +73,6 @@ Array inverse_of(std::vector<double> H, std::int64_t size) {
   for (std::size_t i = 0; i < entries.size(); ++i) entries[i] /= scale[i / n] * scale[i % n];
   return {Shape{size, size}, std::move(entries)};
 }
-
-// Of the residuals: their squares over the degrees of freedom that the penalty leaves.
-double residual_variance(const Model& model, const JobData& job, const Array& penalty, const Array& x, const Array& C) {
-  const auto N = static_cast<double>(job.train.count());
-  double used = static_cast<double>(job.n() + 1);
-  for (std::int64_t j = 0; j < job.n(); ++j) used -= penalty(j) * C(j, j);
-  const double squares = 2 * model.score(job.train, x).loss * N;
-  return N - used > 1e-6 * N ? squares / (N - used) : NAN;
-}
-
-}  // namespace
 
 std::optional<std::vector<double>> standard_errors(const Model& model, const JobData& job, const Array& penalty,
                                                    const Array& x) {

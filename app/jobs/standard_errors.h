@@ -20,4 +20,8 @@ inline constexpr std::int64_t most_with_standard_errors = 1500;
 std::optional<std::vector<double>> standard_errors(const Model& model, const JobData& job, const Array& penalty,
                                                    const Array& x);
 
+/// Of a positive definite matrix of this size, row by row, which is scaled to a diagonal of ones first: units of features do
+/// not matter then. Entries are NaN where it is singular to rounding.
+Array inverse_of(std::vector<double> H, std::int64_t size);
+
 }  // namespace onestep::app::jobs

@@ -130,6 +130,9 @@ struct CsvOptions {
   /// What is done about missing values of features: refused; the sample left out; or a number replaced by the mean of its
   /// column, with a feature that says so. A sample whose target is missing is refused, or left out.
   Missing missing = refuse;
+  /// The texts, or numbers as they are written, that say that a value is missing, beside an empty field. Empty: not given,
+  /// and the words that read_csv has for it.
+  std::vector<std::string> missing_texts = {};
   /// Whether texts make a column a category. Columns of which most are numbers are refused all the same, as are dates,
   /// identifiers (more than half as many levels as samples) and columns with more than 100 levels.
   bool categories = false;
@@ -155,7 +158,8 @@ struct CsvOptions {
 /// Names stand for one column each: a header that has one twice is refused, unless the columns are dropped.
 ///
 /// A field that is empty or says NA, N/A, #N/A, NaN, null, missing, None, ? or - is missing: it is refused with line and
-/// column, as are rows of another length and features that are not numbers. `missing` and `categories` say otherwise.
+/// column, as are rows of another length and features that are not numbers. `missing`, `missing_texts` and `categories` say
+/// otherwise.
 ///
 ///     Dataset last = read_csv("housing.csv");
 ///     Dataset first = read_csv("housing.csv.gz", {.target = "1", .header = CsvOptions::no});
@@ -191,6 +195,7 @@ struct DatasetOptions {
   char separator = '\0';                                   ///< the same
   CsvOptions::Decimal decimal = CsvOptions::guessed;       ///< the same
   CsvOptions::Missing missing = CsvOptions::refuse;        ///< the same
+  std::vector<std::string> missing_texts = {};             ///< the same
   bool categories = false;                                 ///< the same
   std::vector<std::string> category = {};                  ///< the same
   std::vector<ColumnEncoding> encoding = {};               ///< the same

@@ -164,6 +164,7 @@ def _csv_options(like: Dataset | None, **given: Any) -> dict[str, Any]:
         "target": str(given["target"]),
         "drop": _strings("drop", given["drop"]),
         "names": _strings("names", given["names"]),
+        "missing_texts": _strings("missing_texts", given["missing_texts"]),
         "category": _strings("category", given["category"]),
         "label_names": _strings("label_names", given["label_names"]),
         "separator": separator or "",
@@ -197,6 +198,7 @@ def read_csv(
     separator: str | None = None,
     decimal: Literal[".", ","] | None = None,
     missing: Missing = "refuse",
+    missing_texts: Sequence[str] = (),
     categories: bool = False,
     category: Sequence[Column] = (),
     names: Sequence[str] = (),
@@ -211,8 +213,8 @@ def read_csv(
     Columns are given by name or position, from 1 or from -1 at the end. Without `target` the last column is y. Texts in the
     target name classes: y counts them from 0, in the order of `label_names`. `header`, `separator` and `decimal` are guessed
     where they are not given, and `notes` of the result says what was guessed. `missing="drop"` leaves samples with missing
-    values out, "impute" takes means; `categories=True` makes columns of texts features, `category` those of numbers that are
-    none. `like` is a Dataset whose columns these are to become the same features as; `target_optional` is for prediction.
+    values out, "impute" takes means; `missing_texts` says what stands for them beside an empty field (without it NA, None, ? and
+    the like). `categories=True` makes columns of texts features, `category` those of numbers that are none. `like` is a Dataset whose columns these are to become the same features as; `target_optional` is for prediction.
 
     >>> train = onestep.read_csv("train.csv", target="price", drop=["id"], categories=True)
     >>> test = onestep.read_csv("test.csv", like=train)
@@ -234,6 +236,7 @@ def read_dataset(
     separator: str | None = None,
     decimal: Literal[".", ","] | None = None,
     missing: Missing = "refuse",
+    missing_texts: Sequence[str] = (),
     categories: bool = False,
     category: Sequence[Column] = (),
     names: Sequence[str] = (),

@@ -70,6 +70,8 @@ class LinearModel:
     """Of a file in LIBSVM's format."""
     missing: str = "refuse"
     """How missing values were treated: "refuse", "drop" or "impute"."""
+    missing_texts: list[str] = dataclasses.field(default_factory=list)
+    """What stands for them beside an empty field; empty: what read_csv takes for it."""
     file: str = ""
     """What it was learned from."""
     version: str = _core.__version__
@@ -147,6 +149,7 @@ class LinearModel:
             encoding=self.encoding,
             first_index=0 if self.first_index == 0 else None,
             missing=self.missing,  # type: ignore[arg-type]
+            missing_texts=self.missing_texts,
             target_optional=True,
         )
         name = path_of(path)
@@ -262,6 +265,8 @@ def _json_of(model: LinearModel) -> dict[str, Any]:
         "missing": model.missing,
         "columns": [_json_of_column(column) for column in model.encoding],
     }
+    if model.missing_texts:
+        made["input"]["missing_texts"] = list(model.missing_texts)
     made["features"] = list(model.features)
     if model.places:
         made["places"] = [int(place) for place in model.places]
@@ -324,6 +329,7 @@ def _model_of(parts: dict[str, Any]) -> LinearModel:
         target_column=source["target_column"],
         first_index=source["first_index"],
         missing=source["missing"],
+        missing_texts=list(source.get("missing_texts", [])),
         file=parts["file"],
         version=parts["version"],
         command=parts["command"],

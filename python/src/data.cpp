@@ -73,6 +73,7 @@ template <class Options> Options options_of(const nb::dict& given) {
   options.missing = missing == "drop"     ? CsvOptions::drop_sample
                     : missing == "impute" ? CsvOptions::impute
                                           : CsvOptions::refuse;
+  options.missing_texts = nb::cast<Strings>(given["missing_texts"]);
   options.categories = nb::cast<bool>(given["categories"]);
   options.category = nb::cast<Strings>(given["category"]);
   options.encoding = encoding_of(nb::cast<nb::list>(given["encoding"]));

@@ -84,6 +84,16 @@ def test_csv_options(tmp_path):
     np.testing.assert_array_equal(imputed.A, [[1, 2.5, 0], [4, 2.5, 1]])
 
 
+def test_which_texts_are_missing_values_can_be_said(tmp_path):
+    path = tmp_path / "codes.csv"
+    path.write_text("a,kind,y\n-999,None,1\n2,x,2\n3,None,4\n5,x,3\n")
+    with pytest.raises(onestep.FileError, match="None"):
+        onestep.read_csv(path, categories=True)
+    data = onestep.read_csv(path, categories=True, missing="impute", missing_texts=["-999"])
+    assert data.names == ["a", "a is missing", "kind=x"]
+    np.testing.assert_allclose(data.A[:, 0], [10 / 3, 2, 3, 5])
+
+
 def test_idx(tmp_path):
     images, labels = tmp_path / "images-idx3-ubyte", tmp_path / "labels-idx1-ubyte"
     images.write_bytes(struct.pack(">BBBBIII", 0, 0, 8, 3, 2, 1, 2) + bytes([1, 2, 3, 4]))

@@ -217,6 +217,7 @@ class CsvParser {
     set.separator = records_.separator();
     for (std::size_t j = 0; j < raw_.size(); ++j)
       if (raw_[j].codes > 0 && set.encoding[j].levels.empty()) set.codes.push_back(set.encoding[j].name);
+    for (std::string& note : cells_->notes_on_missing_texts()) notes_.push_back(std::move(note));
     leave_out_samples(set);
     const auto rows = static_cast<std::int64_t>(samples_ - left_out_);
     if (rows == 0) fail(source_, "every sample lacks a value; drop the columns that have none", Remedy::drop);

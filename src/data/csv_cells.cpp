@@ -3,24 +3,39 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "data/csv_words.h"
 
 namespace onestep::data {
 
+namespace {
+
+// Behind "is missing": users may not expect that a text says so.
+std::string reason_for_missing(std::string_view text) {
+  return text.empty() ? "" : fmt::format(", as {} stands for no value unless you say which texts do", quoted(text));
+}
+
+}  // namespace
+
 Cell Cells::read(std::size_t column) {
   Cell cell{.where = records_.here(), .column = column};
   double value = 0;
   if (records_.scan_field(value)) {
-    cell.number = value;
     cell.text = records_.scanned();
-    return cell;
+    if (options_.missing_texts.empty() || !means_missing(cell.text)) {
+      cell.number = value;
+      return cell;
+    }
+    text_ = cell.text;
+  } else {
+    text_ = trimmed(records_.read_field(column));
   }
-  text_ = trimmed(records_.read_field(column));
   cell.text = text_;
   cell.number = number_in(cell);
-  cell.missing = !cell.number && is_missing(cell.text);
+  cell.missing = !cell.number && means_missing(cell.text);
+  if (cell.missing && !cell.text.empty()) ++missing_texts_[column][text_];
   return cell;
 }
 
@@ -33,10 +48,30 @@ void Cells::read_again(const char* first_sample, std::size_t column,
     do {
       const std::string field = records_.read_field(at);
       const std::string_view text = trimmed(field);
-      if (at++ == column) each(is_missing(text) ? std::string_view() : text);
+      if (at++ == column) each(means_missing(text) ? std::string_view() : text);
     } while (records_.next_field());
   }
   records_.go_to(before);
+}
+
+std::vector<std::string> Cells::notes_on_missing_texts() const {
+  constexpr std::size_t most = 5;
+  std::vector<std::string> notes;
+  for (const auto& [column, texts] : missing_texts_) {
+    std::vector<std::string> found;
+    for (const auto& [text, count] : texts)
+      if (found.size() < most) found.push_back(fmt::format("{} ({} of them)", quoted(text), count));
+    notes.push_back(
+        fmt::format("texts that are taken for missing values of {}: {}; where one is a level or a class, say "
+                    "which texts are missing values",
+                    quoted(columns_.name_of(column)), fmt::join(found, ", ")));
+  }
+  return notes;
+}
+
+bool Cells::means_missing(std::string_view text) const {
+  const std::vector<std::string>& said = options_.missing_texts;
+  return said.empty() ? is_missing(text) : text.empty() || std::ranges::find(said, text) != said.end();
 }
 
 std::string Cells::title(std::size_t column) const {
@@ -81,22 +116,23 @@ void Cells::fail_at(const Cell& cell, std::string_view what, Remedy remedy) cons
 // Nothing for text; what is infinite is refused, and what is missing where that is not provided for.
 std::optional<double> Cells::number_in(const Cell& cell) const {
   const std::optional<double> number = records_.number_in(cell.text);
-  if (number && std::isfinite(*number)) return number;
+  const bool missing = means_missing(cell.text);
+  if (number && std::isfinite(*number) && !missing) return number;
   const bool is_target = columns_.target() == cell.column;
   const bool provided_for = options_.missing != CsvOptions::refuse || (is_target && options_.target_optional);
-  if (is_missing(cell.text) && !provided_for && may_be_header(cell.where))
+  if (missing && !provided_for && may_be_header(cell.where))
     fail_at(
         cell,
-        fmt::format("{} is missing; where the first line has the names of the columns, say that there is a header; where "
+        fmt::format("{} is missing{}; where the first line has the names of the columns, say that there is a header; where "
                     "it has a sample, that there is none",
-                    title(cell.column)),
+                    title(cell.column), reason_for_missing(cell.text)),
         Remedy::header);
-  if (is_missing(cell.text) && !provided_for)
+  if (missing && !provided_for)
     fail_at(cell,
-            fmt::format("{} is missing; {}, or leave the sample out", title(cell.column),
+            fmt::format("{} is missing{}; {}, or leave the sample out", title(cell.column), reason_for_missing(cell.text),
                         is_target ? "fill in the target" : "fill it in"),
             is_target ? Remedy::missing_target : Remedy::missing_value);
-  if (number)
+  if (number && !missing)
     fail_at(cell,
             fmt::format("{} is {}, not finite; correct it, or leave the sample out", title(cell.column), quoted(cell.text)));
   return std::nullopt;

@@ -2,10 +2,13 @@
 // used.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/csv_columns.h"
 #include "data/csv_records.h"
@@ -32,6 +35,9 @@ class Cells {
   /// The texts of one column, sample by sample from a place on; empty where they are missing.
   void read_again(const char* first_sample, std::size_t column, const std::function<void(std::string_view text)>& each);
 
+  /// Texts of the fields read so far that were taken for missing values, for each column that has them.
+  std::vector<std::string> notes_on_missing_texts() const;
+
   /// How messages call the value of a column.
   std::string title(std::size_t column) const;
   /// Throws FileError: the text is not a number.
@@ -48,12 +54,14 @@ class Cells {
 
  private:
   std::optional<double> number_in(const Cell& cell) const;
+  bool means_missing(std::string_view text) const;
   bool may_be_header(const char* where) const;
 
   Records& records_;
   const Columns& columns_;
   const CsvOptions& options_;
-  std::string text_;  // of the field that was read last
+  std::map<std::size_t, std::map<std::string, std::size_t>> missing_texts_;  // of each column, with their number
+  std::string text_;                                                         // of the field that was read last
 };
 
 }  // namespace onestep::data

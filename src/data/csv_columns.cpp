@@ -102,6 +102,11 @@ void Columns::find_columns() {
 void Columns::find_known_positions() {
   const std::vector<std::string> known = known_names();
   const bool features_alone = known.size() == kinds_.size();
+  if (!features_alone && !have_positions())
+    fail(source_,
+         fmt::format("has no header, but its columns are known by their names, {}; put a line with the names of its "
+                     "{} columns before the samples",
+                     list_of(known), kinds_.size()));
   std::ranges::fill(kinds_, Kind::dropped);
   for (std::size_t i = 0; i < known.size(); ++i) {
     const std::optional<std::size_t> place = features_alone ? i : place_of(known[i]);

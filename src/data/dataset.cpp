@@ -51,6 +51,7 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
   const data::Source source{reader, path};
   std::string text = data::read_text(source, options.memory_limit);
   const bool idx = data::is_idx(text), csv = !idx && (options.separator != '\0' || is_csv(path, text));
+  if (!csv && text.find_first_not_of(" \t\r\n") == text.npos) data::fail(source, "is empty: there is no sample in it");
   if (!csv && !options.target.empty())
     data::fail(source, fmt::format("is not CSV: there is no column {} to be the target", data::quoted(options.target)));
   if (!csv && !options.drop.empty())
@@ -76,6 +77,7 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
                               .separator = options.separator,
                               .decimal = options.decimal,
                               .missing = options.missing,
+                              .missing_texts = options.missing_texts,
                               .categories = options.categories,
                               .category = options.category,
                               .encoding = options.encoding,

@@ -275,9 +275,9 @@ TEST_F(FitAndPredict, FeaturesOfVeryDifferentSizesAreSaidToBeSo) {
   std::string text;
   for (int i = 0; i < 20; ++i) text += fmt::format("{} 1:{} 2:{}e4\n", 0.1 * (i % 5), i % 7, i % 3);
   const std::string file = folder_.write("sizes", text);
-  EXPECT_THAT(json({"fit", file})["notes"], ElementsAre(HasSubstr("the penalty treats them alike")));
-  EXPECT_THAT(json({"fit", file, "--standardise"})["notes"], IsEmpty());
-  EXPECT_THAT(json({"fit", file, "--l2", "0"})["notes"], IsEmpty());
+  EXPECT_THAT(json({"fit", file, "--folds", "0"})["notes"], ElementsAre(HasSubstr("the penalty treats them alike")));
+  EXPECT_THAT(json({"fit", file, "--standardise", "--folds", "0"})["notes"], IsEmpty());
+  EXPECT_THAT(json({"fit", file, "--l2", "0", "--folds", "0"})["notes"], IsEmpty());
 }
 
 TEST_F(FitAndPredict, ASmallPenaltyDoesNotMakeUnitsOrCopiesSlow) {
@@ -417,7 +417,7 @@ TEST_F(FitAndPredict, WholeNumbersAreClassesOnlyWhereTheyLookLikeThem) {
       text += fmt::format("{} 1:{} 2:{}\n", labels[i % labels.size()], (i * 7) % 11, (i * 5) % 13);
     const auto found = json({"fit", folder_.write("labels", text)});
     const std::string loss = found["loss"];
-    EXPECT_EQ(found["notes"].size(), labels.size() > 2 ? 1U : 0U);
+    EXPECT_EQ(found["notes"].dump().find("--loss") == std::string::npos, labels.size() <= 2);
     if (labels.size() > 2) {
       EXPECT_THAT(found["notes"][0], HasSubstr(loss == "ridge" ? "--loss softmax" : "--loss ridge"));
     }

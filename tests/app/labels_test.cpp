@@ -403,7 +403,9 @@ TEST_F(LabelJobs, InfluenceSaysWhatCannotBeToldFromChance) {
     harm += found["removal"][i].get<double>() < -2 * found["standard_error"][i].get<double>() ? 1 : 0;
   EXPECT_EQ(found["beyond_two_standard_errors"]["harm"], harm);
   EXPECT_THAT(contents_of(table), HasSubstr("sample,label,removal,standard_error,influence,loss\n"));
-  EXPECT_THAT(run_command({"influence", file}).out, HasSubstr("by chance alone"));
+  // Over folds the ratio of effect and error is below what chance gives, and no number is promised.
+  EXPECT_THAT(run_command({"influence", file}).out, AllOf(HasSubstr("a cautious count"), Not(HasSubstr("by chance alone"))));
+  EXPECT_THAT(run_command({"influence", file, "--valid", file}).out, HasSubstr("by chance alone"));
 }
 
 TEST_F(LabelJobs, InfluenceLeavesOutWhatMakesTheFitNotUnique) {

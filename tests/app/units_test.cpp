@@ -89,6 +89,22 @@ TEST_F(Units, SoftmaxIsFittedWhateverTheUnitOfOneColumn) {
   }
 }
 
+// Squares of such columns underflow, and their inverses overflow.
+TEST_F(Units, ColumnsOfTinyNumbersHaveNoSayAndBreakNothing) {
+  for (const double unit : {1e-155, 1e-200, 1e-310})
+    for (const char* loss : {"softmax", "ridge"}) {
+      const std::string all = file(drawn(1, 60, {unit, 1, 1}));
+      const Ended e = run_command({"fit", all, "--loss", loss, "--folds", "0", "--json"});
+      ASSERT_EQ(e.status, 0) << unit << e.out;
+      const double expected =
+          run_command({"fit", all, "--loss", loss, "--drop", "1", "--folds", "0", "--json"}).json().at("objective");
+      EXPECT_NEAR(e.json().at("objective").get<double>(), expected, 1e-9 * expected) << unit << loss;
+      const Ended tuned = run_command({"tune", all, "--loss", loss, "--json"});
+      EXPECT_EQ(tuned.status, 0) << unit << tuned.out;
+      EXPECT_LT(tuned.json().at("probes").size(), 100U) << unit;
+    }
+}
+
 TEST_F(Units, ClassesAreNotCalledSeparableWhereThePenaltyIsLarge) {
   const Ended e =
       run_command({"fit", file(drawn(1, 60, {1e-12, 1, 1})), "--loss", "softmax", "--l2", "100", "--folds", "0"});
