@@ -142,9 +142,10 @@ double BetterSystem::solve_as_it_is(bool transposed, const Product& M, ConstVect
     goes_on = !gmres.exhausted() && left <= 2 * gmres.residual();
     if (!goes_on && !(left < 0.5 * before)) break;
   }
-  if (looks_at_units && left > rounding) {
+  const int for_units = std::min(few, most_beyond - products_ - to_come + few);
+  if (looks_at_units && left > rounding && for_units > 0) {
     gmres.begin(r);
-    gmres.run(system, roughly * left, few);
+    gmres.run(system, roughly * left, for_units);
     gmres.solution(system, z);
     if (all_finite(z)) note_inverse(norm(z) / left);
   }
