@@ -78,8 +78,8 @@ class Fit {
   // The problem is solved for standardised features with penalties that make it the same problem: units then do not matter
   // to the iteration.
   void scale_inside(std::vector<double>& penalty) {
-    constexpr double least_scale =
-        1e-100;  // whose square divides penalties; coefficients of smaller features are 0 to rounding
+    // Penalties are divided by the square of a scale; coefficients of smaller features are 0 to rounding.
+    constexpr double least_scale = 1e-100;
     job_.scaling = standardisation_with_ones(job_.train.A, least_scale);
     for (Samples* samples : {&job_.train, job_.test ? &*job_.test : nullptr})
       if (samples != nullptr) samples->A = scaled(samples->A, *job_.scaling);

@@ -50,8 +50,7 @@ class Turn {
       if (i == 20)
         throw MisuseError(
             "when this process was forked, another thread was computing with this object, whose computation was cut off: "
-            "solve "
-            "again");
+            "solve again");
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }

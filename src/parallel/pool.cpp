@@ -90,7 +90,6 @@ class Pool {
       abandon(std::move(workers_));
   }
 
-  bool is_busy() const { return busy_.load(std::memory_order_acquire); }
   int wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
   void set_wanted(int n) { wanted_.store(n, std::memory_order_relaxed); }

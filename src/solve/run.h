@@ -18,10 +18,9 @@ struct Run {
   std::vector<double> start, previous, x;  ///< x_0, x_{k-1}, x_k
   double last_step = 0;                    ///< ‖x_k - x_{k-1}‖
   double step_before = 0;                  ///< the length of the step before that; 0: there was none
-  bool steps_vanish =
-      false;            ///< linear convergence down to a step of 0: the objective underflows, the solution is degenerate
-  double slowness = 0;  ///< 1/(1 - ρ), ρ being the rate at which steps became shorter; 0: not seen
-  std::vector<double> controls;  ///< with which the last step is differentiated: undamped
+  bool steps_vanish = false;               ///< linear convergence down to a step of 0: the solution is degenerate
+  double slowness = 0;                     ///< 1/(1 - ρ), ρ being the rate at which steps became shorter; 0: not seen
+  std::vector<double> controls;            ///< with which the last step is differentiated: undamped
   std::vector<double>
       proof;  ///< that a program is infeasible or unbounded (a Farkas ray or a direction), in the form of a state
   std::vector<double> anchor, scratch;  ///< the monitor's
