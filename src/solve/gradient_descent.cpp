@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "linear/lanczos.h"
@@ -27,6 +28,11 @@ constexpr double visible = 1e-9;
 constexpr double displacement = 0x1p-26;
 // Differences for curvatures are taken over this length, relative to x.
 constexpr double difference = 1e-6;
+// Steps within the rounding of x end a backtracking descent near a solution. So many in a row do not lead to one.
+constexpr int lost_allowed = 64;
+// Why a backtracking descent ends where no gradient vanishes.
+constexpr const char* kink =
+    "the steps became short and the gradient did not: the objective has a kink there; smooth it, or take a proximal step";
 // Negative curvature is less than this, relative to the largest.
 constexpr double negative = -1e-8;
 
@@ -44,7 +50,7 @@ class DescentMethod final : public Method {
 
   GradientStep size;
   LazyMap gradient;                        // ∇f of the first part alone
-  std::optional<TrialFunction> objective;  // for backtracking
+  std::optional<TrialFunction> objective;  // of the first part alone
 };
 
 /// The eigenvalues of the Hessian, by Lanczos' method.
@@ -131,6 +137,7 @@ class ConstantDescent final : public FixedPointLoop {
       note_left_start(run);
     }
     curvature_.refuse_lost_steps(theta, options.tolerance, run);
+    check_domain(theta, run);
   }
 
  private:
@@ -158,9 +165,51 @@ class ConstantDescent final : public FixedPointLoop {
     return method_.size.kind == GradientStep::Kind::optimal ? 2 / (mu + L) : 1 / L;
   }
 
+  /// The gradient of log(x) is finite where the logarithm is not: steps may leave the domain unseen.
+  void check_domain(std::span<const Array> theta, Run& run) {
+    if (!is_solution(run.status)) return;
+    const std::size_t n = method_.gradient->size();
+    if (!objective_) objective_.emplace(*method_.objective, n, method_.step->parameters);
+    objective_->bind(theta);
+    ++run.statistics.evaluations;
+    if (std::isfinite((*objective_)(ConstVector(run.x).first(n)))) return;
+    run.status = Status::not_finite;
+    run.about = "the objective at x is not finite: the steps left its domain; take shorter ones, or backtracking";
+  }
+
   const DescentMethod& method_;
   Curvature curvature_;
+  std::optional<Trial> objective_;
   int measured_ = 0;
+};
+
+/// The last steps of a backtracking descent. At a kink of f they become short because α falls and not because the gradient
+/// does, which is no convergence.
+class StepSizes {
+ public:
+  void clear() { count_ = 0; }
+  void add(double alpha, double step) {
+    seen_[count_ % seen_.size()] = {alpha, step / alpha};
+    last_ = seen_[count_ % seen_.size()];
+    ++count_;
+  }
+  double last_gradient() const { return last_.gradient; }
+  bool fall_at_a_kink() const {
+    constexpr double much = 1.0 / 16;
+    const auto end = seen_.begin() + static_cast<std::ptrdiff_t>(std::min(count_, seen_.size()));
+    const Seen& longest =
+        *std::max_element(seen_.begin(), end, [](const Seen& a, const Seen& b) { return a.alpha < b.alpha; });
+    const double shrunk = last_.alpha / longest.alpha;
+    return count_ > 0 && shrunk <= much && last_.gradient >= std::sqrt(shrunk) * longest.gradient;
+  }
+
+ private:
+  struct Seen {
+    double alpha, gradient;
+  };
+  std::array<Seen, 48> seen_{};
+  Seen last_{};
+  std::size_t count_ = 0;
 };
 
 /// α is halved until f decreases enough (Armijo), and doubled after each success.
@@ -193,6 +242,9 @@ class BacktrackingDescent final : public Loop {
     run.controls.assign(1, first_);
     monitor.evaluate_with([this, &run](ConstVector x, Vector next) { return point_->apply(x, run.controls, next); });
     double alpha[1] = {first_};
+    int lost = 0;  // steps in a row that were within the rounding of x
+    bool is_kink = false;
+    sizes_.clear();
     for (;;) {
       const double last = run.controls[0];
       run.previous = run.x;
@@ -212,6 +264,7 @@ class BacktrackingDescent final : public Loop {
         alpha[0] /= 2;
         if (alpha[0] < looked_at * first_tried && changes_no_more(run)) {
           run.x = run.previous;
+          if (is_at_kink(run)) return monitor.end(Status::line_search_failed, kink);
           return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
         }
         point_->control(alpha, run.x);
@@ -224,10 +277,18 @@ class BacktrackingDescent final : public Loop {
       run.trajectory.record(run.previous, alpha);
       run.controls.assign(alpha, alpha + 1);
       std::ranges::transform(run.x, run.previous, difference_.begin(), std::minus<>());
-      if (monitor.record_and_check(norm(difference_), norm(run.x), reached, alpha[0])) {
+      const double step = norm(difference_);
+      if (step > 0) sizes_.add(alpha[0], step);
+      // Once steps are as short as they can be α does not fall any more.
+      is_kink = monitor.is_negligible(step, norm(run.x)) && (is_kink || is_at_kink(run));
+      if (monitor.record_and_check(step, norm(run.x), reached, alpha[0],
+                                   is_kink ? Monitor::Converged::not_yet : Monitor::Converged::from_step_lengths)) {
+        if (is_kink && is_solution(run.status)) monitor.end(Status::line_search_failed, kink);
         if (monitor.has_left_point()) point_->apply(run.previous, alpha, difference_);
         return;
       }
+      lost = monitor.is_lost(step, norm(run.x)) ? lost + 1 : 0;
+      if (lost > lost_allowed && is_kink) return monitor.end(Status::line_search_failed, kink);
       alpha[0] *= 2;
     }
   }
@@ -242,6 +303,24 @@ class BacktrackingDescent final : public Loop {
     return dot(difference_, slope_there_) >= 0;
   }
 
+  // Whether steps are short because α is, and not for rounding: the gradient is then not far smaller than it is some way
+  // before and behind x.
+  bool is_at_kink(const Run& run) {
+    constexpr double some_way = 1e-3, far_smaller = 1e-4;
+    if (!sizes_.fall_at_a_kink()) return false;
+    std::ranges::transform(run.x, run.start, difference_.begin(), std::minus<>());
+    const double way = norm(difference_), away = some_way * std::max(norm(run.x), way);
+    double steepest = 0;
+    for (const double side : {away / way, -away / way}) {
+      beside_.assign(run.x.begin(), run.x.end());
+      add(beside_, difference_, side);
+      gradient_->apply(beside_, {}, slope_there_);
+      const double steep = norm(slope_there_);
+      steepest = std::isfinite(steep) ? std::max(steepest, steep) : steepest;
+    }
+    return way > 0 && sizes_.last_gradient() >= far_smaller * steepest;
+  }
+
   bool changes_no_more(const Run& run) {
     std::ranges::transform(run.previous, run.x, difference_.begin(), std::minus<>());
     return norm(difference_) <= changes_nothing * norm(run.previous);
@@ -252,7 +331,8 @@ class BacktrackingDescent final : public Loop {
   std::unique_ptr<ExtraPoint> point_;
   std::unique_ptr<Point> gradient_;
   Trial objective_;
-  std::vector<double> difference_, slope_there_;
+  std::vector<double> difference_, slope_there_, beside_;
+  StepSizes sizes_;
 };
 
 std::unique_ptr<Loop> DescentMethod::loop() const {
@@ -342,7 +422,7 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
               true, context);
         });
     if (!has_momentum) method->equation = method->gradient;
-    if (backtracks) method->objective.emplace(method->step->size(), problem.parameters, problem.data, problem.context, f);
+    method->objective.emplace(static_cast<std::size_t>(n), problem.parameters, problem.data, problem.context, f);
     if (how.step.L > 0 && how.step.mu > 0 && !has_momentum) {
       const double alpha = how.step.kind == GradientStep::Kind::fixed     ? how.step.alpha
                            : how.step.kind == GradientStep::Kind::optimal ? 2 / (how.step.mu + how.step.L)

@@ -25,11 +25,12 @@ class Armijo {
            reached <= value_ - share * length * slope_ + slack * std::max(std::fabs(value_), std::fabs(reached));
   }
 
-  /// Halves the length until it is enough; `at` goes there and returns f. False when it becomes too short to matter.
+  /// Halves the length until it is enough; `at` goes there and returns f. Where the matrix almost vanishes, as far out on a
+  /// plateau, steps are far too long: they are shortened faster in the end. False when they become too short to matter.
   template <class At> bool shorten(double& length, double& reached, const At& at) const {
-    constexpr double shortest = 0x1p-40;
+    constexpr double far_too_long = 0x1p-40, faster = 0x1p-8, shortest = 0x1p-1060;
     while (!enough(length, reached)) {
-      length /= 2;
+      length *= length > far_too_long ? 0.5 : faster;
       if (length < shortest) return false;
       reached = at(length);
     }

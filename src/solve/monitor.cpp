@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 
 #include "solve/monitor.h"
 
@@ -53,8 +55,13 @@ constexpr std::size_t samples = 5;
 // A step longer than this, relative to |x|, is never taken for rounding.
 constexpr double longest_rounding = 1e-3;
 
+// A solution is looked for by going on from x_{k-1}, in the direction of the last step, by so many times the
+// distance that is left: far enough to be seen beside rounding. The step from there has to differ from the last one by at
+// least this fraction of what it does where F is affine, and may not point the same way.
+constexpr double overshoot = 100, visibly = 1e4 * epsilon, as_predicted = 0.1, same_way = 0.5;
+
 // An iteration that grew by this factor and still grows has diverged.
-constexpr double blow_up = 1e20;
+constexpr double blow_up = 1e20, endless = 1e100;
 // A NaN after growth by this factor is an overflow.
 constexpr double overflow_after = 1e8;
 
@@ -91,6 +98,7 @@ Monitor::Monitor(const SolveOptions& options, Run& run) : options_(options), run
 }
 
 void Monitor::start_again() {
+  for (std::vector<double>& x : run_.older) x.clear();
   run_.trajectory.clear(run_.start.size());
   first_size_ = size_before_ = norm(run_.start);
   largest_ = 0;
@@ -101,8 +109,8 @@ void Monitor::start_again() {
   sees_creep_ = false;
   halving_times_.fill(infinity);
   was_full_ = false;
-  linear_ = not_superlinear_ = 0;
-  stall_from_ = value_before_ = not_seen;
+  linear_ = not_superlinear_ = for_entries_ = 0;
+  stall_from_ = value_before_ = value_seen_ = not_seen;
   stalled_ = 0;
   window_ = first_window;
 }
@@ -160,11 +168,72 @@ bool Monitor::is_near(double step, double within) const {
   if (contractions_ >= 2 && (sees_creep_ || !std::isfinite(first)) &&
       is_small(step * ratio / (1 - ratio), creep, ratio > slow_ratio))
     return true;
+  // Steps that go on far longer without halving than before are those of another, slower component.
+  constexpr double longer = 4, at_least = 8;
+  if (since_halving_ > at_least + longer * last) return false;
   // Times are whole numbers: the creep of the last three, less what counting may have added.
   const auto growth = [](double now, double then) { return std::log2(std::max(now - 1, 1.0) / (then + 1)); };
   const double time = std::max<double>(last, since_halving_);
   const double of_times = std::isfinite(first) ? std::min(growth(time, before), growth(before, first)) : 0;
   return is_small(step * time / std::log(2.0), std::max(std::isfinite(creep) ? creep : 0, of_times), time > slow_halving);
+}
+
+bool Monitor::is_affine_beside(ConstVector from, ConstVector step, double rate) {
+  const std::size_t n = from.size();
+  const double length = norm(step);
+  if (length <= tiny || !evaluate_) return true;
+  const double distance = length / (1 - rate), far = std::max(overshoot * distance, visibly * norm(from));
+  run_.scratch.resize(4 * n);
+  const Vector beside = Vector(run_.scratch).subspan(n, n), there = Vector(run_.scratch).subspan(2 * n, n);
+  std::ranges::copy(from, beside.begin());
+  add(beside, step, far / length);
+  left_point_ = true;
+  if (!evaluate_(beside, there) || !all_finite(there)) return false;
+  add(there, beside, -1);
+  const double along = dot(there, step), most = same_way * norm(there) * length;
+  add(there, step, -1);
+  return norm(there) >= as_predicted * (far / distance) * length && along <= most;
+}
+
+// The distance to the solution where the last steps consist of two components that contract by different rates: the point
+// x_{k-1} + p d₁ + q d₂ is sought from which the step is shortest, d₁, d₂ and d₃ being the last three steps. A slow
+// component shows although it is hidden behind a fast one in the lengths of steps. 0 where rounding hides it.
+double Monitor::distance_of_two() const {
+  constexpr double seen = 32 * epsilon;
+  const std::size_t n = run_.x.size();
+  if (run_.statistics.iterations < 4 || run_.older[0].size() != n) return 0;
+  const std::vector<double>&x3 = run_.x, &x2 = run_.previous, &x1 = run_.older[0], &x0 = run_.older[1];
+  // How the step changes along d₁ is a, along d₂ it is b.
+  const auto a = [&](std::size_t i) { return (x2[i] - x1[i]) - (x1[i] - x0[i]); };
+  const auto b = [&](std::size_t i) { return (x3[i] - x2[i]) - (x2[i] - x1[i]); };
+  double aa = 0, ab = 0, a3 = 0;
+  for (std::size_t i = 0; i < n; ++i) aa += a(i) * a(i), ab += a(i) * b(i), a3 += a(i) * (x3[i] - x2[i]);
+  const double share = ab / aa;
+  double cc = 0, c3 = 0, noise = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double c = b(i) - share * a(i);
+    cc += c * c, c3 += c * (x3[i] - x2[i]), noise += std::fabs(c * x3[i]);
+  }
+  if (!(cc > seen * noise)) return 0;
+  const double q = -c3 / cc, p = -a3 / aa - share * q;
+  double squares = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double moved = p * (x1[i] - x0[i]) + q * (x2[i] - x1[i]);
+    squares += moved * moved;
+  }
+  return std::sqrt(squares);
+}
+
+// Whether the rate that was seen is that of steps towards a solution.
+bool Monitor::is_confirmed(double step, double within) {
+  constexpr double fastest = 0.5, slowest = 1 - 1e-6;
+  if (step <= tiny || run_.previous.size() != run_.x.size()) return true;
+  if (distance_of_two() > std::max(near, options_.tolerance) * within) return false;
+  run_.scratch.resize(4 * run_.x.size());
+  const Vector last = Vector(run_.scratch).first(run_.x.size());
+  std::ranges::transform(run_.x, run_.previous, last.begin(), std::minus<>());
+  return is_affine_beside(run_.previous, last, std::clamp(std::max(ratio_, ratio_before_), fastest, slowest)) ||
+         is_rounding(step);
 }
 
 void Monitor::end_at_rounding(double step, double within) {
@@ -183,7 +252,7 @@ bool Monitor::is_lost(double step, double size) const {
   return step <= rounding * std::sqrt(static_cast<double>(run_.start.size())) * scale(size);
 }
 
-bool Monitor::is_last(const NewtonStep& newton) const {
+bool Monitor::contracts_to_end(const NewtonStep& newton) const {
   const double within = scale(newton.size);
   const double before = was_full_ ? newton_before_.step : 0;
   const bool is_linear =
@@ -195,6 +264,23 @@ bool Monitor::is_last(const NewtonStep& newton) const {
   const double last_place = last_places * epsilon * std::sqrt(static_cast<double>(run_.start.size())) * within;
   if (before <= last_place && newton.step <= not_longer * before) return true;
   return is_linear;
+}
+
+bool Monitor::is_last(const NewtonStep& newton, ConstVector by, ConstVector to) {
+  constexpr double small = 1e-6;  // relative change of an entry
+  constexpr double falls = 0.5;
+  if (!contracts_to_end(newton) && !(for_entries_ > 0 && is_short(newton.step, newton.size))) return false;
+  double entry = 0;
+  for (std::size_t i = 0; i < by.size(); ++i) {
+    const double size = std::max(std::fabs(to[i]), std::fabs(to[i] + by[i]));
+    if (size > 0) entry = std::max(entry, std::fabs(by[i]) / size);
+  }
+  const double decrement = newton.stiffness * newton.step * newton.step;
+  const bool is_small = entry <= std::max(small, options_.tolerance);
+  if (is_small || (for_entries_ > 0 && decrement > falls * decrement_before_)) return true;
+  decrement_before_ = decrement;
+  ++for_entries_;
+  return false;
 }
 
 void Monitor::took(const NewtonStep& newton, double length) {
@@ -271,6 +357,7 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   run_.steps_vanish = not_superlinear_ >= linear_steps && step <= tiny && run_.step_before <= epsilon * largest_;
   if (options_.history) run_.statistics.history.push_back(step);
   if (!std::isfinite(step)) {
+    if (all_finite(run_.previous)) run_.x = run_.previous;
     // If the iterates had been growing this is an overflow, otherwise x has left the domain of a function.
     const bool grew = k > 1 && (std::isinf(step) || largest_ > overflow_after * std::max(first_size_, smallest_));
     end(grew ? Status::diverged : Status::not_finite, fmt::format("in iteration {}", k));
@@ -282,10 +369,12 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   // The clock is read only for a log or a callback: it costs as much as the arithmetic of a small iteration.
   const bool tells = options_.log != nullptr || options_.callback;
   const bool stops = tells && tell(options_, {k, step, within, value, length, seconds()});
-  if (converged == Converged::from_step_lengths) {
+  if (converged == Converged::from_step_lengths || converged == Converged::not_yet) {
     observe(step, within);
-    const bool is_within = step <= options_.tolerance * within;
-    if (step <= tiny || (is_within && is_near(step, within))) converged = Converged::yes;
+    const bool is_within = converged == Converged::from_step_lengths && step <= options_.tolerance * within;
+    if (step <= tiny || (is_within && is_near(step, within) && is_confirmed(step, within))) converged = Converged::yes;
+    std::swap(run_.older[0], run_.older[1]);
+    run_.older[0].assign(run_.previous.begin(), run_.previous.end());
     length = 1;  // a descent that halves its α is not damped: α is part of the step
   }
   if (converged == Converged::yes) {
@@ -298,7 +387,11 @@ bool Monitor::record_and_check(double step, double size, double value, double le
     end_at_rounding(step, within);
     return true;
   }
-  if (size > blow_up * std::max(first_size_, k == 1 ? step : smallest_) && step > 0.9 * largest_ && k > 10) {
+  // Where the value falls the steps are those of a descent, however long the way is.
+  const bool descends = value < value_seen_;
+  value_seen_ = value;
+  if (size > blow_up * std::max(first_size_, k == 1 ? step : smallest_) && step > 0.9 * largest_ && k > 10 &&
+      !(descends && std::isfinite(value) && size < endless)) {
     end(Status::diverged, fmt::format("after {} iterations |x| is {:.1e}", k, size));
     return true;
   }

@@ -23,8 +23,8 @@ void check(const SolveOptions& options);
 ///
 /// A step is short when it is within the tolerance of |x| at its ends. A short step ends the solve only where the steps
 /// contract: of a linearly convergent loop where the distance left, extrapolated from the rate of the last steps, is small
-/// too; of a Newton iteration where its full step is a fraction of the last one and the matrix did not become much stiffer
-/// on the way, as it does next to a barrier.
+/// too, and the step changes as that rate says when x moves on; of a Newton iteration where its full step is a fraction of
+/// the last one and the matrix did not become much stiffer on the way, as it does next to a barrier.
 class Monitor {
  public:
   Monitor(const SolveOptions& options, Run& run);
@@ -35,7 +35,12 @@ class Monitor {
   /// Whether a step as long as this, to an x as large as that, is within the tolerance.
   bool is_short(double step, double size) const { return step <= options_.tolerance * scale(size); }
 
-  /// The same, or within rounding of x.
+  /// Whether the step changes from here to beyond the solution as it has to if that is near. `step` is F(from) - from;
+  /// `rate` is how steps contract, 0 for superlinear methods. Next to a barrier or a jump, and far out on a plateau, it does
+  /// not. Evaluates F.
+  bool is_affine_beside(ConstVector from, ConstVector step, double rate);
+
+  /// Whether a step is short, or within rounding of x.
   bool is_negligible(double step, double size) const;
   /// Whether a step is within rounding of x: a line search that shortens one to that has found nothing.
   bool is_lost(double step, double size) const;
@@ -44,7 +49,8 @@ class Monitor {
   enum class Converged {
     from_step_lengths,  ///< the monitor, from the lengths of the steps: loops that converge linearly
     yes,                ///< the loop: it was
-    no,                 ///< the loop: it was not
+    no,                 ///< the loop: it was not, a line search may have shortened it
+    not_yet,            ///< the same as from_step_lengths, but the steps are short for another reason than a solution
   };
   /// After each step, with run.x where it ended. True when the loop is to end, with run.status set.
   bool record_and_check(double step, double size, double value, double length,
@@ -57,8 +63,9 @@ class Monitor {
     double step = 0, size = 0, stiffness = 0;
   };
   /// Whether it leads to the solution: it is short, and was seen to contract. (Newton's method may converge only linearly
-  /// there, where the matrix is singular at the solution.)
-  bool is_last(const NewtonStep& newton) const;
+  /// there, where the matrix is singular at the solution.) Entries that are small beside others may have a step that is not
+  /// small beside them: further steps are made as long as that shortens them. `to` is where the step, `by`, leads.
+  bool is_last(const NewtonStep& newton, ConstVector by, ConstVector to);
   /// Which share of it was then made.
   void took(const NewtonStep& newton, double length);
 
@@ -77,6 +84,9 @@ class Monitor {
   double scale(double size) const;
   void observe(double step, double scale);
   bool is_near(double step, double within) const;
+  bool contracts_to_end(const NewtonStep& newton) const;
+  double distance_of_two() const;
+  bool is_confirmed(double step, double within);
   bool reached_rounding(double step, double scale, double value, double length);
 
   const SolveOptions& options_;
@@ -96,8 +106,11 @@ class Monitor {
   NewtonStep newton_before_;
   bool was_full_ = false;
   int linear_ = 0, not_superlinear_ = 0;
+  // Steps made for the sake of small entries, and dᵀHd of the last of them.
+  int for_entries_ = 0;
+  double decrement_before_ = 0;
   // Iterations in which no step was half as long as the shortest before them.
-  double stall_from_ = 0, stall_longest_ = 0, path_ = 0, value_before_ = 0;
+  double stall_from_ = 0, stall_longest_ = 0, path_ = 0, value_before_ = 0, value_seen_ = 0;
   int stalled_ = 0, window_ = 0;
   bool values_stand_still_ = false;
 };

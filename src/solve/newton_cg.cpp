@@ -109,7 +109,7 @@ class NewtonCgLoop final : public Loop {
       Monitor::NewtonStep newton{full_step, norm(trial_), slope / full_step / full_step};
       // Steps that are cut short converge linearly whatever the Hessian is. A short one may have missed variables in which
       // the objective is flat beside others: what conjugate gradients would do next tells.
-      const bool may_end = monitor.is_last(newton);
+      const bool may_end = monitor.is_last(newton, direction, trial_);
       const bool ends = may_end && monitor.is_short(point_.go_on(), newton.size);
       go(1);
       if (may_end && !ends) {
@@ -147,7 +147,7 @@ class NewtonCgLoop final : public Loop {
         ++run.statistics.backtracks;
         return objective(trial_);
       });
-      if (!found_length || (!full_is_good && monitor.is_lost(length * full_step, newton.size))) {
+      if (!found_length || (!full_is_good && monitor.is_lost(length * full_step, norm(trial_)))) {
         std::ranges::copy(run.previous, run.x.begin());
         if (monitor.is_rounding(full_step)) return monitor.end_at_rounding(full_step, newton.size);
         return monitor.end(Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));

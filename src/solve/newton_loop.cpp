@@ -92,7 +92,7 @@ class NewtonLoop final : public Loop {
       // dᵀHd / ‖d‖², or ‖Jd‖ / ‖d‖.
       const double along = is_minimiser() ? slope / full_step : std::sqrt(slope);
       const Monitor::NewtonStep newton{full_step, norm(full_), along / full_step};
-      if (monitor.is_last(newton) && is_root(full_, std::max(residual_before_, std::sqrt(slope)))) {
+      if (monitor.is_last(newton, direction_, full_) && is_root(full_, std::max(residual_before_, std::sqrt(slope)))) {
         run.trajectory.record(run.previous, controls_);
         std::ranges::copy(full_, run.x.begin());
         monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);
@@ -129,7 +129,7 @@ class NewtonLoop final : public Loop {
         ++run.statistics.backtracks;
         return merit(trial_);
       });
-      const bool is_lost = !full_is_good && monitor.is_lost(length * full_step, newton.size);
+      const bool is_lost = !full_is_good && monitor.is_lost(length * full_step, norm(trial_));
       shortened_ = length < shortened ? shortened_ + 1 : 0;
       if (!found_length || is_lost || (shortened_ > shortened_allowed && !is_minimiser())) {
         if (!fails(monitor, newton)) continue;
@@ -246,12 +246,24 @@ class NewtonLoop final : public Loop {
     if (!is_minimiser()) return Found::no_step;
     const double scale = hessian_scale(x);
     if (!std::isfinite(scale)) return Found::no_value;
-    for (double shift = 1e-10; shift < 1e3; shift *= 10) {
-      controls[1] = shift_ = shift * std::max(scale, std::numeric_limits<double>::min());
+    const auto is_enough = [&](double shift) {
+      controls[1] = shift_ = shift;
       ++run_->statistics.shifts;
-      if (point_->control(controls, full_) && all_finite(full_)) return Found::step;
-    }
-    return Found::no_step;
+      return point_->control(controls, full_) && all_finite(full_);
+    };
+    for (double shift = 1e-10; shift < 1e3 && scale > 0; shift *= 10)
+      if (is_enough(shift * scale)) return Found::step;
+    return is_enough(1) && is_enough(steepness_without_curvature(x)) ? Found::step : Found::no_step;
+  }
+
+  // Where the Hessian vanishes a step along the gradient is as long as x or the start, or 1. full_ is x - ∇f.
+  double steepness_without_curvature(ConstVector x) {
+    const std::size_t n = x.size();
+    run_->scratch.resize(4 * n);
+    const Vector difference = Vector(run_->scratch).first(n);
+    std::ranges::transform(x, full_, difference.begin(), std::minus<>());
+    const double gradient = norm(difference), size = std::max(norm(x), norm(run_->start));
+    return std::max(gradient / (size > 0 ? size : 1), std::numeric_limits<double>::min());
   }
 
   // Few solves need it: the memory for a whole Hessian is allocated when one does.

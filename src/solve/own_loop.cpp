@@ -17,6 +17,7 @@ class OwnLoopState final : public Loop {
  public:
   OwnLoopState(const Method& method, OwnLoop loop)
       : undamped_(*method.undamped),
+        rate_(method.superlinear ? 0 : slowest),
         loop_(std::move(loop)),
         extras_(method.merit ? point_with_extras(*method.step) : nullptr),
         plain_(extras_ ? nullptr : method.step->point(true)),
@@ -128,12 +129,17 @@ class OwnLoopState final : public Loop {
     std::vector<double> next(run_->x.size());
     if (!point().apply(run_->x, run_->controls, next)) return false;
     add(next, run_->x, -1);
-    const double step = norm(next);
-    return step <= most * std::max(options_->tolerance, 16 * epsilon) * std::max(norm(run_->x), options_->typical_x) ||
-           monitor_->is_rounding(step);
+    const double step = norm(next), size = std::max(norm(run_->x), options_->typical_x);
+    if (monitor_->is_rounding(step)) return true;
+    return step <= most * std::max(options_->tolerance, 16 * epsilon) * size &&
+           monitor_->is_affine_beside(run_->x, next, rate_);
   }
 
+  // How steps contract where nothing is known about it, for judging where a loop ends.
+  static constexpr double slowest = 0.999;
+
   std::vector<double> undamped_;  // controls
+  double rate_;
   OwnLoop loop_;
   std::unique_ptr<ExtraPoint> extras_;  // of a step with an objective; else plain_
   std::unique_ptr<Point> plain_;

@@ -1,6 +1,7 @@
 // What a loop hands back, with as much of its way as an estimator asked for.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct Run {
   std::vector<double> controls;            ///< with which the last step is differentiated: undamped
   std::vector<double>
       proof;  ///< that a program is infeasible or unbounded (a Farkas ray or a direction), in the form of a state
-  std::vector<double> anchor, scratch;  ///< the monitor's
+  std::vector<double> anchor, scratch;       ///< the monitor's
+  std::array<std::vector<double>, 2> older;  ///< x_{k-2} and x_{k-3}, where the monitor decides from lengths of steps
   Trajectory trajectory;
 };
 
