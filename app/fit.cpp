@@ -148,8 +148,7 @@ class Fit {
     if (status_ == Status::cancelled) return "Stopped by a signal before it had converged.";
     const bool may_depend = job_.penalised && job_.n() + 1 < job_.train.count() && model_.unknowns() < most_scaled;
     std::vector<LeftOut> dependent = may_depend ? dependent_features(job_) : std::vector<LeftOut>();
-    std::erase_if(dependent,
-                  [](const LeftOut& feature) { return feature.why == "is constant"; });  // harmless with a penalty
+    std::erase_if(dependent, [](const LeftOut& feature) { return feature.constant; });  // harmless with a penalty
     if (!dependent.empty())
       return fmt::format(
           "The penalty is too small to tell features apart that depend on each other: {} {}. Give a larger --l2, or --l2 0, "

@@ -208,7 +208,7 @@ std::vector<LeftOut> constant_features(const JobData& job) {
       spread *= job.scaling->scale.values()[j];
       size = std::fabs(job.scaling->mean.values()[j]);
     }
-    if (spread <= rounding * size || spread == 0) constant.push_back({j, "is constant"});
+    if (spread <= rounding * size || spread == 0) constant.push_back({j, "is constant", true});
   }
   return constant;
 }
