@@ -85,12 +85,7 @@ class NewtonCgLoop final : public Loop {
     for (;;) {
       const double value = point_.value(), gradient = norm(point_.gradient());
       std::ranges::copy(run.x, run.previous.begin());
-      if (gradient_before > 0) {
-        const double before = forcing_gamma * std::pow(forcing, forcing_alpha);
-        forcing = forcing_gamma * std::pow(gradient / gradient_before, forcing_alpha);
-        if (before > forcing_matters) forcing = std::max(forcing, before);
-        forcing = std::clamp(forcing, most_exact, least_exact);
-      }
+      if (gradient_before > 0) forcing = next_forcing(forcing, gradient, gradient_before);
       gradient_before = gradient;
       bool is_convex = point_.solve_direction(forcing);
       const ConstVector direction = point_.direction();
@@ -161,6 +156,12 @@ class NewtonCgLoop final : public Loop {
     }
   }
 
+  static double next_forcing(double forcing, double gradient, double gradient_before) {
+    const double before = forcing_gamma * std::pow(forcing, forcing_alpha);
+    forcing = forcing_gamma * std::pow(gradient / gradient_before, forcing_alpha);
+    if (before > forcing_matters) forcing = std::max(forcing, before);
+    return std::clamp(forcing, most_exact, least_exact);
+  }
   bool evaluate(ConstVector x) {
     ++run_->statistics.evaluations;
     point_.evaluate(x);
