@@ -11,14 +11,14 @@
 
 namespace onestep {
 
-void detail::describe(Outcome& o, const Moved& moved, const OuterState& state) {
-  o.norm = norm(moved.free_gradient(state.u, state.gradient));
+void detail::describe(Outcome& o, const FreeParameters& parameters, const OuterState& state) {
+  o.norm = norm(parameters.free_gradient(state.u, state.gradient));
   std::vector<Array> hypergradient;
   for (std::size_t p = 0; p < o.theta.size(); ++p) hypergradient.emplace_back(o.theta[p].shape(), state.by_theta[p]);
   o.hypergradient = std::move(hypergradient);
-  for (std::size_t i = 0; i < moved.size(); ++i) {
-    if (state.u[i] <= moved.low()[i]) o.at_low.push_back(i);
-    if (state.u[i] >= moved.high()[i]) o.at_high.push_back(i);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (state.u[i] <= parameters.low()[i]) o.at_low.push_back(i);
+    if (state.u[i] >= parameters.high()[i]) o.at_high.push_back(i);
   }
 }
 
