@@ -69,7 +69,7 @@ class AutoDifferentiator final : public Differentiator {
           return std::pair{size, std::max(norm(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
         },
         [&] { return norm_b(s) == 0 ? 0 : std::max(norm_b(s), usual_b(s)) * norm(u_); });
-    if (needs_a_factor(s, before)) return implicit_->vjp(s, c, out), took_implicit(s);
+    if (take_back_failed_solve(s, before)) return implicit_->vjp(s, c, out), took_implicit(s);
     s.last_adjoint = {{c.begin(), c.end()}, u_};
   }
 
@@ -100,7 +100,7 @@ class AutoDifferentiator final : public Differentiator {
         },
         [&] { return norm(b) == 0 ? 0 : std::max(norm(b), usual_b(s) * norm(flat_tangent(v))); });
     units_.multiply(u_, out);
-    if (needs_a_factor(s, before)) return implicit_->jvp(s, v, out), took_implicit(s);
+    if (take_back_failed_solve(s, before)) return implicit_->jvp(s, v, out), took_implicit(s);
   }
 
   // Many directions share one factorisation.
@@ -121,7 +121,7 @@ class AutoDifferentiator final : public Differentiator {
   }
   // Where GMRES failed, as it does where entries of the state have very different units, a small matrix is factored, and
   // what the failed solve wrote into the report is taken back, but for the costs.
-  static bool needs_a_factor(SolutionState& s, const DerivativeReport& before) {
+  static bool take_back_failed_solve(SolutionState& s, const DerivativeReport& before) {
     if (s.report.status != Status::singular || before.status == Status::singular || s.size() > dense_up_to) return false;
     s.report.status = before.status;
     s.report.residual = before.residual;
