@@ -28,7 +28,7 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   const parallel::BlasSerial serial;
   solution_ = {};
   set_is_current_ = has_terms_ = false;
-  if (!acceptable(data)) return solution_;
+  if (!check_data(data)) return solution_;
   load(data);
   if (!scaling_.in_range) {
     report(Status::not_finite, begin, 0);
@@ -82,7 +82,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       const double before = std::exchange(multipliers, sum_of_row_multipliers());
       pulled_ = finite && is_worth_pulling(multipliers / before);
     } else {
-      since_best = finite && is_best(small, merit, options) ? 0 : since_best + 1;
+      since_best = finite && keep_if_best(small, merit, options) ? 0 : since_best + 1;
       if (small && merit <= 1) return Status::converged;
     }
     if (finite && iterations >= next_proof &&
@@ -155,7 +155,7 @@ double InteriorPoint::sum_of_row_multipliers() const {
 
 /// Keeps the iterate if it is better than all before. merit: that of small_enough(); where all residuals are small it
 /// becomes that of the worst component, or of the last step where that is too long whatever the components are.
-bool InteriorPoint::is_best(bool small, double& merit, const InteriorPointOptions& options) {
+bool InteriorPoint::keep_if_best(bool small, double& merit, const InteriorPointOptions& options) {
   constexpr double behind_all_short_ones = 1e100;
   only_multipliers_excuse_it_ = false;
   if (small) {

@@ -124,7 +124,7 @@ class InteriorPoint {
   static constexpr double least_proximal = 1e-12;  // of what proximal terms are relative to
 
   // start.cpp
-  bool acceptable(const QpData& data);
+  bool check_data(const QpData& data);
   void load(const QpData& data);
   void load_quadratic(const double* Q);
   void load_bounds(const QpData& data);
@@ -163,7 +163,7 @@ class InteriorPoint {
   Status end_short(const InteriorPointOptions& options, Status otherwise);
   Status iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations);
   static bool time_is_up(const InteriorPointOptions& options, Clock::time_point begin);
-  bool is_best(bool small, double& merit, const InteriorPointOptions& options);
+  bool keep_if_best(bool small, double& merit, const InteriorPointOptions& options);
   bool polish_best(const InteriorPointOptions& options);
   void begin_pulling(const InteriorPointOptions& options);
   bool is_worth_pulling(double shrunk) const;
