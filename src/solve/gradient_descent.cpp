@@ -68,7 +68,7 @@ class Curvature {
 
   /// Where a solve ended with its first step, of length zero, at a start that is no minimum: run.start is moved beside it,
   /// for another solve. A descent cannot tell a maximum or a saddle from a minimum by the gradient alone.
-  bool leaves_start(std::span<const Array> theta, Run& run) {
+  bool leave_stationary_start(std::span<const Array> theta, Run& run) {
     if (run.status != Status::converged || run.statistics.iterations > 1 || run.last_step != 0) return false;
     const Extremes e = at_start(theta, run);
     if (!(e.smallest < negative * std::max(e.largest, -e.smallest))) return false;
@@ -126,7 +126,7 @@ class ConstantDescent final : public FixedPointLoop {
   }
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     descend(theta, options, run);
-    if (curvature_.leaves_start(theta, run)) {
+    if (curvature_.leave_stationary_start(theta, run)) {
       descend(theta, options, run);
       note_left_start(run);
     }
@@ -177,7 +177,7 @@ class BacktrackingDescent final : public Loop {
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     descend(theta, options, run);
-    if (!curvature_.leaves_start(theta, run)) return;
+    if (!curvature_.leave_stationary_start(theta, run)) return;
     descend(theta, options, run);
     note_left_start(run);
   }
@@ -225,7 +225,7 @@ class BacktrackingDescent final : public Loop {
       run.controls.assign(alpha, alpha + 1);
       std::ranges::transform(run.x, run.previous, difference_.begin(), std::minus<>());
       if (monitor.record_and_check(norm(difference_), norm(run.x), reached, alpha[0])) {
-        if (monitor.has_left_point()) point_->apply(run.previous, alpha, difference_);
+        if (monitor.take_left_point()) point_->apply(run.previous, alpha, difference_);
         return;
       }
       alpha[0] *= 2;

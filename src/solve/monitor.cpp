@@ -197,7 +197,7 @@ bool Monitor::is_last(const NewtonStep& newton) const {
   return is_linear;
 }
 
-void Monitor::took(const NewtonStep& newton, double length) {
+void Monitor::record_newton_step(const NewtonStep& newton, double length) {
   const double before = was_full_ ? newton_before_.step : 0;
   linear_ = newton.step > superlinear * before && newton.step <= contracting * before ? linear_ + 1 : 0;
   not_superlinear_ = before > 0 && newton.step > superlinear * before ? not_superlinear_ + 1 : 0;

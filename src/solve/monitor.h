@@ -50,7 +50,7 @@ class Monitor {
   bool record_and_check(double step, double size, double value, double length,
                         Converged converged = Converged::from_step_lengths);
   /// Whether F was evaluated elsewhere since this was asked last: what the loop has at its point is then to be made again.
-  bool has_left_point() { return std::exchange(left_point_, false); }
+  bool take_left_point() { return std::exchange(left_point_, false); }
 
   /// A full Newton step before it is made. Its stiffness is a norm of the matrix along the step.
   struct NewtonStep {
@@ -60,7 +60,7 @@ class Monitor {
   /// there, where the matrix is singular at the solution.)
   bool is_last(const NewtonStep& newton) const;
   /// Which share of it was then made.
-  void took(const NewtonStep& newton, double length);
+  void record_newton_step(const NewtonStep& newton, double length);
 
   /// Whether a step as long as this is within the rounding of x, or of F at run.x, seen by evaluating F around it.
   bool is_rounding(double step);

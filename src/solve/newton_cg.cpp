@@ -149,9 +149,9 @@ class NewtonCgLoop final : public Loop {
       }
       run.trajectory.record(run.previous, {});
       std::ranges::copy(trial_, run.x.begin());
-      monitor.took(newton, length);
+      monitor.record_newton_step(newton, length);
       if (monitor.record_and_check(length * full_step, norm(run.x), reached, length, Monitor::Converged::no)) return;
-      if (!full_is_good || monitor.has_left_point()) is_evaluated = evaluate(run.x);
+      if (!full_is_good || monitor.take_left_point()) is_evaluated = evaluate(run.x);
       if (!is_evaluated) return monitor.end(Status::not_finite, "the derivatives at an iterate are not finite");
     }
   }
