@@ -260,7 +260,7 @@ class AutoDifferentiator final : public Differentiator {
   // What one step of a superlinear method leaves out is BᵀAᵀc to first order: (I - A)J = B.
   void superlinear_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
     if (AtSolution* const known = s.loop->at_solution()) {
-      known->degeneracy();  // what the judgement looks for is used by the derivative, the first one as all others
+      known->settle();
       implicit_->vjp(s, c, out);
       return judge_by_error_terms(s, norm(out));
     }
@@ -300,7 +300,7 @@ class AutoDifferentiator final : public Differentiator {
   }
   void superlinear_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
     if (AtSolution* const known = s.loop->at_solution()) {
-      known->degeneracy();  // what the judgement looks for is used by the derivative, the first one as all others
+      known->settle();
       implicit_->jvp(s, v, out);
       return judge_by_error_terms(s, norm(out));
     }

@@ -115,6 +115,7 @@ class QpLoop final : public Loop, private AtSolution {
     derivative_.linearise(QpDerivativeAt::solution);
     return describe(derivative_.find_degeneracy(), data_.data());
   }
+  void settle() override { degeneracy(); }
   static void join(std::initializer_list<ConstVector> parts, Vector to) {
     auto at = to.begin();
     for (const ConstVector part : parts) at = std::ranges::copy(part, at).out;

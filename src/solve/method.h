@@ -34,6 +34,8 @@ class AtSolution {
   virtual SolutionPoint& equation() = 0;
   /// Why the solution has no derivative, is not unique, or nothing is known about it; else empty.
   virtual std::string degeneracy() = 0;
+  /// Decides on the active set with which all later derivatives are taken, so that the first one does not differ.
+  virtual void settle() = 0;
 };
 
 /// One thread's memory for solving.
