@@ -12,7 +12,7 @@ template <class Derivative> void QpPoint::look_for_kinks(ErrorTerms& terms, doub
   constexpr double visible = 0.1;
   const std::vector<double> here = derivative();
   double most = 0;
-  const bool goes_on = data_.look_beside([&] {
+  const bool goes_on = data_.visit_corners([&] {
     std::vector<double> there = derivative();
     for (std::size_t i = 0; i < there.size(); ++i) there[i] -= here[i];
     const double change = norm(there);

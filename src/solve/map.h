@@ -3,6 +3,7 @@
 // of the equation it solves, and a start that depends on θ.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -144,6 +145,14 @@ void flatten(std::span<const Array> parts, Vector flat);
 std::vector<Array> unflatten(ConstVector flat, std::span<const Shape> parts);
 /// Throws MisuseError, naming `who` and `what`, unless the arrays have these shapes.
 void check_shapes(const char* who, const char* what, std::span<const Array> given, std::span<const Shape> wanted);
+
+/// Arrays with each entry moved, and by how much.
+struct Perturbed {
+  std::vector<Array> theta, moves;
+};
+/// `by` returns the move of an entry; entries are counted through all arrays. `size` is the largest finite entry of its
+/// array, 1 where all are zero.
+Perturbed perturbed(std::span<const Array> theta, const std::function<double(std::size_t entry, double size)>& by);
 
 /// The index of the first array with a NaN or an infinity, or -1.
 int first_not_finite(std::span<const Array> arrays);
