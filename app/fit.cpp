@@ -152,8 +152,7 @@ class Fit {
     if (!dependent.empty())
       return fmt::format(
           "The penalty is too small to tell features apart that depend on each other: {} {}. Give a larger --l2, or --l2 0, "
-          "which "
-          "leaves such features out.",
+          "which leaves such features out.",
           job_.features[dependent[0].place], dependent[0].why);
     const std::string wanted = job_.penalised ? "a larger --l2" : "--l2 above 0";
     const bool may_be_unbounded = !job_.penalised || has_certain_samples(job_, linear_prediction(job_.train.A, x_));
@@ -306,8 +305,7 @@ class Fit {
     if (errors_ && options_.l2() > 0)
       lines.emplace_back(
           "Standard errors are from the Hessian of what is minimised, the penalty included: those of the posterior under "
-          "the "
-          "prior that the penalty stands for, which are smaller than those of an estimate without one (--l2 0).");
+          "the prior that the penalty stands for, which are smaller than those of an estimate without one (--l2 0).");
     if (!errors_ && is_solution(status_))
       lines.push_back(
           model_.unknowns() > most_with_standard_errors

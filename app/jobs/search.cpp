@@ -110,9 +110,7 @@ std::string message_of(const Outcome& o) {
   if (o.status == Status::cancelled) return "A signal asked to stop.";
   if (o.fell_short > 0 && !std::isfinite(o.norm))
     return "The linear system of the last gradient of the validation loss was not solved: whether anything is left to gain "
-           "is not known. A "
-           "larger "
-           "--l2 to start from conditions the fits better; so does --standardise.";
+           "is not known. A larger --l2 to start from conditions the fits better; so does --standardise.";
   if (!is_usable(o)) return why_fit_failed(o.status);
   switch (o.status) {
     case Status::converged:
@@ -191,8 +189,7 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
     lines.push_back(
         std::isfinite(o.bound)
             ? fmt::format("Gradient of the validation loss {:.2g}, wrong by at most {:.2g} ({}): the true one is at most "
-                          "{:.2g}, and 0 where "
-                          "nothing is left to gain.",
+                          "{:.2g}, and 0 where nothing is left to gain.",
                           o.norm, 1.05 * o.bound, o.bound_rests_on, o.norm + 1.05 * o.bound)
             : fmt::format("Gradient of the validation loss {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
   if (o.fell_short > 0)

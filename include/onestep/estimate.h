@@ -311,7 +311,8 @@ class Prepared {
   /// From the start it was prepared with.
   ///
   ///     Prepared project(quadratic_program([](Expr t) { return TracedProgram{.Q = eye(3), .q = -t, .lo = 0.0}; }),
-  ///     zeros(3)); Array x = project.solve(Array{2.0, 0.5, -1.0}).x();
+  ///                      zeros(3));
+  ///     Array x = project.solve(Array{2.0, 0.5, -1.0}).x();
   const Solution& solve(const Parts& theta) &;
   Solution solve(const Parts& theta) && { return solve(theta); }
   /// What the next solves stop on, and whom they tell. Checked by the next solve, which throws MisuseError for a value out

@@ -202,19 +202,16 @@ void bind_bilevel(nb::module_& m) {
           nb::sig("def _repr_html_(self) -> str"));
 
   const BilevelOptions defaults;
-  m.def(
-      "minimise", minimise_python, "inner"_a, "parameters"_a, "method"_a = nb::none(), "tolerance"_a = defaults.tolerance,
-      "max_iterations"_a = defaults.max_iterations, "time_limit"_a = defaults.time_limit, "callback"_a = nb::none(),
-      "warm"_a = true, "adaptive"_a = true, "certified"_a = true, "checkpoint"_a = "", "identity"_a = "",
-      nb::sig("def minimise(inner: Inner | collections.abc.Iterable[Inner], parameters: Parameter | "
-              "collections.abc.Iterable[Parameter], method: Lbfgs | Descent | Adam | None = None, tolerance: float = 1e-5, "
-              "max_iterations: int = 200, time_limit: float = ..., callback: collections.abc.Callable[[OuterIteration], "
-              "typing.Any] | None = None, warm: bool = True, adaptive: bool = True, certified: bool = True, checkpoint: str "
-              "= '', "
-              "identity: str = '') -> Outcome"),
-      "Minimises the sum of g_i(x_i(theta), theta) over theta, where x_i(theta) is what the solver of the i-th inner "
-      "problem "
-      "converges to.");
+  m.def("minimise", minimise_python, "inner"_a, "parameters"_a, "method"_a = nb::none(), "tolerance"_a = defaults.tolerance,
+        "max_iterations"_a = defaults.max_iterations, "time_limit"_a = defaults.time_limit, "callback"_a = nb::none(),
+        "warm"_a = true, "adaptive"_a = true, "certified"_a = true, "checkpoint"_a = "", "identity"_a = "",
+        nb::sig("def minimise(inner: Inner | collections.abc.Iterable[Inner], parameters: Parameter | "
+                "collections.abc.Iterable[Parameter], method: Lbfgs | Descent | Adam | None = None, tolerance: float = "
+                "1e-5, max_iterations: int = 200, time_limit: float = ..., callback: "
+                "collections.abc.Callable[[OuterIteration], typing.Any] | None = None, warm: bool = True, adaptive: bool = "
+                "True, certified: bool = True, checkpoint: str = '', identity: str = '') -> Outcome"),
+        "Minimises the sum of g_i(x_i(theta), theta) over theta, where x_i(theta) is what the solver of the i-th inner "
+        "problem converges to.");
 }
 
 }  // namespace onestep::python
