@@ -151,8 +151,8 @@ class Fit {
     std::erase_if(dependent, [](const LeftOut& feature) { return feature.constant; });  // harmless with a penalty
     if (!dependent.empty())
       return fmt::format(
-          "The penalty is too small to tell features apart that depend on each other: {} {}. Give a larger --l2, or --l2 0, "
-          "which leaves such features out.",
+          "The features are linearly dependent and the penalty is too small to determine their coefficients: {} {}. Give a "
+          "larger --l2, or --l2 0, which leaves such features out.",
           job_.features[dependent[0].place], dependent[0].why);
     const std::string wanted = job_.penalised ? "a larger --l2" : "--l2 above 0";
     const bool may_be_unbounded = !job_.penalised || has_certain_samples(job_, linear_prediction(job_.train.A, x_));
@@ -162,7 +162,7 @@ class Fit {
           "bound{}; give {}.",
           name, job_.penalised ? ", and this one is too small to stop them" : "", wanted);
     return fmt::format("{} There may be no best fit, or many that are equally good to rounding: give {}, or --standardise.",
-                       status_ == Status::iteration_limit ? "The iterations did not suffice." : "The iteration got stuck.",
+                       status_ == Status::iteration_limit ? "The iterations did not suffice." : "The iteration stalled.",
                        wanted);
   }
 
@@ -171,7 +171,7 @@ class Fit {
     errors_ = standard_errors(model_, job_, penalty_, x_);
   }
 
-  // Of problems too large to look for a direction that separates classes: rounding may end a flight to infinity,
+  // Of problems too large to look for a direction that separates classes: rounding may end a diverging iteration,
   // probabilities have become 1, and the coefficients that make them so are as good as unknown.
   void refuse_separable() const {
     if (job_.penalised || separated_) return;
@@ -230,7 +230,7 @@ class Fit {
     if (!separates && !(job_.penalised && is_quick() && is_separable(job_))) return;
     job_.notes.push_back(fmt::format(
         "the classes are linearly separable{} coefficients are finite only because of the penalty, and depend on it",
-        separates ? ": the" : ", or all but samples on the separating plane are: some"));
+        separates ? ": the" : " or quasi-separable (all but samples on the separating plane): some"));
   }
 
   void save() {

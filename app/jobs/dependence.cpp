@@ -231,10 +231,10 @@ std::vector<LeftOut> dependent_features(const JobData& job) {
     found.push_back({j, combination_of(job, j, *parts)});
   }
   if (combinations && kept.places().size() + 1 >= N)
-    throw Misuse(fmt::format(
-        "{}: {} samples cannot tell {} coefficients and an intercept: without a penalty there are many best fits; give --l2 "
-        "above 0",
-        job.name, N, columns.size()));
+    throw Misuse(
+        fmt::format("{}: {} samples do not determine {} coefficients and an intercept: without a penalty there are many "
+                    "best fits; give --l2 above 0",
+                    job.name, N, columns.size()));
   std::ranges::sort(found, {}, &LeftOut::place);
   return found;
 }

@@ -185,7 +185,7 @@ class Solution {
   ///     if (!is_solution(s.status())) std::cerr << s.message() << '\n';
   Status status() const;
   /// Of an infeasible quadratic program: multipliers, in the places of the state's, with Aᵀy + Gᵀz + w = 0 whose sum with
-  /// the bounds is -1. Of an unbounded one: a direction x along which the objective falls for ever. Throws MisuseError
+  /// the bounds is -1. Of an unbounded one: a direction x along which the objective is unbounded below. Throws MisuseError
   /// otherwise.
   ///
   ///     if (s.status() == Status::infeasible) std::cout << s.proof()[1] << '\n';

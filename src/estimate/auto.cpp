@@ -15,10 +15,10 @@
 namespace onestep::detail {
 namespace {
 
-constexpr double inverse_safety = 4;  // of ‖(I - A)⁻¹‖ as GMRES saw it
+constexpr double inverse_safety = 4;  // factor on the GMRES estimate of ‖(I - A)⁻¹‖, which is too small
 constexpr double sought = 0.1;        // the estimated error that a solve aims at, as a fraction of the tolerance
 constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
-constexpr double share_of_b = 0.25;   // of ‖B‖ that a residual may meet, whatever u meets
+constexpr double share_of_b = 0.25;   // least amplification of the residual by B, relative to ‖B‖
 constexpr int most_products = 1000;
 
 class AutoDifferentiator final : public Differentiator {
@@ -186,7 +186,7 @@ class AutoDifferentiator final : public Differentiator {
           continue;
         }
       }
-      // A residual that B takes to zero is no evidence of a solution.
+      // A residual in the null space of Bᵀ causes no error, but does not show that the system is solved.
       const bool is_met = error <= tolerance_ * derivative && left <= std::max(unsolved, tolerance_) * size;
       const bool stalls = !(first && starts_near) && !(left < 0.5 * last);
       if (is_met || left <= rounding || stalls || spent() >= most_products || !std::isfinite(left)) {
@@ -226,7 +226,7 @@ class AutoDifferentiator final : public Differentiator {
     return norm(z_) / left;
   }
 
-  // What tangents are solved for in. Entries in which neither x nor b tells their size may have one by what moves them.
+  // The units in which tangents are solved for. Those of entries that are zero in x and b follow from A b.
   void find_units(SolutionState& s, ConstVector b) {
     units_differ_ = StateUnits::differ(s.run.x) || StateUnits::differ(b);
     in_units_.resize(b.size());

@@ -9,7 +9,7 @@
 //   changes in corners around x⁺             where an operation of the step may switch (corners.h)
 //   rounding                                 x⁺ is known to 4ε|x| ‖(I - A)⁻¹‖; superlinear methods: measured (rounding.cpp)
 //
-// All of it is observed, on u and not on v: the error acts there.
+// All quantities are observed on u, because the error of the derivative depends on u, not on v.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -311,7 +311,7 @@ class Certifier {
     const double of_distance = std::min(whole, on_the_way);
     c_.from_distance = of_distance + beyond;
     c_.left_out = whole - of_distance + left;
-    // After a loose solve, a derivative that changes on the way as much as this is not understood.
+    // If the derivative changes this much on the way after a loose solve, no bound is given.
     if (s_.options.tolerance > loose_tolerance && !map_.is_constant() &&
         c_.from_distance > far_derivative * std::max(reference_, c_.value))
       return refuse(

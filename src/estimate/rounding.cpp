@@ -87,7 +87,7 @@ class Rounding {
   // An iteration is stopped where its residual is small: what it leaves may be larger elsewhere.
   double safety_of_solve() const { return inverse_.is_factored() ? safety : 8 * safety; }
 
-  // Sizes of errors need not be known well.
+  // Error estimates need few digits.
   static constexpr double roughly = 1e-3;
   void precondition(bool transposed, Vector r, double residual = 0) {
     inverse_.solve(transposed, r, residual);
@@ -129,7 +129,7 @@ class Rounding {
     ++products_;
     enlarge(sizes, r);
   }
-  // At random; and of the two largest entries one does, the other does not: by luck the signs might all be the same.
+  // Random signs, but the two largest entries get opposite ones, so that the signs are not all equal.
   static void change_signs(Vector w) {
     std::size_t first = 0, second = 0;
     for (std::size_t i = 1; i < w.size(); ++i) {

@@ -39,8 +39,8 @@ struct QpTangents {
   std::span<double> x, y, z, bounds;
 };
 
-/// Where the solution map is not differentiable, or not a map at all. Constraints are counted through: rows of A, rows of G,
-/// variables (for their bounds).
+/// Where the solution map is not differentiable, or the solution is not unique. Constraints are counted through: rows of A,
+/// rows of G, variables (for their bounds).
 struct QpDegeneracy {
   std::vector<std::size_t> undecided;  ///< constraints whose slack and multiplier both vanish
   struct Margin {

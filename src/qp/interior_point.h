@@ -198,7 +198,7 @@ class InteriorPoint {
   bool pulled_ = false;                      // the next step shall shorten multipliers, or the last one did
   bool shortened_ = false;                   // such steps were made: multipliers are no larger than they need be
   int pulls_ = 0;                            // how many
-  bool only_multipliers_excuse_it_ = false;  // the last iterate is a solution if the terms of multipliers count
+  bool only_multipliers_excuse_it_ = false;  // the last iterate passes only relative to the multipliers' terms
   bool by_components_ = false;               // the merit of a point is its worst component
   std::vector<QpActive> guess_;              // of the active set, at the last iterate
   int guess_age_ = 0;                        // for how many iterates it has stayed as it is

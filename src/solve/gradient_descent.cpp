@@ -18,7 +18,7 @@ namespace {
 
 constexpr int lanczos_steps = 80;
 // An iteration may need a much shorter step than the last: from far away, or where the first α is that of another scale.
-// What it tries ends where x does not change any more; below this share of the first α that is looked at.
+// Backtracking ends when x no longer changes; this is tested once α is below this fraction of the first one tried.
 constexpr double looked_at = 0x1p-40, changes_nothing = 4 * std::numeric_limits<double>::epsilon();
 // A decrease of f smaller than this, relative to f, is looked for in the slope.
 constexpr double visible = 1e-9;
@@ -90,7 +90,7 @@ class Curvature {
     const double size = norm(at_), steep = norm(gradient_at_);
     if (!(steep > std::max(surely, beyond * tolerance) * size * std::max(e.largest, -e.smallest)) || size == 0) return;
     run.status = Status::line_search_failed;
-    run.about = fmt::format("the step, {:.1e} times the gradient, is lost in the rounding of x: take longer steps",
+    run.about = fmt::format("the step, {:.1e} times the gradient, is below the rounding error of x: use a larger step size",
                             run.controls.empty() ? 0 : run.controls[0]);
   }
 

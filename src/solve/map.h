@@ -19,7 +19,8 @@ namespace onestep::detail {
 class Inverse {
  public:
   virtual ~Inverse() = default;
-  /// r ← M⁻¹r, or M⁻ᵀr, at the point of the last apply; by an iteration to this relative residual, 0: as derivatives are.
+  /// r ← M⁻¹r, or M⁻ᵀr, at the point of the last apply. An iterative inverse stops at this relative residual; 0 selects the
+  /// accuracy of derivatives.
   virtual void solve(bool transposed, Vector r, double residual) = 0;
   /// Whether M is factored, so that a solve costs little; else it is solved by an iteration.
   virtual bool is_factored() const = 0;
@@ -55,7 +56,7 @@ struct Work {
 class Point {
  public:
   virtual ~Point() = default;
-  /// The parameters from now on. They are looked at, not copied: they must stay unchanged.
+  /// The parameters from now on. They are referenced, not copied: they must stay unchanged.
   virtual void bind(std::span<const Array> theta) = 0;
   /// y = F(x, θ). `controls` are what the solver decided for this step (its length, a shift); they are not differentiated.
   /// False when a factorisation failed: y is then NaN.
@@ -82,7 +83,7 @@ class Point {
 class ForwardPoint {
  public:
   virtual ~ForwardPoint() = default;
-  /// The parameters and their direction from now on; looked at, not copied.
+  /// The parameters and their direction from now on; referenced, not copied.
   virtual void bind(std::span<const Array> theta, std::span<const Array> dtheta) = 0;
   /// y = F(x, θ) and dy = A dx + B dθ. Neither may lie where x or dx does.
   virtual void step(ConstVector x, ConstVector controls, ConstVector dx, Vector y, Vector dy) = 0;
@@ -99,7 +100,7 @@ class Switches {
 /// Multiply-adds of one call of each kind.
 struct Costs {
   double apply = 0, jvp_x = 0, vjp_x = 0, jvp_theta = 0, vjp_theta = 0, precondition = 0;
-  double product = 0;  ///< with the matrix of a linear system inside; the others do not count these
+  double product = 0;  ///< with the matrix of a linear system inside; not included in the other counts
 };
 
 class Map {

@@ -23,7 +23,8 @@ constexpr double length_error = epsilon;
 constexpr double near = 0.1;
 // Steps whose lengths fall like a power of the iteration number k, k^-p, have ratios that creep towards 1: a fraction 1/p of
 // what the logarithm of the length loses, that of 1 - ratio loses too. They are told from geometric ones where they are
-// slow, by this much of creep; the distance left has to be within the tolerance itself then, since no rate vouches for it.
+// slow, by this much of creep; the distance left has to be within the tolerance itself then, since no rate of
+// convergence is known.
 constexpr double slow_ratio = 0.9, sublinear = 0.1;
 // Ratios tell creep where their rounding errors are less than this times (1 - ratio)².
 constexpr double resolution = 0.05;
@@ -47,7 +48,7 @@ constexpr double rounding = 64 * epsilon;
 constexpr int first_window = 8;
 constexpr double leads_nowhere = 0.5;
 // F is evaluated at x displaced by so many units in the last place; a step up to so many times the irregularity is rounding.
-// One that sees little may do so by luck: others are taken.
+// One sample may underestimate the irregularity, so several are taken.
 constexpr double beside = 16, irregular = 16;
 constexpr std::size_t samples = 5;
 // A step longer than this, relative to |x|, is never taken for rounding.

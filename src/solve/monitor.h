@@ -37,7 +37,7 @@ class Monitor {
 
   /// The same, or within rounding of x.
   bool is_negligible(double step, double size) const;
-  /// Whether a step is within rounding of x: a line search that shortens one to that has found nothing.
+  /// Whether a step is within rounding of x: a line search that ends with such a step has failed.
   bool is_lost(double step, double size) const;
 
   /// Who decides whether the step that is recorded was the last.
@@ -49,7 +49,7 @@ class Monitor {
   /// After each step, with run.x where it ended. True when the loop is to end, with run.status set.
   bool record_and_check(double step, double size, double value, double length,
                         Converged converged = Converged::from_step_lengths);
-  /// Whether F was evaluated elsewhere since this was asked last: what the loop has at its point is then to be made again.
+  /// Whether F was evaluated elsewhere since this was asked last: the loop must then evaluate its point again.
   bool take_left_point() { return std::exchange(left_point_, false); }
 
   /// A full Newton step before it is made. Its stiffness is a norm of the matrix along the step.
@@ -59,7 +59,7 @@ class Monitor {
   /// Whether it leads to the solution: it is short, and was seen to contract. (Newton's method may converge only linearly
   /// there, where the matrix is singular at the solution.)
   bool is_last(const NewtonStep& newton) const;
-  /// Which share of it was then made.
+  /// Records that the step was taken with this step length, 1 being the full step.
   void record_newton_step(const NewtonStep& newton, double length);
 
   /// Whether a step as long as this is within the rounding of x, or of F at run.x, seen by evaluating F around it.

@@ -25,8 +25,8 @@ namespace {
 // Eisenstat and Walker's second choice: a residual of γ (‖g‖ / ‖g before‖)^α leaves the next step as good as this one makes
 // it, and does not fall faster than its own power while it is large.
 constexpr double forcing_gamma = 0.9, forcing_alpha = 1.618033988749895, least_exact = 0.5, forcing_matters = 0.1;
-// No step is solved to more than this: a step that is a millionth of the last is as fast as anybody wants. The last one is
-// solved to no less, so that its length can be believed.
+// No step is solved to more than this: a step that is a millionth of the last is fast enough. The last one is solved to no
+// less, so that its length can be believed.
 constexpr double most_exact = 1e-6;
 // A short step is taken in full even where rounding of f hides that it is good, but not more often than this: the next
 // steps tell more about it than a line search does.
