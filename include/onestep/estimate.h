@@ -190,7 +190,11 @@ class Solution {
   ///
   ///     if (s.status() == Status::infeasible) std::cout << s.proof()[1] << '\n';
   Parts proof() const;
-  /// The status in a sentence, with what it is about.
+  /// What the status is about, an array or an iteration for example; empty where there is nothing more to say.
+  ///
+  ///     if (s.status() == Status::not_finite) std::cerr << "look at: " << s.about() << '\n';
+  std::string about() const;
+  /// The status in a sentence, with what it is about, and what proof() has where there is one.
   ///
   ///     std::cerr << s.message() << '\n';
   std::string message() const;

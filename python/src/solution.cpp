@@ -58,6 +58,9 @@ void bind_solution(nb::module_& m) {
       .def_prop_ro(
           "status", [](const PySolution& s) { return s.solution.status(); }, "How the solve ended.")
       .def_prop_ro(
+          "about", [](const PySolution& s) { return in_python_words(s.solution.about()); },
+          "What the status is about, an array or an iteration for example; empty where there is nothing more to say.")
+      .def_prop_ro(
           "message", [](const PySolution& s) { return in_python_words(s.solution.message()); }, "The status in a sentence.")
       .def_prop_ro(
           "statistics", [](const PySolution& s) { return Statistics(s.solution.statistics()); }, "What the solve cost.")

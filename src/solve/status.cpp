@@ -46,11 +46,9 @@ const char* explain(Status status) {
     case Status::singular:
       return "A matrix could not be factored. Add a term that makes the solution unique, remove what is redundant, or start "
              "elsewhere.";
-    case Status::infeasible:
-      return "No point satisfies all constraints; Solution::proof() says which of them contradict each other.";
+    case Status::infeasible: return "No point satisfies all constraints.";
     case Status::unbounded:
-      return "The objective decreases without limit along the ray of Solution::proof(). A constraint is missing, or a sign "
-             "is wrong.";
+      return "The objective decreases without limit along a ray: a constraint is missing, or a sign is wrong.";
     case Status::not_convex:
       return "Q has a negative eigenvalue, so a point where the first-order conditions hold need not be a minimum. Check "
              "the sign and the symmetry of Q.";
