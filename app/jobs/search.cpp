@@ -101,9 +101,8 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
 bool is_usable(const Outcome& o) {
   if (!std::isfinite(o.value)) return false;
   if (is_solution(o.status) || o.status == Status::line_search_failed) return true;
-  // At the limit of the search, not of a fit; a last hypergradient that fell short is said.
-  return (o.status == Status::iteration_limit && (o.about.empty() || o.fell_short > 0)) ||
-         (o.status == Status::singular && o.fell_short > 0);
+  // At the limit of the search, or where the linear system of its last gradient was not solved, which is said; not of a fit.
+  return !o.inner_failed && (o.status == Status::iteration_limit || (o.status == Status::singular && o.fell_short > 0));
 }
 
 std::string message_of(const Outcome& o) {
@@ -114,7 +113,7 @@ std::string message_of(const Outcome& o) {
   if (!is_usable(o)) return why_fit_failed(o.status);
   switch (o.status) {
     case Status::converged:
-      if (o.about.empty()) return "";
+      if (!o.uncertain) return "";
       return fmt::format(
           "The gradient of the validation loss may be wrong by {:.2g}, far more than it is: the search may have ended "
           "early.",

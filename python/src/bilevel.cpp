@@ -94,11 +94,12 @@ Outcome minimise_python(nb::handle inner, nb::handle parameters, nb::handle meth
 
 using OfParameter = Pickling<&Parameter::start, &Parameter::kind, &Parameter::low, &Parameter::high>;
 using OfOutcome =
-    Pickling<&Outcome::status, &Outcome::about, &Outcome::theta, &Outcome::x, &Outcome::value, &Outcome::hypergradient,
-             &Outcome::critical, &Outcome::norm, &Outcome::bound, &Outcome::bound_rests_on, &Outcome::at_low,
-             &Outcome::at_high, &Outcome::iterations, &Outcome::evaluations, &Outcome::hypergradients, &Outcome::fell_short,
-             &Outcome::inner_iterations, &Outcome::inner_factorisations, &Outcome::seconds, &Outcome::inner_seconds,
-             &Outcome::hypergradient_seconds, &Outcome::checkpoint_seconds, &Outcome::resumed, &Outcome::history>;
+    Pickling<&Outcome::status, &Outcome::about, &Outcome::inner_failed, &Outcome::uncertain, &Outcome::theta, &Outcome::x,
+             &Outcome::value, &Outcome::hypergradient, &Outcome::critical, &Outcome::norm, &Outcome::bound,
+             &Outcome::bound_rests_on, &Outcome::at_low, &Outcome::at_high, &Outcome::iterations, &Outcome::evaluations,
+             &Outcome::hypergradients, &Outcome::fell_short, &Outcome::inner_iterations, &Outcome::inner_factorisations,
+             &Outcome::seconds, &Outcome::inner_seconds, &Outcome::hypergradient_seconds, &Outcome::checkpoint_seconds,
+             &Outcome::resumed, &Outcome::history>;
 
 void bind_parameters(nb::module_& m) {
   const auto made = [](Parameter (*make)(Array)) { return [make](nb::handle start) { return make(array_of(start)); }; };

@@ -299,16 +299,16 @@ class Minimiser {
   }
 
   bool end(Status status, std::string about = {}) {
-    status_ = status;
-    about_ = std::move(about);
+    status_ = ending_.status = status;
+    ending_.about = std::move(about);
+    ending_.inner_failed = false;
     return true;
   }
   // Because an inner problem was not solved: at the caller's wish, in time, or for a reason of its own.
   void end_with_inner() {
-    if (stops())
-      end(timed_out() ? Status::time_limit : Status::cancelled);
-    else
-      end(inner_status_, objective_.about());
+    if (stops()) return void(end(timed_out() ? Status::time_limit : Status::cancelled));
+    end(inner_status_, objective_.about());
+    ending_.inner_failed = true;
   }
 
   // ---- checkpoints ----
@@ -328,17 +328,14 @@ class Minimiser {
     objective_.work = state_.work;
     earlier_ = state_.seconds;
     begin_ = now();
-    resumed_ = true;
+    ending_.resumed = true;
     return true;
   }
 
   // ---- what came out ----
 
   Outcome outcome() {
-    Outcome o;
-    o.status = *status_;
-    o.about = about_;
-    o.resumed = resumed_;
+    Outcome o = ending_;
     o.iterations = state_.iteration;
     o.history.assign(state_.history.begin(), state_.history.end());
     const bool begun = !state_.gradient.empty();
@@ -355,8 +352,7 @@ class Minimiser {
         // What was accepted rests on a solve that was less accurate.
         o.bound_rests_on = objective_.about();
         end_with_inner();
-        o.status = *status_;
-        o.about = about_;
+        o.status = ending_.status, o.about = ending_.about, o.inner_failed = ending_.inner_failed;
       }
     } else {
       o.bound_rests_on = "the run was stopped before it was computed";
@@ -382,8 +378,7 @@ class Minimiser {
   OuterState state_;
   std::optional<Status> status_;
   Status inner_status_ = Status::converged;
-  std::string about_;
-  bool resumed_ = false;
+  Outcome ending_;  // what is known of the outcome while the run goes on: its end, and whether it was resumed
   int refuted_ = 0;
   double begin_ = now(), earlier_ = 0;
 };

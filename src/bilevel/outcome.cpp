@@ -49,7 +49,8 @@ bool detail::note_shortfall(Outcome& o, const Objective& objective) {
 void detail::note_uncertain_hypergradient(Outcome& o, double tolerance) {
   constexpr double plainly = 10;
   if (o.status != Status::converged || !(o.norm > 0) || !std::isfinite(o.bound) || !o.about.empty()) return;
-  if (o.bound > plainly * o.norm && o.critical * (o.bound / o.norm) > plainly * tolerance)
+  o.uncertain = o.bound > plainly * o.norm && o.critical * (o.bound / o.norm) > plainly * tolerance;
+  if (o.uncertain)
     o.about = fmt::format(
         "but the hypergradient may be wrong by {}, which is far more than it is: with Implicit{{}} or "
         "Auto{{}} for the inner problem it vanishes where the true one does",
