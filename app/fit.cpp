@@ -148,13 +148,11 @@ class Fit {
     if (status_ == Status::cancelled) return "Stopped by a signal before it had converged.";
     const bool may_depend = job_.penalised && job_.n() + 1 < job_.train.count() && model_.unknowns() < most_scaled;
     std::vector<LeftOut> dependent = may_depend ? dependent_features(job_) : std::vector<LeftOut>();
-    std::erase_if(dependent,
-                  [](const LeftOut& feature) { return feature.why == "is constant"; });  // harmless with a penalty
+    std::erase_if(dependent, [](const LeftOut& feature) { return feature.constant; });  // harmless with a penalty
     if (!dependent.empty())
       return fmt::format(
-          "The penalty is too small to tell features apart that depend on each other: {} {}. Give a larger --l2, or --l2 0, "
-          "which "
-          "leaves such features out.",
+          "The features are linearly dependent and the penalty is too small to determine their coefficients: {} {}. Give a "
+          "larger --l2, or --l2 0, which leaves such features out.",
           job_.features[dependent[0].place], dependent[0].why);
     const std::string wanted = job_.penalised ? "a larger --l2" : "--l2 above 0";
     const bool may_be_unbounded = !job_.penalised || has_certain_samples(job_, linear_prediction(job_.train.A, x_));
@@ -164,7 +162,7 @@ class Fit {
           "bound{}; give {}.",
           name, job_.penalised ? ", and this one is too small to stop them" : "", wanted);
     return fmt::format("{} There may be no best fit, or many that are equally good to rounding: give {}, or --standardise.",
-                       status_ == Status::iteration_limit ? "The iterations did not suffice." : "The iteration got stuck.",
+                       status_ == Status::iteration_limit ? "The iterations did not suffice." : "The iteration stalled.",
                        wanted);
   }
 
@@ -173,7 +171,7 @@ class Fit {
     errors_ = standard_errors(model_, job_, penalty_, x_);
   }
 
-  // Of problems too large to look for a direction that separates classes: rounding may end a flight to infinity,
+  // Of problems too large to look for a direction that separates classes: rounding may end a diverging iteration,
   // probabilities have become 1, and the coefficients that make them so are as good as unknown.
   void refuse_separable() const {
     if (job_.penalised || separated_) return;
@@ -232,7 +230,7 @@ class Fit {
     if (!separates && !(job_.penalised && is_quick() && is_separable(job_))) return;
     job_.notes.push_back(fmt::format(
         "the classes are linearly separable{} coefficients are finite only because of the penalty, and depend on it",
-        separates ? ": the" : ", or all but samples on the separating plane are: some"));
+        separates ? ": the" : " or quasi-separable (all but samples on the separating plane): some"));
   }
 
   void save() {
@@ -307,8 +305,7 @@ class Fit {
     if (errors_ && options_.l2() > 0)
       lines.emplace_back(
           "Standard errors are from the Hessian of what is minimised, the penalty included: those of the posterior under "
-          "the "
-          "prior that the penalty stands for, which are smaller than those of an estimate without one (--l2 0).");
+          "the prior that the penalty stands for, which are smaller than those of an estimate without one (--l2 0).");
     if (!errors_ && is_solution(status_))
       lines.push_back(
           model_.unknowns() > most_with_standard_errors

@@ -241,8 +241,7 @@ std::string how_bounds_were_read(const QpsFile& file) {
     if (std::isinf(lo[j]) && hi[j] < 0)
       return fmt::format(
           " The variable {} is at most {:g} without a lower bound: that is how a negative UP bound is read where no lower "
-          "bound "
-          "stands before it; if 0 was meant, which leaves no value, say LO 0.",
+          "bound stands before it; if 0 was meant, which leaves no value, say LO 0.",
           file.columns[j], hi[j]);
   return "";
 }
@@ -251,8 +250,7 @@ std::string advice(const Solved& solved) {
   const Status status = solved.solution.status;
   if (status == Status::unbounded && solved.file.maximise)
     return "The objective increases without limit along a ray that --solution --json has: a constraint is missing, or a "
-           "sign "
-           "is wrong.";
+           "sign is wrong.";
   return advice(status) + (status == Status::infeasible ? how_bounds_were_read(solved.file) : "");
 }
 

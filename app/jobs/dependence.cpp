@@ -208,7 +208,7 @@ std::vector<LeftOut> constant_features(const JobData& job) {
       spread *= job.scaling->scale.values()[j];
       size = std::fabs(job.scaling->mean.values()[j]);
     }
-    if (spread <= rounding * size || spread == 0) constant.push_back({j, "is constant"});
+    if (spread <= rounding * size || spread == 0) constant.push_back({j, "is constant", true});
   }
   return constant;
 }
@@ -231,10 +231,10 @@ std::vector<LeftOut> dependent_features(const JobData& job) {
     found.push_back({j, combination_of(job, j, *parts)});
   }
   if (combinations && kept.places().size() + 1 >= N)
-    throw Misuse(fmt::format(
-        "{}: {} samples cannot tell {} coefficients and an intercept: without a penalty there are many best fits; give --l2 "
-        "above 0",
-        job.name, N, columns.size()));
+    throw Misuse(
+        fmt::format("{}: {} samples do not determine {} coefficients and an intercept: without a penalty there are many "
+                    "best fits; give --l2 above 0",
+                    job.name, N, columns.size()));
   std::ranges::sort(found, {}, &LeftOut::place);
   return found;
 }

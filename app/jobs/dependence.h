@@ -10,8 +10,9 @@ namespace onestep::app::jobs {
 
 /// A feature without which the model can say the same, and why.
 struct LeftOut {
-  std::size_t place;  ///< among the features
-  std::string why;    ///< "is constant", "is a linear combination of a, b"
+  std::size_t place;      ///< among the features
+  std::string why;        ///< "is constant", "is a linear combination of a, b"
+  bool constant = false;  ///< it has one value only, up to rounding
 };
 
 /// The features of the training samples that are constant up to rounding.

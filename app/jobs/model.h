@@ -25,8 +25,7 @@ class SeparableClasses : public Misuse {
   SeparableClasses()
       : Misuse(
             "the classes are linearly separable (but for samples on the separating plane): without a penalty the "
-            "coefficients "
-            "grow without bound; give --l2 above 0") {}
+            "coefficients grow without bound; give --l2 above 0") {}
 };
 
 class Model {

@@ -101,22 +101,19 @@ BilevelOptions bilevel_options(const JobOptions& options, const JobData& job, Pr
 bool is_usable(const Outcome& o) {
   if (!std::isfinite(o.value)) return false;
   if (is_solution(o.status) || o.status == Status::line_search_failed) return true;
-  // At the limit of the search, not of a fit; a last hypergradient that fell short is said.
-  return (o.status == Status::iteration_limit && (o.about.empty() || o.fell_short > 0)) ||
-         (o.status == Status::singular && o.fell_short > 0);
+  // At the limit of the search, or where the linear system of its last gradient was not solved, which is said; not of a fit.
+  return !o.inner_failed && (o.status == Status::iteration_limit || (o.status == Status::singular && o.fell_short > 0));
 }
 
 std::string message_of(const Outcome& o) {
   if (o.status == Status::cancelled) return "A signal asked to stop.";
   if (o.fell_short > 0 && !std::isfinite(o.norm))
     return "The linear system of the last gradient of the validation loss was not solved: whether anything is left to gain "
-           "is not known. A "
-           "larger "
-           "--l2 to start from conditions the fits better; so does --standardise.";
+           "is not known. A larger --l2 to start from conditions the fits better; so does --standardise.";
   if (!is_usable(o)) return why_fit_failed(o.status);
   switch (o.status) {
     case Status::converged:
-      if (o.about.empty()) return "";
+      if (!o.uncertain) return "";
       return fmt::format(
           "The gradient of the validation loss may be wrong by {:.2g}, far more than it is: the search may have ended "
           "early.",
@@ -191,8 +188,7 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
     lines.push_back(
         std::isfinite(o.bound)
             ? fmt::format("Gradient of the validation loss {:.2g}, wrong by at most {:.2g} ({}): the true one is at most "
-                          "{:.2g}, and 0 where "
-                          "nothing is left to gain.",
+                          "{:.2g}, and 0 where nothing is left to gain.",
                           o.norm, 1.05 * o.bound, o.bound_rests_on, o.norm + 1.05 * o.bound)
             : fmt::format("Gradient of the validation loss {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
   if (o.fell_short > 0)

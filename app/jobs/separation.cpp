@@ -73,8 +73,7 @@ std::string why_no_best_fit(const JobData& job) {
   if (const std::string name = separable_class(job); !name.empty())
     return fmt::format(
         "the class {} is linearly separable from the others: without a penalty its coefficients grow without bound; give "
-        "--l2 "
-        "above 0",
+        "--l2 above 0",
         name);
   return SeparableClasses().what() + what_separates(job);
 }

@@ -7,7 +7,7 @@
 
 namespace onestep::app::jobs {
 
-/// A class of several that a plane separates from all others; empty where there is none.
+/// A class, of several, that is linearly separable from the others; empty where there is none.
 std::string separable_class(const JobData& job);
 
 /// Whether a fit without a penalty would find that the classes are linearly separable.

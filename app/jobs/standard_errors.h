@@ -15,8 +15,8 @@ inline constexpr std::int64_t most_with_standard_errors = 1500;
 /// were, those of the intercepts last. Without a penalty those of the estimate; with one the standard deviations of the
 /// posterior under the prior that the penalty stands for. Coefficients of softmax are determined up to a number that is
 /// added to those of all classes: they are given such that they sum to zero over the classes, and so are these. For squared
-/// losses the variance of the residuals is estimated with the effective degrees of freedom. None where there are too many,
-/// where the Hessian is singular, or where no degree of freedom is left.
+/// losses the variance of the residuals is estimated with the effective degrees of freedom. Empty if there are too many
+/// coefficients, where the Hessian is singular, or where no degree of freedom is left.
 std::optional<std::vector<double>> standard_errors(const Model& model, const JobData& job, const Array& penalty,
                                                    const Array& x);
 

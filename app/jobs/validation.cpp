@@ -45,8 +45,7 @@ void settle_validation(TuneOptions& options, JobData& job) {
   if (options.folds <= 0 && !job.valid && alone.size() == static_cast<std::size_t>(job.train.count()))
     throw Misuse(
         fmt::format("{}: each of the {} has a label of its own, so that none can be left out to judge by; it takes two "
-                    "samples of a label at "
-                    "least, or --valid FILE",
+                    "samples of a label at least, or --valid FILE",
                     job.name, counted(job.train.count(), "sample")));
   if (options.folds <= 0 && !job.valid) split_off(job, options.split, options.seed);
   if (options.folds > 0 && !alone.empty())

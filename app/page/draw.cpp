@@ -68,7 +68,7 @@ const Pen& pen_of(const Series& series) {
   return found != pens.end() ? *found : pens.back();
 }
 
-// The points of so few are drawn; more would be a string of pearls.
+// The points of so few are drawn: more markers would overlap.
 constexpr std::size_t most_points = 26;
 
 std::string data_of(const Series& series, const PanelLayout& layout) {

@@ -24,8 +24,6 @@ constexpr std::size_t first_peer = 10;
 
 }  // namespace
 
-std::span<const Colour> palette() { return colours; }
-
 std::vector<const Colour*> all_colours() {
   std::vector<const Colour*> all{&ink, &soft, &grid};
   for (const Colour& c : colours) all.push_back(&c);

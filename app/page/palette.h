@@ -2,7 +2,6 @@
 // Tol for what they do not suffice for.
 #pragma once
 
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -20,8 +19,7 @@ inline constexpr Colour ink{"ink", "#262626", "#262626", "#e8e8e8"};
 inline constexpr Colour soft{"soft", "#6a6a6a", "#6a6a6a", "#a8a8a8"};
 inline constexpr Colour grid{"grid", "#e4e4e4", "#e4e4e4", "#3a3d42"};
 
-std::span<const Colour> palette();
-/// The palette behind ink, soft and grid.
+/// Ink, soft, grid, and the colours of all methods.
 std::vector<const Colour*> all_colours();
 
 /// A method that is not in the palette, such as a peer, gets one of the colours kept for those, by its name.

@@ -22,7 +22,7 @@ ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 namespace detail {
-struct ONESTEP_HIDDEN Access;  // to what is private, for the library
+struct ONESTEP_HIDDEN Access;  // gives the library access to private members
 // Numbers as they are written: whole or not, but no types that merely convert to one.
 template <class T>
 concept Number = std::is_arithmetic_v<T>;

@@ -143,12 +143,14 @@ struct BilevelOptions {
 ///     std::cout << o << '\n';
 struct Outcome {
   Status status = Status::iteration_limit;
-  std::string about;     ///< what the status is about, where there is more to say
-  Parts theta;           ///< all parameters
-  std::vector<Parts> x;  ///< the states of the inner problems
-  double value = 0;      ///< g
-  Parts hypergradient;   ///< with respect to the parameters
-  double critical = 0;   ///< see BilevelOptions::tolerance; NaN like `norm` where the last hypergradient fell short
+  std::string about;          ///< what the status is about, where there is more to say
+  bool inner_failed = false;  ///< the status is that of an inner problem
+  bool uncertain = false;     ///< converged, but the bound on the hypergradient's error is far above its norm
+  Parts theta;                ///< all parameters
+  std::vector<Parts> x;       ///< the states of the inner problems
+  double value = 0;           ///< g
+  Parts hypergradient;        ///< with respect to the parameters
+  double critical = 0;        ///< see BilevelOptions::tolerance; NaN like `norm` where the last hypergradient fell short
   /// The hypergradient with respect to what is moved, less what pushes against bounds: its norm, and a bound on its error,
   /// as the certificates of the inner problems observed it. The norm of the true hypergradient is at most `norm + bound`.
   double norm = 0;

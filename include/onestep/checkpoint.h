@@ -11,14 +11,15 @@ ONESTEP_EXPORT_BEGIN
 namespace onestep {
 
 /// A file for the state of a computation that may be killed, as `minimise` keeps its own (BilevelOptions::checkpoint). Held
-/// by this process until the object is gone, or the process. Throws FileError when another one holds it.
+/// by this process until the object is gone, or the process. A symbolic link is followed, not replaced. Throws FileError
+/// while the file is held elsewhere.
 ///
 ///     CheckpointFile file("search.checkpoint");
 ///     std::string done = file.read().value_or("");
 ///     file.write(done + "one more");
 class CheckpointFile {
  public:
-  explicit CheckpointFile(std::string path);
+  explicit CheckpointFile(const std::string& path);
   ~CheckpointFile();
   CheckpointFile(const CheckpointFile&) = delete;
   CheckpointFile& operator=(const CheckpointFile&) = delete;

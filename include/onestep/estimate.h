@@ -185,12 +185,16 @@ class Solution {
   ///     if (!is_solution(s.status())) std::cerr << s.message() << '\n';
   Status status() const;
   /// Of an infeasible quadratic program: multipliers, in the places of the state's, with Aᵀy + Gᵀz + w = 0 whose sum with
-  /// the bounds is -1. Of an unbounded one: a direction x along which the objective falls for ever. Throws MisuseError
+  /// the bounds is -1. Of an unbounded one: a direction x along which the objective is unbounded below. Throws MisuseError
   /// otherwise.
   ///
   ///     if (s.status() == Status::infeasible) std::cout << s.proof()[1] << '\n';
   Parts proof() const;
-  /// The status in a sentence, with what it is about.
+  /// What the status is about, an array or an iteration for example; empty where there is nothing more to say.
+  ///
+  ///     if (s.status() == Status::not_finite) std::cerr << "look at: " << s.about() << '\n';
+  std::string about() const;
+  /// The status in a sentence, with what it is about, and what proof() has where there is one.
   ///
   ///     std::cerr << s.message() << '\n';
   std::string message() const;
@@ -311,7 +315,8 @@ class Prepared {
   /// From the start it was prepared with.
   ///
   ///     Prepared project(quadratic_program([](Expr t) { return TracedProgram{.Q = eye(3), .q = -t, .lo = 0.0}; }),
-  ///     zeros(3)); Array x = project.solve(Array{2.0, 0.5, -1.0}).x();
+  ///                      zeros(3));
+  ///     Array x = project.solve(Array{2.0, 0.5, -1.0}).x();
   const Solution& solve(const Parts& theta) &;
   Solution solve(const Parts& theta) && { return solve(theta); }
   /// What the next solves stop on, and whom they tell. Checked by the next solve, which throws MisuseError for a value out

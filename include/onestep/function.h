@@ -136,8 +136,8 @@ using Spec = std::conditional_t<std::is_convertible_v<const T&, std::vector<Inpu
 /// std::vector<Input> for an argument that is a tuple of arrays (f then gets a std::vector<Expr>). f returns an Expr, or
 /// several as a pair, tuple, array or vector. Arrays f closes over become constants, without a copy.
 ///
-///     Function f = traced([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))); }, Shape{13}, Input{"w",
-///     {270}});
+///     Function f = traced([&](Expr x, Expr w) { return sum(w * softplus(-y * matmul(A, x))); },
+///                         Shape{13}, Input{"w", {270}});
 template <class F, class... Specs> Function traced(F&& f, const Specs&... specs) {
   const std::tuple<detail::Spec<Specs>...> given(specs...);
   std::vector<Input> inputs;

@@ -131,9 +131,9 @@ class ProgramSolution {
   QuadraticProgram gradient_of_objective() const;
 
   /// Cotangents of all parts of the data for a cotangent of x: implicit differentiation of the optimality conditions at the
-  /// solution. `residual`, where it is given, becomes the relative
-  /// residual of the linear system. Throws NotConvergedError unless there is a solution, MisuseError for wrong shapes. Where
-  /// degeneracy() is not none() it returns a finite number that is the derivative of one side, or between both.
+  /// solution. `residual`, where it is given, becomes the relative residual of the linear system. Throws NotConvergedError
+  /// unless there is a solution, MisuseError for wrong shapes. Where degeneracy() is not none() it returns a finite number
+  /// that is the derivative of one side, or between both.
   ///
   ///     ProgramSolution s = solve(p);
   ///     Array dq = s.vjp(s.x).q;                 // of |x|²/2

@@ -232,8 +232,8 @@ Solver make_gradient_descent(const Body& objective, const GradientDescent& how, 
 /// stationary point; a start that is one, and no minimum by the Hessian there, is left by a displacement of 1e-8 relative to
 /// |x| (Statistics::restarts).
 ///
-///     Solver slow = gradient_descent([](Expr x, Expr t) { return sum(square(x - t)); }, {.step =
-///     GradientStep::fixed(0.1)});
+///     Solver slow = gradient_descent([](Expr x, Expr t) { return sum(square(x - t)); },
+///                                    {.step = GradientStep::fixed(0.1)});
 template <class F>
 Solver gradient_descent(F objective, const GradientDescent& method = {}, const SolveOptions& options = {}) {
   return detail::make_gradient_descent(detail::body_of(std::move(objective)), method, options);
@@ -316,10 +316,9 @@ Solver make_quadratic_program(const ProgramBody& program, const SolveOptions& op
 inline SolveOptions quadratic_program_options() { return {.tolerance = 1e-9, .max_iterations = 200}; }
 
 /// Solves quadratic programs by a primal-dual interior point method, with dense matrices: to some thousand variables. The
-/// lambda takes the parameters and returns the
-/// program; the state has four parts: x, the multipliers y of the equalities, z of the rows, and those of the bounds, signed
-/// so that Qx + q + Aᵀy + Gᵀz + bounds = 0. It needs no start (one that is given is where it begins, unless the estimator
-/// goes over its steps, which begin by themselves).
+/// lambda takes the parameters and returns the program; the state has four parts: x, the multipliers y of the equalities, z
+/// of the rows, and those of the bounds, signed so that Qx + q + Aᵀy + Gᵀz + bounds = 0. It needs no start (one that is
+/// given is where it begins, unless the estimator goes over its steps, which begin by themselves).
 ///
 ///     Solver project = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(3), .q = -c, .lo = 0.0, .hi = 1.0}; });
 ///     Array on_box = solve(project, Array{2.0, 0.5, -1.0}).x();

@@ -22,8 +22,8 @@ enum class Status {
   not_finite,          ///< A NaN or an infinity in the data, or in what was computed from it.
   line_search_failed,  ///< No step along the search direction made progress.
   singular,            ///< A matrix could not be factored, nor made regular by a shift.
-  infeasible,          ///< No point satisfies the constraints; a certificate is returned.
-  unbounded,           ///< The objective decreases without limit; a certificate is returned.
+  infeasible,          ///< No point satisfies the constraints; a proof is returned (Solution::proof).
+  unbounded,           ///< The objective decreases without limit; a proof is returned (Solution::proof).
   not_convex,          ///< A quadratic program whose Q has a negative eigenvalue.
 };
 

@@ -12,6 +12,8 @@ namespace onestep {
 /// have the same bits for any number. The default is ONESTEP_NUM_THREADS where that is set to a whole number of at least 1,
 /// otherwise the number of cores. May be called from any thread at any time; a computation under way keeps the threads it
 /// has, and a workspace serves at most as many as there were when it was made. Throws MisuseError unless 1 <= n <= 65535.
+/// While a computation runs, a BLAS with threads of its own is held at one thread for the whole process, and restored
+/// afterwards.
 ///
 ///     set_threads(2);
 void set_threads(int n);

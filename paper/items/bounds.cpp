@@ -309,13 +309,11 @@ void critical_points(const ItemOptions& options, const Watch& watch, Item& item)
   item.figures.push_back(
       {"critical_points", "Approximate critical points",
        fmt::format(
-           "Descent on f(θ) = ‖x(θ) - t‖²/2 along the one-step hypergradient, x the fixed point of Ax + Cθ with ‖A‖ = ρ, "
-           "n = {}, m = {}, step 1/L; ε is the largest error of a step and f* the least value.{} For ρ up "
-           "to "
-           "0.1 the norm of the gradient that is left grows with the power {:.2f} of ρ. The bound here is L²ε² + "
-           "2L(f(x₀) - f*)/(K+1); the paper prints ε² + 2(f(x₀) - f*)/(LK), where the proof loses a factor 1/L². Last: f = "
-           "x²/2 with L = {} and exact steps (ε = 0) from 1: at K = 1 the smallest squared gradient is {:.4f}, the printed "
-           "bound {:.4f}.",
+           "Descent on f(θ) = ‖x(θ) - t‖²/2 along the one-step hypergradient, x the fixed point of Ax + Cθ with ‖A‖ = ρ, n "
+           "= {}, m = {}, step 1/L; ε is the largest error of a step and f* the least value.{} For ρ up to 0.1 the norm of "
+           "the gradient that is left grows with the power {:.2f} of ρ. The bound here is L²ε² + 2L(f(x₀) - f*)/(K+1); the "
+           "paper prints ε² + 2(f(x₀) - f*)/(LK), where the proof loses a factor 1/L². Last: f = x²/2 with L = {} and exact "
+           "steps (ε = 0) from 1: at K = 1 the smallest squared gradient is {:.4f}, the printed bound {:.4f}.",
            n, m, came_out, power, big_L, at_1, printed_1),
        std::move(panels)});
   if (watch.cancelled()) return;

@@ -225,11 +225,10 @@ void what_auto_takes(const ItemOptions& options, const Watch& watch, Item& item)
     choices +=
         fmt::format("{}{} {}", choices.empty() ? "" : ", ", method, times == 1 ? "once" : fmt::format("{} times", times));
   table.caption = fmt::format(
-      "The same maps, n = {}, m = {}. Auto takes one step where that meets the tolerance, else it solves the linear "
-      "system of implicit differentiation by GMRES, from one step on, until its estimate of the error meets the tolerance. "
+      "The same maps, n = {}, m = {}. Auto takes one step where that meets the tolerance, else it solves the linear system "
+      "of implicit differentiation by GMRES, from one step on, until its estimate of the error meets the tolerance. "
       "Tolerance and error are relative to the norm of the derivative. Auto took {}. Its error was at most {:.2f} of the "
-      "tolerance, its cost at most {:.2f} times that of implicit differentiation with "
-      "the matrix formed.",
+      "tolerance, its cost at most {:.2f} times that of implicit differentiation with the matrix formed.",
       n, m, choices, worst, dearest);
   item.figures.push_back(
       {"auto",

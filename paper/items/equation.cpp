@@ -107,15 +107,13 @@ void add_equation_figure(const Measurements& measured, const Powers& powers, Ite
   item.figures.push_back(
       {"equation",
        "Implicit differentiation: on which equation?",
-       fmt::format(
-           "Newton's method on logistic regression with n coefficients and N = 4n samples; gradient of ‖x(θ)‖²/2 by "
-           "implicit differentiation after the solve. Fitted powers of n in the multiply-adds: {:.2f} on ∇f = 0 with "
-           "the factorisation of the last step, {:.2f} on ∇f = 0 with the matrix formed and factored, {:.2f} on "
-           "x - F = 0. The paper counts n³ and n⁴: n columns of ∂F/∂x at n³ each ({:.2f}, counted, not run). Here all "
-           "columns "
-           "share the one factorisation of the Newton step, so that each costs two products with the data and a "
-           "back-solve, n², and both equations cost n³. The gradients differ by at most {}.",
-           powers.run[0], powers.run[1], powers.run[2], powers.unshared, number(measured.difference)),
+       fmt::format("Newton's method on logistic regression with n coefficients and N = 4n samples; gradient of ‖x(θ)‖²/2 by "
+                   "implicit differentiation after the solve. Fitted powers of n in the multiply-adds: {:.2f} on ∇f = 0 "
+                   "with the factorisation of the last step, {:.2f} on ∇f = 0 with the matrix formed and factored, {:.2f} "
+                   "on x - F = 0. The paper counts n³ and n⁴: n columns of ∂F/∂x at n³ each ({:.2f}, counted, not run). "
+                   "Here all columns share the one factorisation of the Newton step, so that each costs two products with "
+                   "the data and a back-solve, n², and both equations cost n³. The gradients differ by at most {}.",
+                   powers.run[0], powers.run[1], powers.run[2], powers.unshared, number(measured.difference)),
        {by_flops, by_time}});
 }
 

@@ -74,15 +74,13 @@ void compute_logistic(const ItemOptions& options, const Watch& watch, Item& item
   item.figures.push_back(
       {"logistic",
        "Logistic regression by Newton's method",
-       fmt::format(
-           "Newton's method on N samples with Gaussian class-conditional distributions and n coefficients, the "
-           "intercept not penalised, λ = {}, {}, solved until the last step is below {}; gradient of ‖x(θ)‖²/2 "
-           "by the weights θ of the samples. "
-           "None is the solve alone, the others the solve with the gradient; medians with quartiles. At {} the solve takes "
-           "{}, one step {:.3f} times as long, implicit {:.3f} times. One step and implicit differ by at most {} of the "
-           "largest entry over all sizes.",
-           logistic_lambda, instances_text(timing), number(tolerance), last.text, duration(last.none.median),
-           last.over(&TimingRow::one_step), last.over(&TimingRow::implicit), number(difference)),
+       fmt::format("Newton's method on N samples with Gaussian class-conditional distributions and n coefficients, the "
+                   "intercept not penalised, λ = {}, {}, solved until the last step is below {}; gradient of ‖x(θ)‖²/2 by "
+                   "the weights θ of the samples. None is the solve alone, the others the solve with the gradient; medians "
+                   "with quartiles. At {} the solve takes {}, one step {:.3f} times as long, implicit {:.3f} times. One "
+                   "step and implicit differ by at most {} of the largest entry over all sizes.",
+                   logistic_lambda, instances_text(timing), number(tolerance), last.text, duration(last.none.median),
+                   last.over(&TimingRow::one_step), last.over(&TimingRow::implicit), number(difference)),
        {timing_panel(timing)}});
   add_peers(options.peers, "logistic", " on other samples of this kind", item);
   item.data["sizes"] = timing_data(timing);

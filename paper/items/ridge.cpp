@@ -52,8 +52,8 @@ constexpr double adequate = 0.1;
 /// What is said of the run under each figure: the data, and their condition number without λ.
 std::string caption_of(const RidgeData& data, double raw) {
   return fmt::format(
-      "Weighted ridge regression on {}, condition number {} without λ, from x = 0, θ = 1. "
-      "λ is chosen for the condition number of each panel. K = condition number.",
+      "Weighted ridge regression on {}, condition number {} without λ, from x = 0, θ = 1. λ is chosen for the condition "
+      "number of each panel. K = condition number.",
       data.text, number(raw));
 }
 

@@ -210,8 +210,7 @@ Claim overhead_claim(const Timing& timing) {
       with_autodiff.traced.median > 0 ? with_autodiff.unrolled.median / with_autodiff.traced.median : autodiff;
   std::string measured = fmt::format(
       "medians over solving: one step {:.2f}, implicit {:.2f} at {} (over all sizes at most {:.2f} and {:.2f}); autodiff "
-      "{:.2f} "
-      "at {}",
+      "{:.2f} at {}",
       one, by_implicit, last.text, timing.most_over(&TimingRow::one_step), timing.most_over(&TimingRow::implicit), autodiff,
       with_autodiff.text);
   if (own != autodiff) measured += fmt::format(", and {:.2f} over its own solve, of a traced version", own);

@@ -94,11 +94,12 @@ Outcome minimise_python(nb::handle inner, nb::handle parameters, nb::handle meth
 
 using OfParameter = Pickling<&Parameter::start, &Parameter::kind, &Parameter::low, &Parameter::high>;
 using OfOutcome =
-    Pickling<&Outcome::status, &Outcome::about, &Outcome::theta, &Outcome::x, &Outcome::value, &Outcome::hypergradient,
-             &Outcome::critical, &Outcome::norm, &Outcome::bound, &Outcome::bound_rests_on, &Outcome::at_low,
-             &Outcome::at_high, &Outcome::iterations, &Outcome::evaluations, &Outcome::hypergradients, &Outcome::fell_short,
-             &Outcome::inner_iterations, &Outcome::inner_factorisations, &Outcome::seconds, &Outcome::inner_seconds,
-             &Outcome::hypergradient_seconds, &Outcome::checkpoint_seconds, &Outcome::resumed, &Outcome::history>;
+    Pickling<&Outcome::status, &Outcome::about, &Outcome::inner_failed, &Outcome::uncertain, &Outcome::theta, &Outcome::x,
+             &Outcome::value, &Outcome::hypergradient, &Outcome::critical, &Outcome::norm, &Outcome::bound,
+             &Outcome::bound_rests_on, &Outcome::at_low, &Outcome::at_high, &Outcome::iterations, &Outcome::evaluations,
+             &Outcome::hypergradients, &Outcome::fell_short, &Outcome::inner_iterations, &Outcome::inner_factorisations,
+             &Outcome::seconds, &Outcome::inner_seconds, &Outcome::hypergradient_seconds, &Outcome::checkpoint_seconds,
+             &Outcome::resumed, &Outcome::history>;
 
 void bind_parameters(nb::module_& m) {
   const auto made = [](Parameter (*make)(Array)) { return [make](nb::handle start) { return make(array_of(start)); }; };
@@ -202,19 +203,16 @@ void bind_bilevel(nb::module_& m) {
           nb::sig("def _repr_html_(self) -> str"));
 
   const BilevelOptions defaults;
-  m.def(
-      "minimise", minimise_python, "inner"_a, "parameters"_a, "method"_a = nb::none(), "tolerance"_a = defaults.tolerance,
-      "max_iterations"_a = defaults.max_iterations, "time_limit"_a = defaults.time_limit, "callback"_a = nb::none(),
-      "warm"_a = true, "adaptive"_a = true, "certified"_a = true, "checkpoint"_a = "", "identity"_a = "",
-      nb::sig("def minimise(inner: Inner | collections.abc.Iterable[Inner], parameters: Parameter | "
-              "collections.abc.Iterable[Parameter], method: Lbfgs | Descent | Adam | None = None, tolerance: float = 1e-5, "
-              "max_iterations: int = 200, time_limit: float = ..., callback: collections.abc.Callable[[OuterIteration], "
-              "typing.Any] | None = None, warm: bool = True, adaptive: bool = True, certified: bool = True, checkpoint: str "
-              "= '', "
-              "identity: str = '') -> Outcome"),
-      "Minimises the sum of g_i(x_i(theta), theta) over theta, where x_i(theta) is what the solver of the i-th inner "
-      "problem "
-      "converges to.");
+  m.def("minimise", minimise_python, "inner"_a, "parameters"_a, "method"_a = nb::none(), "tolerance"_a = defaults.tolerance,
+        "max_iterations"_a = defaults.max_iterations, "time_limit"_a = defaults.time_limit, "callback"_a = nb::none(),
+        "warm"_a = true, "adaptive"_a = true, "certified"_a = true, "checkpoint"_a = "", "identity"_a = "",
+        nb::sig("def minimise(inner: Inner | collections.abc.Iterable[Inner], parameters: Parameter | "
+                "collections.abc.Iterable[Parameter], method: Lbfgs | Descent | Adam | None = None, tolerance: float = "
+                "1e-5, max_iterations: int = 200, time_limit: float = ..., callback: "
+                "collections.abc.Callable[[OuterIteration], typing.Any] | None = None, warm: bool = True, adaptive: bool = "
+                "True, certified: bool = True, checkpoint: str = '', identity: str = '') -> Outcome"),
+        "Minimises the sum of g_i(x_i(theta), theta) over theta, where x_i(theta) is what the solver of the i-th inner "
+        "problem converges to.");
 }
 
 }  // namespace onestep::python

@@ -181,8 +181,7 @@ void bind_data(nb::module_& m) {
       nb::sig("def signs_of(y: numpy.typing.ArrayLike, labels: collections.abc.Sequence[float] | None = None) -> "
               "numpy.typing.NDArray[numpy.float64]"),
       "Two labels, whichever they are, as -1 and +1: the larger is +1. `labels` are those of other samples, ascending. It "
-      "is "
-      "an error if there are not two.\n\n    y = onestep.signs_of(data.y)");
+      "is an error if there are not two.\n\n    y = onestep.signs_of(data.y)");
 }
 
 }  // namespace onestep::python

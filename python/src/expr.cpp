@@ -91,8 +91,7 @@ void bind_expr(nb::module_& m) {
     throw TracingError(
         "an expression has no value while it is traced, so it cannot become a NumPy array: use the functions that onestep "
         "traces (onestep.traced_functions() lists them), A @ x for A.dot(x), np.stack to join expressions, and A.toarray() "
-        "for a "
-        "sparse matrix of SciPy");
+        "for a sparse matrix of SciPy");
   });
   expr.def("__setitem__", [](const Expr&, nb::handle, nb::handle) {
     throw TracingError(

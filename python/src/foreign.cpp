@@ -93,11 +93,9 @@ void bind_foreign(nb::module_& m) {
   nb::class_<PyForeignStep>(
       m, "ForeignStep", nb::type_slots(slots),
       "A step that is not traced: any Python, on arrays. `apply(x, *theta)` returns F(x, theta), with the state as one "
-      "vector. "
-      "`jvp(x, theta, dx, dtheta)` returns (dF/dx) dx + (dF/dtheta) dtheta, where None stands for a direction that is zero. "
-      "`vjp(x, theta, c)` returns the cotangent of x and a tuple of those of the parameters. Either derivative may be left "
-      "out; "
-      "an estimator that needs it then raises MisuseError.")
+      "vector. `jvp(x, theta, dx, dtheta)` returns (dF/dx) dx + (dF/dtheta) dtheta, where None stands for a direction that "
+      "is zero. `vjp(x, theta, c)` returns the cotangent of x and a tuple of those of the parameters. Either derivative may "
+      "be left out; an estimator that needs it then raises MisuseError.")
       .def(
           "__init__",
           [](PyForeignStep* self, nb::handle f, nb::handle forward, nb::handle backward) {

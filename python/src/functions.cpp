@@ -61,8 +61,7 @@ void bind_functions(nb::module_& m) {
       });
   m.def("traced", traced_python, "function"_a, "shapes"_a,
         nb::sig("def traced(function: collections.abc.Callable[..., typing.Any], *shapes: tuple[int, ...] | "
-                "numpy.typing.ArrayLike) "
-                "-> Function"),
+                "numpy.typing.ArrayLike) -> Function"),
         "Calls the function once with expressions of these shapes (tuples, or arrays for theirs) and keeps what it did.");
 }
 

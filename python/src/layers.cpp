@@ -190,8 +190,7 @@ void bind_layers(nb::module_& m) {
   m.def("evaluation_call", evaluation, "function"_a, "first"_a, "directed"_a, "batched"_a, "count"_a, "directions"_a,
         "name"_a, "raises"_a,
         "A traced function evaluated for each direction of each problem. It is linear in the `first` of the directed "
-        "arguments, "
-        "and in the others.");
+        "arguments, and in the others.");
   m.def(
       "runs_jax", [](const PySolver& solver) { return runs_jax(solver.kept); }, "solver"_a,
       "Whether the solver calls functions of JAX while it solves.");

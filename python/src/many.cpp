@@ -159,16 +159,14 @@ void bind_many(nb::module_& m) {
           "The problems that did not end at a solution.")
       .def("vjp", vjp, "c"_a, nb::sig("def vjp(self, c: ArrayOrParts) -> typing.Any"),
            "(dx/dtheta)^T c of every problem: c has one cotangent for all, or one for each along a first axis. A parameter "
-           "that "
-           "the problems share gets the sum of their gradients, any other a gradient for each.")
+           "that the problems share gets the sum of their gradients, any other a gradient for each.")
       .def("jvp", jvp, "v"_a, nb::sig("def jvp(self, v: ArrayOrParts) -> typing.Any"),
            "(dx/dtheta) v of every problem, along a first axis.")
       .def("even_if_unconverged", even_if_unconverged,
            "A copy whose derivatives are returned even where a solve did not converge.")
       .def("__reduce__",
            cannot_be_pickled<PyManySolutions>("ManySolutions hold the functions they were traced from and cannot be "
-                                              "pickled; their numbers can: s.x, s.state, "
-                                              "s.statuses, s.vjp(c), s.jvp(v)"),
+                                              "pickled; their numbers can: s.x, s.state, s.statuses, s.vjp(c), s.jvp(v)"),
            nb::sig("def __reduce__(self) -> typing.Any"))
       .def("__repr__",
            [](const PyManySolutions& s) {

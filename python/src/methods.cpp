@@ -120,8 +120,8 @@ void bind_methods(nb::module_& m) {
       "Newton's method for thousands of unknowns: products with the Hessian only.");
   m.def("gradient_descent", gradient_descent, "objective"_a, "step"_a = nb::none(), "momentum"_a = nb::none(), "options"_a,
         nb::sig("def gradient_descent(objective: collections.abc.Callable[..., typing.Any], *, step: float | GradientStep | "
-                "None = "
-                "None, momentum: Momentum | None = None, tolerance: float = 1e-10, " ONESTEP_PYTHON_OPTIONS ") -> Solver"),
+                "None = None, momentum: Momentum | None = None, tolerance: float = 1e-10, " ONESTEP_PYTHON_OPTIONS
+                ") -> Solver"),
         "Gradient descent on f(x, theta). A number as `step` is its fixed length; 1/L where none is given.");
   m.def("fixed_point", fixed_point, "step"_a, "options"_a,
         nb::sig("def fixed_point(step: collections.abc.Callable[..., typing.Any] | ForeignStep, *, tolerance: float = "

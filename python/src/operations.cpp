@@ -27,9 +27,12 @@ template <class Of> auto reduction(Of of) {
 #define ONESTEP_PYTHON_REDUCTION(name) \
   reduction([](const Expr& a, OptionalAxis axis) { return axis ? name(a, Axis{*axis}) : name(a); })
 
-}  // namespace
+#define ONESTEP_PYTHON_ONE(name, meaning) \
+  m.def(                                  \
+      #name, [](nb::handle a) { return name(expr_of(a)); }, "a"_a, meaning, nb::sig("def " #name "(a: ExprLike) -> Expr"));
 
-void bind_operations(nb::module_& m) {
+// Those of the table, entry by entry, and what is made of them.
+void bind_elementwise(nb::module_& m) {
 #define ONESTEP_UNARY(name, kink, flops, meaning, ...) \
   m.def(                                               \
       #name, [](nb::handle a) { return name(expr_of(a)); }, "a"_a, meaning, nb::sig("def " #name "(a: ExprLike) -> Expr"));
@@ -44,7 +47,14 @@ void bind_operations(nb::module_& m) {
 #include <onestep/operations.def>
 
   m.def("constant", expr_of, "a"_a, "An array or a number as an expression.", nb::sig("def constant(a: ExprLike) -> Expr"));
+  ONESTEP_PYTHON_ONE(relu, "max(a, 0), entry by entry; the derivative at 0 is 0.")
+  m.def(
+      "clip", [](nb::handle a, nb::handle low, nb::handle high) { return clip(expr_of(a), expr_of(low), expr_of(high)); },
+      "a"_a, "low"_a, "high"_a, "a, or the bound it exceeds; the derivative at a bound is that of a.",
+      nb::sig("def clip(a: ExprLike, low: ExprLike, high: ExprLike) -> Expr"));
+}
 
+void bind_reductions(nb::module_& m) {
 #define ONESTEP_PYTHON_ALONG(name, meaning)                                           \
   m.def(#name, ONESTEP_PYTHON_REDUCTION(name), "a"_a, "axis"_a = nb::none(), meaning, \
         nb::sig("def " #name "(a: ExprLike, axis: int | None = None) -> Expr"));
@@ -57,31 +67,10 @@ void bind_operations(nb::module_& m) {
   ONESTEP_PYTHON_ALONG(norm, "The Euclidean norm of all entries, or along an axis.")
   ONESTEP_PYTHON_ALONG(cumsum, "Running sums of a vector, or along an axis of a matrix.")
   ONESTEP_PYTHON_ALONG(log_sum_exp, "log(sum(exp(a))) without overflow, of all entries or along an axis.")
+}
 
-#define ONESTEP_PYTHON_ONE(name, meaning) \
-  m.def(                                  \
-      #name, [](nb::handle a) { return name(expr_of(a)); }, "a"_a, meaning, nb::sig("def " #name "(a: ExprLike) -> Expr"));
+void bind_shapes(nb::module_& m) {
   ONESTEP_PYTHON_ONE(transpose, "Rows and columns exchanged; a vector stays as it is.")
-  ONESTEP_PYTHON_ONE(diag, "The matrix with this diagonal.")
-  ONESTEP_PYTHON_ONE(diagonal, "The diagonal of a matrix.")
-  ONESTEP_PYTHON_ONE(trace, "The sum of the diagonal of a square matrix.")
-  ONESTEP_PYTHON_ONE(det, "The determinant of a square matrix.")
-  ONESTEP_PYTHON_ONE(inverse, "The inverse of a square matrix; solve(lu(M), b) is faster and more accurate.")
-  ONESTEP_PYTHON_ONE(relu, "max(a, 0), entry by entry; the derivative at 0 is 0.")
-
-#define ONESTEP_PYTHON_TWO(name, meaning)                                                                    \
-  m.def(                                                                                                     \
-      #name, [](nb::handle a, nb::handle b) { return name(expr_of(a), expr_of(b)); }, "a"_a, "b"_a, meaning, \
-      nb::sig("def " #name "(a: ExprLike, b: ExprLike) -> Expr"));
-  ONESTEP_PYTHON_TWO(matmul, "The matrix product; of two vectors the dot product.")
-  ONESTEP_PYTHON_TWO(gram, "AᵀDA with D the diagonal matrix of the second argument, as one symmetric product.")
-  ONESTEP_PYTHON_TWO(outer, "The outer product of two vectors, which is kept as such.")
-  ONESTEP_PYTHON_TWO(dot, "The dot product of two vectors.")
-
-  m.def(
-      "clip", [](nb::handle a, nb::handle low, nb::handle high) { return clip(expr_of(a), expr_of(low), expr_of(high)); },
-      "a"_a, "low"_a, "high"_a, "a, or the bound it exceeds; the derivative at a bound is that of a.",
-      nb::sig("def clip(a: ExprLike, low: ExprLike, high: ExprLike) -> Expr"));
   m.def(
       "reshape", [](nb::handle a, const Dims& shape) { return reshape(expr_of(a), shape_of(shape)); }, "a"_a, "shape"_a,
       "The same entries, row by row, in another shape of the same size.",
@@ -114,6 +103,22 @@ void bind_operations(nb::module_& m) {
   m.def(
       "reverse", [](nb::handle a, int axis) { return reverse(expr_of(a), axis); }, "a"_a, "axis"_a = 0,
       "In the opposite order along an axis.", nb::sig("def reverse(a: ExprLike, axis: int = 0) -> Expr"));
+}
+
+void bind_linear_algebra(nb::module_& m) {
+#define ONESTEP_PYTHON_TWO(name, meaning)                                                                    \
+  m.def(                                                                                                     \
+      #name, [](nb::handle a, nb::handle b) { return name(expr_of(a), expr_of(b)); }, "a"_a, "b"_a, meaning, \
+      nb::sig("def " #name "(a: ExprLike, b: ExprLike) -> Expr"));
+  ONESTEP_PYTHON_TWO(matmul, "The matrix product; of two vectors the dot product.")
+  ONESTEP_PYTHON_TWO(gram, "AᵀDA with D the diagonal matrix of the second argument, as one symmetric product.")
+  ONESTEP_PYTHON_TWO(outer, "The outer product of two vectors, which is kept as such.")
+  ONESTEP_PYTHON_TWO(dot, "The dot product of two vectors.")
+  ONESTEP_PYTHON_ONE(diag, "The matrix with this diagonal.")
+  ONESTEP_PYTHON_ONE(diagonal, "The diagonal of a matrix.")
+  ONESTEP_PYTHON_ONE(trace, "The sum of the diagonal of a square matrix.")
+  ONESTEP_PYTHON_ONE(det, "The determinant of a square matrix.")
+  ONESTEP_PYTHON_ONE(inverse, "The inverse of a square matrix; solve(lu(M), b) is faster and more accurate.")
   m.def(
       "eye",
       [](std::int64_t rows, std::optional<std::int64_t> columns, std::int64_t offset) {
@@ -140,7 +145,9 @@ void bind_operations(nb::module_& m) {
       nb::sig("def solve_factored(factor: Factor, b: ExprLike, transposed: bool = False) -> Expr"));
   m.def(
       "logdet", [](const Factor& factor) { return logdet(factor); }, "factor"_a, "log |det M| of a factored matrix.");
+}
 
+void bind_derivatives(nb::module_& m) {
   m.def(
       "grad", [](const Expr& y, const Expr& x) { return grad(y, x); }, "y"_a, "x"_a,
       "The gradient of a number, as an expression like any other.");
@@ -159,6 +166,16 @@ void bind_operations(nb::module_& m) {
   m.def(
       "vjp", [](const Expr& y, const Expr& x, nb::handle c) { return vjp(y, x, expr_of(c)); }, "y"_a, "x"_a, "c"_a,
       "How the number <c, y> depends on x.", nb::sig("def vjp(y: Expr, x: Expr, c: ExprLike) -> Expr"));
+}
+
+}  // namespace
+
+void bind_operations(nb::module_& m) {
+  bind_elementwise(m);
+  bind_reductions(m);
+  bind_shapes(m);
+  bind_linear_algebra(m);
+  bind_derivatives(m);
 }
 
 }  // namespace onestep::python

@@ -54,8 +54,7 @@ void bind_prepared(nb::module_& m) {
            "As Solver.solve, for the shapes it was prepared for and with the data as they were then.")
       .def("__reduce__",
            cannot_be_pickled<PyPrepared>("a Prepared holds the functions it was traced from and cannot be pickled; a "
-                                         "function of a module that makes it "
-                                         "can, by its name"),
+                                         "function of a module that makes it can, by its name"),
            nb::sig("def __reduce__(self) -> typing.Any"))
       .def("__repr__", [](const PyPrepared&) { return "<Prepared>"; });
 }

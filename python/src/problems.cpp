@@ -17,12 +17,13 @@ namespace {
 // Idle slots that a layout keeps, and layouts that are remembered: enough for threads and loops that alternate.
 constexpr std::size_t most_slots = 8, most_layouts = 16;
 
-// A message without its references to the solution's proof: whoever asks for several problems at once has no Solution.
-std::string without_proof(std::string message) {
-  if (const std::size_t at = message.find("; Solution::proof()"); at != std::string::npos) message.erase(at);
-  constexpr std::string_view of_it = " of Solution::proof()";
-  if (const std::size_t at = message.find(of_it); at != std::string::npos) message.erase(at, of_it.size());
-  return message;
+// Of a solution's message what does not refer to its proof: whoever asks for several problems at once has no Solution.
+std::string why_not_solved(const Solution& solution) {
+  std::string why = explain(solution.status());
+  const std::string about = solution.about();
+  if (!about.empty()) return why + " [" + about + "]";
+  why.pop_back();  // the full stop
+  return why;
 }
 
 }  // namespace
@@ -110,9 +111,7 @@ NotConvergedError Problems::not_converged(const Slot& slot, const std::vector<st
   if (count > 1)
     which = std::to_string(failed.size()) + " of " + std::to_string(count) +
             " problems did not end at a solution; the first of them, number " + std::to_string(failed.front()) + ": ";
-  std::string why = without_proof(first.message());
-  if (why.ends_with('.')) why.pop_back();
-  return {"[" + name_ + "] " + which + why +
+  return {"[" + name_ + "] " + which + why_not_solved(first) +
               ". With on_error='nan' or 'keep' the computation goes on, with a status for each problem",
           first.status(), first.statistics().iterations};
 }

@@ -223,13 +223,10 @@ void bind_program(nb::module_& m) {
   m.def(
       "solve_qp", solve_qp, "tolerance"_a = defaults.tolerance, "max_iterations"_a = defaults.iteration_limit,
       "time_limit"_a = defaults.time_limit, "constant"_a = 0.0, "data"_a,
-      nb::sig(
-          "def solve_qp(*, Q: ArrayOrParts | None = None, q: ArrayOrParts | None = None, A: ArrayOrParts | None = None, b: "
-          "ArrayOrParts | None = None, G: ArrayOrParts | None = None, l: ArrayOrParts | None = None, u: ArrayOrParts | None "
-          "= "
-          "None, lo: ArrayOrParts | None = None, hi: ArrayOrParts | None = None, tolerance: float = 1e-9, max_iterations: "
-          "int "
-          "= 200, time_limit: float = ..., constant: float = 0.0) -> ProgramSolution"),
+      nb::sig("def solve_qp(*, Q: ArrayOrParts | None = None, q: ArrayOrParts | None = None, A: ArrayOrParts | None = None, "
+              "b: ArrayOrParts | None = None, G: ArrayOrParts | None = None, l: ArrayOrParts | None = None, u: ArrayOrParts "
+              "| None = None, lo: ArrayOrParts | None = None, hi: ArrayOrParts | None = None, tolerance: float = 1e-9, "
+              "max_iterations: int = 200, time_limit: float = ..., constant: float = 0.0) -> ProgramSolution"),
       "Solves a quadratic program given as arrays. What it does not have is left out; a number stands for a vector of it; "
       "the constant is added to the objective.");
 }

@@ -21,8 +21,8 @@ void bind_status(nb::module_& m) {
       .value("not_finite", Status::not_finite, "A NaN or an infinity in the data, or in what was computed from it.")
       .value("line_search_failed", Status::line_search_failed, "No step along the search direction made progress.")
       .value("singular", Status::singular, "A matrix could not be factored, nor made regular by a shift.")
-      .value("infeasible", Status::infeasible, "No point satisfies the constraints; a certificate is returned.")
-      .value("unbounded", Status::unbounded, "The objective decreases without limit; a certificate is returned.")
+      .value("infeasible", Status::infeasible, "No point satisfies the constraints; a proof is returned (Solution.proof).")
+      .value("unbounded", Status::unbounded, "The objective decreases without limit; a proof is returned (Solution.proof).")
       .value("not_convex", Status::not_convex, "A quadratic program whose Q has a negative eigenvalue.")
       .def_prop_ro(
           "is_solution", [](Status s) { return is_solution(s); },

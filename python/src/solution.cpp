@@ -58,6 +58,9 @@ void bind_solution(nb::module_& m) {
       .def_prop_ro(
           "status", [](const PySolution& s) { return s.solution.status(); }, "How the solve ended.")
       .def_prop_ro(
+          "about", [](const PySolution& s) { return in_python_words(s.solution.about()); },
+          "What the status is about, an array or an iteration for example; empty where there is nothing more to say.")
+      .def_prop_ro(
           "message", [](const PySolution& s) { return in_python_words(s.solution.message()); }, "The status in a sentence.")
       .def_prop_ro(
           "statistics", [](const PySolution& s) { return Statistics(s.solution.statistics()); }, "What the solve cost.")
@@ -73,14 +76,12 @@ void bind_solution(nb::module_& m) {
           "vjp", [](const PySolution& s, nb::handle c) { return numpy_parts(along<&Solution::vjp>(s, c)); }, "c"_a,
           nb::sig("def vjp(self, c: ArrayOrParts) -> typing.Any"),
           "(dx/dtheta)^T c: an array, or a tuple of one for each parameter where there are several. c is a cotangent of x, "
-          "or a "
-          "tuple of one for each part of the state.")
+          "or a tuple of one for each part of the state.")
       .def(
           "jvp", [](const PySolution& s, nb::handle v) { return numpy_parts(along<&Solution::jvp>(s, v)); }, "v"_a,
           nb::sig("def jvp(self, v: ArrayOrParts) -> typing.Any"),
           "(dx/dtheta) v: an array, or a tuple of one for each part of the state where there are several. v is a tuple "
-          "where "
-          "there are several parameters.")
+          "where there are several parameters.")
       .def(
           "jacobian",
           [](const PySolution& s) {

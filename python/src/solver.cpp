@@ -92,10 +92,8 @@ void bind_solver(nb::module_& m) {
                "def solve(self, *arguments: ArrayOrParts, start: ArrayOrParts | None = None, estimator: Estimator | None = "
                "None) -> Solution"),
            "solve(x0, *parameters): calls the traced function again, so that what it closes over may have changed, and "
-           "solves "
-           "from x0, an array or a tuple of the parts of the state. A solver that has a start (from_), and a quadratic "
-           "program, "
-           "take the parameters alone; `start` begins elsewhere.")
+           "solves from x0, an array or a tuple of the parts of the state. A solver that has a start (from_), and a "
+           "quadratic program, take the parameters alone; `start` begins elsewhere.")
       .def("__call__", as_node, "theta"_a, nb::sig("def __call__(self, *theta: ExprLike) -> Expr"),
            "Inside a traced function: what the solver converges to, as an expression. It needs a start (from_).")
       .def("from_", from, "start"_a,
@@ -114,8 +112,7 @@ void bind_solver(nb::module_& m) {
           "context"_a, "The same, computing on the threads of this context.")
       .def("__reduce__",
            cannot_be_pickled<PySolver>("a Solver holds the functions it was made of and cannot be pickled; a function of a "
-                                       "module that makes it can, by "
-                                       "its name, and so can estimators and other options"),
+                                       "module that makes it can, by its name, and so can estimators and other options"),
            nb::sig("def __reduce__(self) -> typing.Any"))
       .def("__repr__", [](const PySolver& self) {
         return "<Solver " + self.text + (self.kept.is_valid() ? self.options.text(self.defaults) : "") + ">";

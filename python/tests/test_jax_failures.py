@@ -256,7 +256,7 @@ def test_a_handler_is_registered_only_where_xla_takes_it():
 
 
 def test_messages_do_not_name_a_proof_that_nobody_has():
-    for of_program, message in (({"lo": 1.0, "hi": 0.0}, "No point satisfies all constraints"), ({}, "along the ray. ")):
+    for of_program, message in (({"lo": 1.0, "hi": 0.0}, "No point satisfies all constraints"), ({}, "along a ray: ")):
         with pytest.raises(onestep.NotConvergedError, match=message) as error:
             onestep.jax.QP()(q=jnp.ones(2), **of_program)
         assert "proof" not in str(error.value)

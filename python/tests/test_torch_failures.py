@@ -305,6 +305,6 @@ def test_messages_of_a_layer_do_not_name_a_proof_that_nobody_has():
     with pytest.raises(onestep.NotConvergedError, match="No point satisfies all constraints") as error:
         qp(Q=torch.eye(2), q=torch.ones(2, 2, dtype=DOUBLE), lo=1.0, hi=0.0)
     assert "proof" not in str(error.value)
-    with pytest.raises(onestep.NotConvergedError, match="along the ray. ") as error:
+    with pytest.raises(onestep.NotConvergedError, match="along a ray: ") as error:
         qp(q=torch.ones(2, 2, dtype=DOUBLE))
     assert "proof" not in str(error.value)

@@ -52,6 +52,20 @@ bool is_named(int file, const std::string& path) {
          open.st_dev == named.st_dev;
 }
 
+// Where a symbolic link leads, also one that leads to nothing yet: a file that is renamed to the link's name replaces the
+// link.
+std::filesystem::path behind_links(const std::string& given) {
+  constexpr int most = 40;
+  std::filesystem::path path = given;
+  std::error_code problem;  // what cannot be looked at is no link here, and cannot be locked
+  for (int followed = 0; std::filesystem::is_symlink(path, problem); ++followed) {
+    const std::filesystem::path to = std::filesystem::read_symlink(path, problem);
+    if (problem || followed == most) fail<FileError>(given, "cannot be followed", problem ? problem.value() : ELOOP);
+    path = to.is_absolute() ? to : path.parent_path() / to;
+  }
+  return path;
+}
+
 bool write_all(int file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(file, bytes.data(), bytes.size());
@@ -99,7 +113,7 @@ std::uint32_t checksum(const Array& values) {
 
 }  // namespace detail
 
-CheckpointFile::CheckpointFile(std::string path) : path_(std::move(path)), lock_path_(path_ + ".lock") {
+CheckpointFile::CheckpointFile(const std::string& path) : path_(behind_links(path).string()), lock_path_(path_ + ".lock") {
   do {
     if (lock_ >= 0) ::close(lock_);
     lock_ = ::open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "bilevel/moved.h"
+#include "bilevel/free_parameters.h"
 #include "bilevel/objective.h"
 #include "bilevel/outcome.h"
 #include "bilevel/outer.h"
@@ -28,9 +28,9 @@ class Minimiser {
   Minimiser(const std::vector<Inner>& inner, const std::vector<Parameter>& parameters, const OuterMethod& method,
             const BilevelOptions& options)
       : options_(options),
-        moved_(parameters),
+        parameters_(parameters),
         outer_(make_outer(method)),
-        objective_(inner, moved_.theta(moved_.start()), [this] { return stops(); }) {
+        objective_(inner, parameters_.theta(parameters_.start()), [this] { return stops(); }) {
     if (options.checkpoint.empty()) return;
     saved_.emplace(options.checkpoint, fingerprint(parameters));
   }
@@ -38,8 +38,8 @@ class Minimiser {
   Outcome run() {
     if (!resume()) begin();
     do {
-      while (!status_ && !ends()) iterate();
-    } while (goes_on_after_solving_again());
+      while (!status_ && !check_stop()) iterate();
+    } while (solve_again_and_reopen());
     // There is nothing to go on from before the first hypergradient, nor from one that is not a number.
     if (saved_ && !state_.gradient.empty() && status_ != Status::not_finite) saved_->save(state_);
     return outcome();
@@ -49,7 +49,7 @@ class Minimiser {
   // ---- the loop ----
 
   void begin() {
-    state_.u = moved_.start();
+    state_.u = parameters_.start();
     state_.tolerance = options_.adaptive ? std::max(loosest, objective_.tightest()) : objective_.tightest();
     state_.x = objective_.starts();
     if (!solve(state_.u)) return end_with_inner();
@@ -61,16 +61,16 @@ class Minimiser {
 
   // True when the loop is to end, with the status set. At a point that seems critical inner problems are solved as
   // accurately as they were meant to be before it is believed.
-  bool ends() {
+  bool check_stop() {
     if (critical() <= options_.tolerance) {
       if (state_.tolerance > objective_.tightest()) {
         tighten();
-        return status_ || ends();
+        return status_ || check_stop();
       }
       if (state_.iteration > 0 && !is_exactly_zero()) return end(Status::converged);
       if (state_.iteration >= options_.max_iterations) return end(Status::iteration_limit);
       look_around();
-      return status_ || ends();
+      return status_ || check_stop();
     }
     if (state_.iteration >= options_.max_iterations) return end(Status::iteration_limit);
     if (stops()) return end(timed_out() ? Status::time_limit : Status::cancelled);
@@ -79,7 +79,7 @@ class Minimiser {
 
   // What was found critical is solved once more; where the hypergradient is another then, the iteration goes on from it.
   // Else the state stays as it was, so that a run that is resumed ends with the same bits.
-  bool goes_on_after_solving_again() {
+  bool solve_again_and_reopen() {
     constexpr int most = 5;
     if (*status_ != Status::converged || state_.iteration == 0) return false;
     OuterState found = state_;
@@ -112,10 +112,10 @@ class Minimiser {
   void look_around() {
     constexpr double nearest = 0x1p-26, farthest = 0.5, apart = 64;
     constexpr double shrinks = 8;  // a smooth g has a derivative `apart` times as large `apart` times as far away
-    std::vector<double> towards(moved_.size());
+    std::vector<double> towards(parameters_.size());
     fill_random(towards);
     for (std::size_t i = 0; i < towards.size(); ++i)
-      towards[i] *= moved_.is_held(i, state_.u, state_.gradient) ? 0 : std::max(1.0, std::fabs(state_.u[i]));
+      towards[i] *= parameters_.is_held(i, state_.u, state_.gradient) ? 0 : std::max(1.0, std::fabs(state_.u[i]));
     if (norm(towards) == 0) return void(end(Status::converged));
     bool has_kink = false;
     for (const double side : {1.0, -1.0}) {
@@ -141,7 +141,7 @@ class Minimiser {
       if (stops()) end_with_inner();
       return {};
     }
-    const std::vector<double> gradient = moved_.pulled_back(u, objective_.gradient());
+    const std::vector<double> gradient = parameters_.pulled_back(u, objective_.gradient());
     const double moved = std::fabs(length) * norm(towards);
     return {slope(gradient, state_.u, u) / moved, critical(u, gradient, objective_.value())};
   }
@@ -170,8 +170,8 @@ class Minimiser {
   }
 
   void iterate() {
-    std::vector<double> step(moved_.size());
-    outer_->direction(moved_, state_.u, state_.gradient, step);
+    std::vector<double> step(parameters_.size());
+    outer_->direction(parameters_, state_.u, state_.gradient, step);
     std::optional<double> length = outer_->searches() ? search(step) : full_step(step);
     if (status_) return;
     if (!length) return give_up(step);
@@ -182,7 +182,7 @@ class Minimiser {
       moved[i] -= before[i];
       change[i] -= old_gradient[i];
     }
-    outer_->made(moved, change, *length);
+    outer_->learn_from_step(moved, change, *length);
     if (saved_) saved_->remember(*outer_);
     ++state_.iteration;
     if (options_.adaptive)
@@ -255,11 +255,11 @@ class Minimiser {
   double elapsed() const { return earlier_ + now() - begin_; }
 
   std::vector<double> shifted(std::span<const double> step, double length) const {
-    return moved_.shifted(state_.u, step, length);
+    return parameters_.shifted(state_.u, step, length);
   }
 
   bool solve(std::span<const double> u) {
-    inner_status_ = objective_.solve(moved_.theta(u), options_.warm ? state_.x : objective_.starts(), state_.tolerance);
+    inner_status_ = objective_.solve(parameters_.theta(u), options_.warm ? state_.x : objective_.starts(), state_.tolerance);
     return is_solution(inner_status_);
   }
 
@@ -267,7 +267,7 @@ class Minimiser {
   void accept(const std::vector<double>& u) {
     state_.u = u;
     state_.by_theta = objective_.gradient();
-    state_.gradient = moved_.pulled_back(u, state_.by_theta);
+    state_.gradient = parameters_.pulled_back(u, state_.by_theta);
     state_.value = objective_.value();
     state_.noise = objective_.noise();
     state_.x = objective_.states();
@@ -277,7 +277,7 @@ class Minimiser {
 
   double critical() const { return critical(state_.u, state_.gradient, state_.value); }
   double critical(std::span<const double> u, std::span<const double> gradient, double value) const {
-    const double largest = moved_.largest_free(u, gradient);
+    const double largest = parameters_.largest_free(u, gradient);
     return largest == 0 ? 0 : largest / std::max(std::fabs(value), 1e-6 * std::fabs(state_.first_value));
   }
 
@@ -288,27 +288,27 @@ class Minimiser {
     now.number = state_.iteration;
     now.value = state_.value;
     now.critical = critical();
-    now.norm = norm(moved_.free_gradient(state_.u, state_.gradient));
+    now.norm = norm(parameters_.free_gradient(state_.u, state_.gradient));
     now.length = length;
     now.inner_tolerance = state_.tolerance;
     now.inner_iterations = state_.work.iterations;
     now.seconds = state_.seconds;
-    if (options_.path) now.theta = moved_.entries(state_.u);
+    if (options_.path) now.theta = parameters_.entries(state_.u);
     state_.history.push_back(now);
     if (options_.callback && !options_.callback(now) && !status_) end(Status::cancelled);
   }
 
   bool end(Status status, std::string about = {}) {
-    status_ = status;
-    about_ = std::move(about);
+    status_ = ending_.status = status;
+    ending_.about = std::move(about);
+    ending_.inner_failed = false;
     return true;
   }
   // Because an inner problem was not solved: at the caller's wish, in time, or for a reason of its own.
   void end_with_inner() {
-    if (stops())
-      end(timed_out() ? Status::time_limit : Status::cancelled);
-    else
-      end(inner_status_, objective_.about());
+    if (stops()) return void(end(timed_out() ? Status::time_limit : Status::cancelled));
+    end(inner_status_, objective_.about());
+    ending_.inner_failed = true;
   }
 
   // ---- checkpoints ----
@@ -316,7 +316,7 @@ class Minimiser {
   // What decides the way that is taken: a checkpoint of another problem is told by it.
   std::string fingerprint(const std::vector<Parameter>& parameters) const {
     return fmt::format("{}; {} {}; {}{}{}", outer_->text(), options_.warm, options_.adaptive, options_.identity,
-                       objective_.text(), text_of(parameters, moved_.start()));
+                       objective_.text(), text_of(parameters, parameters_.start()));
   }
 
   bool resume() {
@@ -328,17 +328,14 @@ class Minimiser {
     objective_.work = state_.work;
     earlier_ = state_.seconds;
     begin_ = now();
-    resumed_ = true;
+    ending_.resumed = true;
     return true;
   }
 
   // ---- what came out ----
 
   Outcome outcome() {
-    Outcome o;
-    o.status = *status_;
-    o.about = about_;
-    o.resumed = resumed_;
+    Outcome o = ending_;
     o.iterations = state_.iteration;
     o.history.assign(state_.history.begin(), state_.history.end());
     const bool begun = !state_.gradient.empty();
@@ -350,22 +347,21 @@ class Minimiser {
       if (solve(state_.u)) {
         accept(state_.u);
         is_known = note_shortfall(o, objective_);
-        if (options_.certified) note_bound(o, objective_, moved_.stretch(state_.u));
+        if (options_.certified) note_bound(o, objective_, parameters_.stretch(state_.u));
       } else {
         // What was accepted rests on a solve that was less accurate.
         o.bound_rests_on = objective_.about();
         end_with_inner();
-        o.status = *status_;
-        o.about = about_;
+        o.status = ending_.status, o.about = ending_.about, o.inner_failed = ending_.inner_failed;
       }
     } else {
       o.bound_rests_on = "the run was stopped before it was computed";
     }
-    o.theta = moved_.theta(begun ? state_.u : moved_.start());
+    o.theta = parameters_.theta(begun ? state_.u : parameters_.start());
     o.x = objective_.parts_of(begun ? state_.x : objective_.states());
     o.value = begun ? state_.value : std::numeric_limits<double>::quiet_NaN();
     o.critical = begun ? critical() : std::numeric_limits<double>::infinity();
-    if (begun) describe(o, moved_, state_);
+    if (begun) describe(o, parameters_, state_);
     if (!is_known) o.norm = o.critical = std::numeric_limits<double>::quiet_NaN();
     note_uncertain_hypergradient(o, options_.tolerance);
     describe(o, objective_.work);
@@ -375,15 +371,14 @@ class Minimiser {
   }
 
   const BilevelOptions& options_;
-  const Moved moved_;
+  const FreeParameters parameters_;
   const std::unique_ptr<Outer> outer_;
   Objective objective_;
   std::optional<SavedRun> saved_;
   OuterState state_;
   std::optional<Status> status_;
   Status inner_status_ = Status::converged;
-  std::string about_;
-  bool resumed_ = false;
+  Outcome ending_;  // what is known of the outcome while the run goes on: its end, and whether it was resumed
   int refuted_ = 0;
   double begin_ = now(), earlier_ = 0;
 };

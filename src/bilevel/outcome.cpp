@@ -11,14 +11,14 @@
 
 namespace onestep {
 
-void detail::describe(Outcome& o, const Moved& moved, const OuterState& state) {
-  o.norm = norm(moved.free_gradient(state.u, state.gradient));
+void detail::describe(Outcome& o, const FreeParameters& parameters, const OuterState& state) {
+  o.norm = norm(parameters.free_gradient(state.u, state.gradient));
   std::vector<Array> hypergradient;
   for (std::size_t p = 0; p < o.theta.size(); ++p) hypergradient.emplace_back(o.theta[p].shape(), state.by_theta[p]);
   o.hypergradient = std::move(hypergradient);
-  for (std::size_t i = 0; i < moved.size(); ++i) {
-    if (state.u[i] <= moved.low()[i]) o.at_low.push_back(i);
-    if (state.u[i] >= moved.high()[i]) o.at_high.push_back(i);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (state.u[i] <= parameters.low()[i]) o.at_low.push_back(i);
+    if (state.u[i] >= parameters.high()[i]) o.at_high.push_back(i);
   }
 }
 
@@ -49,7 +49,8 @@ bool detail::note_shortfall(Outcome& o, const Objective& objective) {
 void detail::note_uncertain_hypergradient(Outcome& o, double tolerance) {
   constexpr double plainly = 10;
   if (o.status != Status::converged || !(o.norm > 0) || !std::isfinite(o.bound) || !o.about.empty()) return;
-  if (o.bound > plainly * o.norm && o.critical * (o.bound / o.norm) > plainly * tolerance)
+  o.uncertain = o.bound > plainly * o.norm && o.critical * (o.bound / o.norm) > plainly * tolerance;
+  if (o.uncertain)
     o.about = fmt::format(
         "but the hypergradient may be wrong by {}, which is far more than it is: with Implicit{{}} or "
         "Auto{{}} for the inner problem it vanishes where the true one does",

@@ -1,14 +1,14 @@
 // What a minimisation says of its outcome.
 #pragma once
 
-#include "bilevel/moved.h"
+#include "bilevel/free_parameters.h"
 #include "bilevel/objective.h"
 #include "bilevel/saved_run.h"
 
 namespace onestep::detail {
 
 /// The hypergradient at the point reached, and what stands at its bounds there.
-void describe(Outcome& outcome, const Moved& moved, const OuterState& state);
+void describe(Outcome& outcome, const FreeParameters& parameters, const OuterState& state);
 void describe(Outcome& outcome, const InnerWork& work);
 /// The bound on the hypergradient, which is that of g by θ times `stretch` of what is moved.
 void note_bound(Outcome& outcome, Objective& objective, double stretch);

@@ -33,9 +33,9 @@ class DescentMethod : public Saved<DescentMethod> {
     if (!(how.step >= 0 && std::isfinite(how.step)))
       throw MisuseError(fmt::format("[minimise] Descent::step = {}: a length, or 0 to search for one", how.step));
   }
-  void direction(const Moved& moved, std::span<const double> u, std::span<const double> gradient,
+  void direction(const FreeParameters& parameters, std::span<const double> u, std::span<const double> gradient,
                  std::span<double> step) override {
-    const std::vector<double> free = moved.free_gradient(u, gradient);
+    const std::vector<double> free = parameters.free_gradient(u, gradient);
     for (std::size_t i = 0; i < u.size(); ++i) step[i] = -(searches() ? 1.0 : how_.step) * free[i];
     if (!searches()) return;
     if (last_ > 0)
@@ -45,7 +45,9 @@ class DescentMethod : public Saved<DescentMethod> {
     scale_ = norm(free) > 0 ? norm(step) / norm(free) : 1;
   }
   bool searches() const override { return how_.step == 0; }
-  void made(std::span<const double>, std::span<const double>, double length) override { last_ = 2 * length * scale_; }
+  void learn_from_step(std::span<const double>, std::span<const double>, double length) override {
+    last_ = 2 * length * scale_;
+  }
   void reset() override { last_ = 0; }
   bool remembers() const override { return last_ > 0; }
   std::string text() const override { return fmt::format("Descent {}", how_.step); }
@@ -63,7 +65,7 @@ class AdamMethod : public Saved<AdamMethod> {
           how.beta2 < 1))
       throw MisuseError("[minimise] Adam needs step > 0, epsilon > 0 and 0 <= beta1, beta2 < 1");
   }
-  void direction(const Moved&, std::span<const double> u, std::span<const double> gradient,
+  void direction(const FreeParameters&, std::span<const double> u, std::span<const double> gradient,
                  std::span<double> step) override {
     first_.resize(u.size());
     second_.resize(u.size());
@@ -94,11 +96,11 @@ class LbfgsMethod : public Saved<LbfgsMethod> {
   explicit LbfgsMethod(const Lbfgs& how) : how_(how) {
     if (how.memory < 1) throw MisuseError(fmt::format("[minimise] Lbfgs::memory = {}: at least 1", how.memory));
   }
-  void direction(const Moved& moved, std::span<const double> u, std::span<const double> gradient,
+  void direction(const FreeParameters& parameters, std::span<const double> u, std::span<const double> gradient,
                  std::span<double> step) override {
     const std::size_t n = u.size();
     std::vector<bool> held(n);
-    for (std::size_t i = 0; i < n; ++i) held[i] = moved.is_held(i, u, gradient);
+    for (std::size_t i = 0; i < n; ++i) held[i] = parameters.is_held(i, u, gradient);
     const auto inner = [&](std::span<const double> a, std::span<const double> b) {
       double sum = 0;
       for (std::size_t i = 0; i < n; ++i)
@@ -128,7 +130,7 @@ class LbfgsMethod : public Saved<LbfgsMethod> {
     for (std::size_t i = 0; i < n; ++i)
       if (held[i]) step[i] = 0;
   }
-  void made(std::span<const double> step, std::span<const double> change, double) override {
+  void learn_from_step(std::span<const double> step, std::span<const double> change, double) override {
     if (!(dot(step, change) > 0)) return;  // no curvature to learn from
     if (steps_.size() == static_cast<std::size_t>(how_.memory)) {
       steps_.erase(steps_.begin());

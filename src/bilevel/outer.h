@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "bilevel/checkpoint.h"
-#include "bilevel/moved.h"
+#include "bilevel/free_parameters.h"
 
 namespace onestep::detail {
 
@@ -12,13 +12,13 @@ class Outer {
  public:
   virtual ~Outer() = default;
   /// A step from u, to be projected onto the bounds.
-  virtual void direction(const Moved& moved, std::span<const double> u, std::span<const double> gradient,
+  virtual void direction(const FreeParameters& parameters, std::span<const double> u, std::span<const double> gradient,
                          std::span<double> step) = 0;
   /// Whether the step's length has to be searched for.
   virtual bool searches() const { return true; }
   /// A step was made, of this share of the one proposed.
-  virtual void made(std::span<const double> /*step*/, std::span<const double> /*change of the gradient*/,
-                    double /*length*/) {}
+  virtual void learn_from_step(std::span<const double> /*step*/, std::span<const double> /*change of the gradient*/,
+                               double /*length*/) {}
   /// What it remembers does not help.
   virtual void reset() {}
   virtual bool remembers() const { return false; }

@@ -25,7 +25,7 @@ double Target::value_of(const Cell& cell) {
   }
   if (columns_.count() == 1)
     cells_.refuse(cell, "the first line has no comma, semicolon or tab: say what separates the fields", Remedy::separator);
-  if (options_.target_optional) return not_scored(cell);
+  if (options_.target_optional) return note_unknown(cell);
   if (names_.text_rows.empty()) names_.first_text = cell.where;
   names_.text_rows.push_back(values_.size());
   return 0;
@@ -35,20 +35,20 @@ double Target::known_class(const Cell& cell) {
   const std::vector<std::string>& known = options_.label_names;
   const auto found = std::ranges::find(known, cell.text);
   if (found != known.end()) return static_cast<double>(found - known.begin());
-  if (options_.target_optional) return not_scored(cell);
+  if (options_.target_optional) return note_unknown(cell);
   cells_.fail_at(cell, fmt::format("{} is {}, which is not among the classes that were learned from, {}; correct it, leave "
                                    "the sample out, or learn from samples that have it",
                                    cells_.title(*columns_.target()), quoted(cell.text), list_of(known)));
 }
 
-double Target::not_scored(const Cell& cell) {
+double Target::note_unknown(const Cell& cell) {
   if (unknown_.size() < most_levels && std::ranges::find(unknown_, cell.text) == unknown_.end())
     unknown_.emplace_back(cell.text);
   return NAN;
 }
 
 // Whether numbers such as 007 are names of classes: where they are no more than classes can be.
-bool Target::are_codes(const char* first_sample) {
+bool Target::decide_on_codes(const char* first_sample) {
   if (!has_codes_ || options_.target_optional) return false;
   const std::size_t target = *columns_.target();
   std::map<std::string, std::size_t> found;
@@ -67,7 +67,7 @@ std::vector<std::string> Target::name_classes(const char* first_sample) {
   if (!options_.label_names.empty()) return options_.label_names;
   const std::size_t target = *columns_.target();
   if (names_.text_rows.empty()) {
-    if (!are_codes(first_sample)) return {};
+    if (!decide_on_codes(first_sample)) return {};
   } else if (values_.size() > 2 * names_.text_rows.size()) {
     cells_.refuse_among_numbers(names_.first_text, target);
   }

@@ -31,8 +31,8 @@ class Target {
  private:
   double value_of(const Cell& cell);
   double known_class(const Cell& cell);
-  double not_scored(const Cell& cell);
-  bool are_codes(const char* first_sample);
+  double note_unknown(const Cell& cell);
+  bool decide_on_codes(const char* first_sample);
 
   Cells& cells_;
   const Columns& columns_;

@@ -15,10 +15,10 @@
 namespace onestep::detail {
 namespace {
 
-constexpr double inverse_safety = 4;  // of ‖(I - A)⁻¹‖ as GMRES saw it
+constexpr double inverse_safety = 4;  // factor on the GMRES estimate of ‖(I - A)⁻¹‖, which is too small
 constexpr double sought = 0.1;        // the estimated error that a solve aims at, as a fraction of the tolerance
 constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
-constexpr double share_of_b = 0.25;   // of ‖B‖ that a residual may meet, whatever u meets
+constexpr double share_of_b = 0.25;   // least amplification of the residual by B, relative to ‖B‖
 constexpr int most_products = 1000;
 
 class AutoDifferentiator final : public Differentiator {
@@ -69,7 +69,7 @@ class AutoDifferentiator final : public Differentiator {
           return std::pair{size, std::max(norm(spans), std::max(of_u, share_of_b * norm_b(s)) * norm(r_))};
         },
         [&] { return norm_b(s) == 0 ? 0 : std::max(norm_b(s), usual_b(s)) * norm(u_); });
-    if (needs_a_factor(s, before)) return implicit_->vjp(s, c, out), took_implicit(s);
+    if (take_back_failed_solve(s, before)) return implicit_->vjp(s, c, out), took_implicit(s);
     s.last_adjoint = {{c.begin(), c.end()}, u_};
   }
 
@@ -100,7 +100,7 @@ class AutoDifferentiator final : public Differentiator {
         },
         [&] { return norm(b) == 0 ? 0 : std::max(norm(b), usual_b(s) * norm(flat_tangent(v))); });
     units_.multiply(u_, out);
-    if (needs_a_factor(s, before)) return implicit_->jvp(s, v, out), took_implicit(s);
+    if (take_back_failed_solve(s, before)) return implicit_->jvp(s, v, out), took_implicit(s);
   }
 
   // Many directions share one factorisation.
@@ -121,7 +121,7 @@ class AutoDifferentiator final : public Differentiator {
   }
   // Where GMRES failed, as it does where entries of the state have very different units, a small matrix is factored, and
   // what the failed solve wrote into the report is taken back, but for the costs.
-  static bool needs_a_factor(SolutionState& s, const DerivativeReport& before) {
+  static bool take_back_failed_solve(SolutionState& s, const DerivativeReport& before) {
     if (s.report.status != Status::singular || before.status == Status::singular || s.size() > dense_up_to) return false;
     s.report.status = before.status;
     s.report.residual = before.residual;
@@ -186,7 +186,7 @@ class AutoDifferentiator final : public Differentiator {
           continue;
         }
       }
-      // A residual that B takes to zero is no evidence of a solution.
+      // A residual in the null space of Bᵀ causes no error, but does not show that the system is solved.
       const bool is_met = error <= tolerance_ * derivative && left <= std::max(unsolved, tolerance_) * size;
       const bool stalls = !(first && starts_near) && !(left < 0.5 * last);
       if (is_met || left <= rounding || stalls || spent() >= most_products || !std::isfinite(left)) {
@@ -226,7 +226,7 @@ class AutoDifferentiator final : public Differentiator {
     return norm(z_) / left;
   }
 
-  // What tangents are solved for in. Entries in which neither x nor b tells their size may have one by what moves them.
+  // The units in which tangents are solved for. Those of entries that are zero in x and b follow from A b.
   void find_units(SolutionState& s, ConstVector b) {
     units_differ_ = StateUnits::differ(s.run.x) || StateUnits::differ(b);
     in_units_.resize(b.size());
@@ -260,7 +260,7 @@ class AutoDifferentiator final : public Differentiator {
   // What one step of a superlinear method leaves out is BᵀAᵀc to first order: (I - A)J = B.
   void superlinear_vjp(SolutionState& s, ConstVector c, std::span<const Vector> out) {
     if (AtSolution* const known = s.loop->at_solution()) {
-      known->degeneracy();  // what the judgement looks for is used by the derivative, the first one as all others
+      known->settle();
       implicit_->vjp(s, c, out);
       return judge_by_error_terms(s, norm(out));
     }
@@ -300,7 +300,7 @@ class AutoDifferentiator final : public Differentiator {
   }
   void superlinear_jvp(SolutionState& s, std::span<const Array> v, Vector out) {
     if (AtSolution* const known = s.loop->at_solution()) {
-      known->degeneracy();  // what the judgement looks for is used by the derivative, the first one as all others
+      known->settle();
       implicit_->jvp(s, v, out);
       return judge_by_error_terms(s, norm(out));
     }

@@ -21,7 +21,7 @@ constexpr double looked_into = 0.05;
 constexpr int most_products = 2000;  // of the linear solve to 1e-3
 constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
 
-constexpr double far_apart = 1e-5;  // of sizes: where products are spent on finding out what units do
+constexpr double far_apart = 1e-5;  // ratio of sizes of entries below which extra products test the effect of units
 
 }  // namespace
 

@@ -8,7 +8,7 @@ namespace onestep::detail {
 
 class BetterSystem {
  public:
-  /// `products` counts.
+  /// `products`: how many products with the step's derivatives were made, as the caller counts them.
   BetterSystem(SolutionState& s, int& products);
 
   /// Upper estimate of ‖(I - A)⁻¹‖.
@@ -18,11 +18,11 @@ class BetterSystem {
   /// ‖B‖ as directions saw it.
   double size_of_b() const { return size_of_b_; }
   void note_size_of_b(double seen);
-  /// What the residual may add to the error without being looked into.
+  /// Error contributions of the residual below this are neglected.
   void set_negligible_error(double error) { negligible_ = error; }
 
   /// Starts at x = b, or at the solution of the estimator's linear solve, scaled to the smallest residual r = b - Mx.
-  /// Whether it was that.
+  /// True when the estimator's solution was used.
   bool begin(const Product& M, ConstVector b, std::vector<double>& x, std::vector<double>& r) const;
 
   /// M x = b from an x with residual r: to 1e-3, unless x `is_solved_already`, of a linear solve already, then until what is
@@ -35,7 +35,7 @@ class BetterSystem {
   /// Why it was not solved; empty: it was.
   const std::string& trouble() const { return trouble_; }
 
-  /// The error that a residual as large as this leaves, without and with what it is unsure by.
+  /// The error that a residual of this norm leaves; `tail` adds a safety factor where ‖(I - A)⁻¹‖ is poorly known.
   double effect_of(double left) const { return inverse() * size_of_b_ * left; }
   bool matters(double left, double difference) const;
   /// Whether so many products to come are within what a certificate may cost. (Where the step has a factor they are cheap.)

@@ -9,7 +9,7 @@
 //   changes in corners around x⁺             where an operation of the step may switch (corners.h)
 //   rounding                                 x⁺ is known to 4ε|x| ‖(I - A)⁻¹‖; superlinear methods: measured (rounding.cpp)
 //
-// All of it is observed, on u and not on v: the error acts there.
+// All quantities are observed on u, because the error of the derivative depends on u, not on v.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,10 +38,10 @@ class Certifier {
   explicit Certifier(SolutionState& s) : s_(s), map_(s.method->best_step()), n_(s.size()) {}
 
   void vjp(ConstVector v) {
-    if (!can(map_.no_vjp, "vjp")) return;
+    if (!check_possible(map_.no_vjp, "vjp")) return;
     const Parameters g = returned_vjp(v);
     c_.value = norm(g);
-    if (!is_there() || !refine()) return;
+    if (!check_derivative_exists() || !refine()) return;
     if (AtSolution* const known = s_.loop->reference()) {
       SolutionPoint& knows = known->step();
       Parameters better = zero();
@@ -60,7 +60,7 @@ class Certifier {
     std::vector<double> u(v.begin(), v.end()), r(n_);
     if (!s_.method->superlinear) system_->note_size_of_b(size_of_b());  // what this direction sees of B may be far less
     const bool is_solved_already = has_arrived() || system_->begin(transposed, v, u, r) || s_.method->superlinear;
-    if (s_.method->superlinear && !is_superlinear(detail::norm(r) / size)) return;
+    if (s_.method->superlinear && !check_superlinear(detail::norm(r) / size)) return;
     Parameters better = zero(), difference_there = zero();
     const auto compare = [&] {
       p.vjp_theta(u, views_.of(better));
@@ -72,7 +72,7 @@ class Certifier {
     };
     const double to_better = system_->solve(true, transposed, v, u, r, is_solved_already, Changes::products(s_),
                                             [&compare] { return compare(); });
-    if (!is_solved()) return;
+    if (!check_solved()) return;
     const double left = detail::norm(r);
     if (system_->matters(left, to_better) && system_->affords(Changes::products(s_))) {  // B may enlarge it more than u
       vjp_theta(p, r, difference_there);
@@ -92,11 +92,11 @@ class Certifier {
   }
 
   void jvp(std::span<const Array> v) {
-    if (!can(map_.no_jvp, "jvp")) return;
+    if (!check_possible(map_.no_jvp, "jvp")) return;
     const std::vector<double> g = returned_jvp(v);
     c_.value = shown_norm(g);
     if (n_ == 0) return conclude(0);
-    if (!is_there() || !refine()) return;
+    if (!check_derivative_exists() || !refine()) return;
     if (AtSolution* const known = s_.loop->reference()) {
       SolutionPoint& knows = known->step();
       std::vector<double> better(s_.shown_size());
@@ -123,7 +123,7 @@ class Certifier {
       if (s_.method->superlinear) {
         std::vector<double> image(n_);
         for (std::size_t i = 0; i < n_; ++i) image[i] = g[i] - r[i];
-        if (!is_superlinear(ratio(detail::norm(image), detail::norm(g)))) return;
+        if (!check_superlinear(ratio(detail::norm(image), detail::norm(g)))) return;
       }
       for (std::size_t i = 0; i < n_; ++i) r[i] = b[i] - r[i];
     }
@@ -138,7 +138,7 @@ class Certifier {
     const int to_come = Changes::products(s_) + (s_.method->superlinear || s_.size_of_b ? 0 : 1);
     const double to_better =
         system_->solve(false, product, b, h, r, is_solved_already, to_come, [&compare] { return compare(); });
-    if (!is_solved()) return;
+    if (!check_solved()) return;
     JacobianProducts here{h, {}};  // A h + B v = h - (M h - b)
     add(here.state, r);
     changes_.emplace(s_, *system_, std::move(here), [&](Point& at) {
@@ -198,9 +198,9 @@ class Certifier {
   }
 
   // Whether there can be a certificate, and a derivative to certify.
-  bool can(const std::string& missing, const char* which) { return !refused(why_not(s_, missing, which)); }
-  bool is_there() { return !refused(why_no_derivative(s_, c_.value)); }
-  bool refused(std::optional<Refusal> why) {
+  bool check_possible(const std::string& missing, const char* which) { return !refuse_if(why_not(s_, missing, which)); }
+  bool check_derivative_exists() { return !refuse_if(why_no_derivative(s_, c_.value)); }
+  bool refuse_if(std::optional<Refusal> why) {
     if (!why) return false;
     refuse(std::move(why->reason), std::move(why->advice));
     return true;
@@ -217,7 +217,7 @@ class Certifier {
     if (s_.method->superlinear) system_->set_negligible_error(0.05 * newton_rounding * c_.value);
     const double step = way.stages()[0].step;
     c_.rho = s_.run.last_step > 0 && step > way.noise() ? step / s_.run.last_step : 0;
-    return !refused(why_not_from_there(s_, way, c_.rho));
+    return !refuse_if(why_not_from_there(s_, way, c_.rho));
   }
 
   // Whether a superlinear method is at its solution up to rounding, and was seen to be superlinear in its last steps: A,
@@ -231,18 +231,18 @@ class Certifier {
            way.stages().size() == 1 && way.best().step <= way.noise();
   }
 
-  bool is_superlinear(double rate) {
+  bool check_superlinear(double rate) {
     if (rate <= superlinear_rate) return true;
     c_.rho = rate;
-    return !refused(why_not_superlinear(rate));
+    return !refuse_if(why_not_superlinear(rate));
   }
 
-  bool is_solved() {
+  bool check_solved() {
     if (!system_->trouble().empty()) {
       refuse(system_->trouble(), "regularise the problem, or use a step that contracts");
       return false;
     }
-    return !refused(why_not_here(s_));
+    return !refuse_if(why_not_here(s_));
   }
 
   double size_of_b() {
@@ -311,7 +311,7 @@ class Certifier {
     const double of_distance = std::min(whole, on_the_way);
     c_.from_distance = of_distance + beyond;
     c_.left_out = whole - of_distance + left;
-    // After a loose solve, a derivative that changes on the way as much as this is not understood.
+    // If the derivative changes this much on the way after a loose solve, no bound is given.
     if (s_.options.tolerance > loose_tolerance && !map_.is_constant() &&
         c_.from_distance > far_derivative * std::max(reference_, c_.value))
       return refuse(

@@ -13,14 +13,15 @@ Certificate certify_jvp(SolutionState& s, std::span<const Array> v);
 struct Refusal {
   std::string reason, advice;
 };
-/// Before anything is computed for it. `missing` says why the step has no derivative of the kind that is needed, `which`.
+/// Reasons known before any computation. `missing`: why the step lacks the derivative `which`; empty: it has it.
 std::optional<Refusal> why_not(SolutionState& s, const std::string& missing, const char* which);
-/// Where the derivative, whose norm this is, does not exist.
+/// When the derivative does not exist; `value` is the norm of what was returned for it.
 std::optional<Refusal> why_no_derivative(const SolutionState& s, double value);
 
 /// A solve to more than this tolerance may be so far from its solution that nothing seen at x_k tells about it.
 inline constexpr double loose_tolerance = 1e-5;
-/// Where the way to the solution is not understood. `rho`: the next step over the last.
+/// When the refinement does not converge, starts too far from the solution, or contradicts the contraction factor given.
+/// `rho`: the next step over the last.
 std::optional<Refusal> why_not_from_there(const SolutionState& s, const Refinement& way, double rho);
 /// Where steps lead past the solution that is nearest, as far as linear solves near it have told.
 std::optional<Refusal> why_not_here(SolutionState& s);
@@ -34,9 +35,9 @@ double probe_inverse(SolutionState& s, const LinearSystem& system, int most);
 /// A superlinear method multiplies errors by less than this near its solution, unless that is degenerate.
 inline constexpr double superlinear_rate = 0.1;
 
-/// What rounding leaves of a derivative of a superlinear step, absolute: of its linear solve, and of an x_k that is known to
-/// rounding only; and how far it is known. Zero where the step has no linear system: it is not measured then. `products`
-/// counts; g is the derivative.
+/// The absolute error that rounding causes in x and in a derivative g of a superlinear step: from the linear solve, and from
+/// the rounding of x_k. Zero when the step has no linear system: it is not measured then. `products` is incremented by each
+/// product with the step's derivatives.
 bool measures_rounding(const SolutionState& s);
 double rounding_of_x(SolutionState& s, int& products);
 double rounding_of_vjp(SolutionState& s, ConstVector v, const Parameters& g, int& products);

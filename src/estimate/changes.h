@@ -32,7 +32,7 @@ class Changes {
   /// From the best point to the solution, extrapolated geometrically from how changes shrank on the way to it, so that
   /// derivatives which are only Hölder continuous are followed too.
   double beyond() const { return beyond_; }
-  /// With x, in any direction: the way may have been one in which the derivative hardly changes.
+  /// Change of the derivative per unit of x in a random direction: along the refinement path it may hardly change.
   double rate();
   /// The largest, in corners of a cube that should contain the solution, which is at this distance.
   double in_corners(double distance);

@@ -1,4 +1,4 @@
-// Whether steps contract, as estimators need that differentiate steps.
+// Tests whether steps contract, which estimators that differentiate steps require.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -17,22 +17,12 @@ constexpr double parameter_radius = 1e-13;  // relative to the largest entry
 constexpr double far_from_kink = 0.5;
 
 // All entries the same way first, then each its own: of two that are equal one has to move away from the other.
-std::vector<Array> moved(std::span<const Array> theta, double side, int pair) {
-  std::vector<Array> result;
-  std::size_t entry = 0;
-  for (const Array& a : theta) {
-    std::vector<double> entries(static_cast<std::size_t>(a.size()));
-    flatten({&a, 1}, entries);
-    double size = 0;
-    for (const double e : entries) size = std::isfinite(e) ? std::max(size, std::fabs(e)) : size;
-    const double by = side * parameter_radius * (size == 0 ? 1 : size);
-    for (double& e : entries) {
-      e += by * (pair == 0 ? 1 : random_entry(entry, seed_of_moves + static_cast<std::uint64_t>(pair)));
-      ++entry;
-    }
-    result.emplace_back(a.shape(), std::move(entries));
-  }
-  return result;
+std::vector<Array> corner_of(std::span<const Array> theta, double side, int pair) {
+  const auto by = [&](std::size_t entry, double size) {
+    const double way = pair == 0 ? 1 : random_entry(entry, seed_of_moves + static_cast<std::uint64_t>(pair));
+    return side * parameter_radius * size * way;
+  };
+  return perturbed(theta, by).theta;
 }
 
 }  // namespace
@@ -55,7 +45,7 @@ bool Corners::visit(double half_width, const std::function<void(Point&)>& look) 
   }
   for (int pair = 0; pair < pairs; ++pair)
     for (const double side : {1.0, -1.0})
-      if (!visit_corner(x_, moved(s_.theta, side, pair), look)) return false;
+      if (!visit_corner(x_, corner_of(s_.theta, side, pair), look)) return false;
   return true;
 }
 

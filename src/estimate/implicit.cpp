@@ -14,7 +14,7 @@ namespace onestep::detail {
 namespace {
 
 constexpr double hopeless = 1e-6;  // a relative residual above this is that of a singular system
-constexpr double roughly = 1e-3;   // sizes of errors need not be known well
+constexpr double roughly = 1e-3;   // error estimates need few digits
 
 class ImplicitDifferentiator final : public Differentiator {
  public:
@@ -141,9 +141,9 @@ class ImplicitDifferentiator final : public Differentiator {
     s.report.products += result.products;
   }
 
-  // A residual in which the entries of the state have different units may be large where nothing is wrong, and small where
-  // nothing is right; so may one that the matrix enlarges little. By the inverse it becomes an error of x, and that one of
-  // the derivative, relative to which it is then given. What it is good for is added to x.
+  // The residual is a poor measure of the error when entries of the state have different units, or when the matrix enlarges
+  // it little. The inverse converts it to an error of x and, by `size_of`, of the derivative, relative to which it is given.
+  // Corrections that reduce this error are added to x.
   void judge(SolutionState& s, bool transposed, ConstVector b, Vector x, const InPlace& by_inverse, const SizeOf& size_of,
              LinearResult& result) {
     constexpr int most = 4;  // corrections

@@ -23,7 +23,7 @@ class Refinement {
   const Stage& best() const { return stages_.back(); }
   /// Length below which a step is rounding.
   double noise() const { return noise_; }
-  /// Whether that is what rounding explains, and not just the length of a step that was followed by no shorter one.
+  /// Whether `noise()` is a rounding estimate rather than the length of the last step that could not be reduced.
   bool noise_is_measured() const { return noise_is_measured_; }
   double scale() const { return scale_; }
   /// ‖(I - A)⁻¹‖ as the linear solves saw it.

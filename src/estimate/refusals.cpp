@@ -77,8 +77,8 @@ std::optional<Refusal> why_not_from_there(const SolutionState& s, const Refineme
   return std::nullopt;
 }
 
-// Iterates pass slowly by a solution that attracts them in all directions but few, and are stopped there. A solve that began
-// at its solution, or by a loop whose iterates are not x_k = F(x_{k-1}), may want just that one.
+// An iteration may pass a saddle slowly, attracted in all but a few directions, and be stopped there. A solve that began at
+// its solution, or by a loop whose iterates are not x_k = F(x_{k-1}), may want just that one.
 std::optional<Refusal> why_not_here(SolutionState& s) {
   constexpr double rounding = 1e-8;
   constexpr int few = 3;

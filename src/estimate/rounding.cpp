@@ -36,7 +36,7 @@ class Rounding {
     precondition(true, u);
     product(s_.equation(), true, u, image);
     for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - image[i];
-    at_least_rounded(true, u, image, r);
+    raise_to_rounding(true, u, image, r);
     // And how -G_θᵀu and Hᵀu change with x.
     Point& beside = displaced();
     vjp_theta(beside, u, moved);
@@ -66,7 +66,7 @@ class Rounding {
       solve_error = left_by_iteration(b, r);
     } else {
       for (std::size_t i = 0; i < n_; ++i) r[i] = -b[i] - image[i];
-      at_least_rounded(false, g, image, r);
+      raise_to_rounding(false, g, image, r);
       for (std::size_t i = 0; i < n_; ++i) r[i] = std::copysign(r[i], seen().weak_left[i]);
       precondition(false, r, roughly);
       solve_error = detail::norm(r);
@@ -87,7 +87,7 @@ class Rounding {
   // An iteration is stopped where its residual is small: what it leaves may be larger elsewhere.
   double safety_of_solve() const { return inverse_.is_factored() ? safety : 8 * safety; }
 
-  // Sizes of errors need not be known well.
+  // Error estimates need few digits.
   static constexpr double roughly = 1e-3;
   void precondition(bool transposed, Vector r, double residual = 0) {
     inverse_.solve(transposed, r, residual);
@@ -104,7 +104,7 @@ class Rounding {
 
   // Makes each entry of r, an error of H w or Hᵀw, as large as the sum in there is rounded: with other signs of w the same
   // terms are summed, of which then fewer may cancel. The signs of r are lost.
-  void at_least_rounded(bool transposed, ConstVector w, ConstVector image, Vector r) {
+  void raise_to_rounding(bool transposed, ConstVector w, ConstVector image, Vector r) {
     const Vector other = copy_of(w), sizes = vector();
     change_signs(other);
     product(s_.equation(), transposed, other, sizes);
@@ -115,7 +115,7 @@ class Rounding {
     for (std::size_t i = 0; i < r.size(); ++i) r[i] = std::max(std::fabs(r[i]), epsilon * std::fabs(sizes[i]));
   }
   // Also an error of G by the sums over θ, which is the same at every x.
-  void at_least_rounded_theta(Vector r) {
+  void raise_to_rounding_of_theta(Vector r) {
     std::vector<Array> other;
     for (const Array& a : s_.theta) {
       std::vector<double> entries(static_cast<std::size_t>(a.size()));
@@ -129,7 +129,7 @@ class Rounding {
     ++products_;
     enlarge(sizes, r);
   }
-  // At random; and of the two largest entries one does, the other does not: by luck the signs might all be the same.
+  // Random signs, but the two largest entries get opposite ones, so that the signs are not all equal.
   static void change_signs(Vector w) {
     std::size_t first = 0, second = 0;
     for (std::size_t i = 1; i < w.size(); ++i) {
@@ -198,7 +198,7 @@ class Rounding {
     add(e, image, -1);
     for (double& entry : image) entry /= nearby;
     enlarge(image, e);
-    at_least_rounded_theta(e);
+    raise_to_rounding_of_theta(e);
     return e;
   }
 

@@ -260,9 +260,14 @@ Parts Solution::proof() const {
   return detail::unflatten(s.run.proof, s.parts());
 }
 Status Solution::status() const { return solved("status").run.status; }
+std::string Solution::about() const { return solved("about").run.about; }
 std::string Solution::message() const {
-  const std::string& about = solved("message").run.about;
-  return about.empty() ? explain(status()) : fmt::format("{} [{}]", explain(status()), about);
+  const detail::Run& run = solved("message").run;
+  std::string text = explain(run.status);
+  if (!run.proof.empty())
+    text += run.status == Status::infeasible ? " Solution::proof() says which of them contradict each other."
+                                             : " Solution::proof() has the ray.";
+  return run.about.empty() ? text : fmt::format("{} [{}]", text, run.about);
 }
 const Statistics& Solution::statistics() const& { return solved("statistics").run.statistics; }
 Statistics Solution::statistics() const&& { return solved("statistics").run.statistics; }

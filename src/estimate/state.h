@@ -18,7 +18,7 @@ class Differentiator {
  public:
   virtual ~Differentiator() = default;
   virtual const char* name() const = 0;
-  /// Whether its result converges to the derivative of the solution only where steps contract.
+  /// Whether the estimator requires a contraction: elsewhere its result does not converge to the derivative of the solution.
   virtual bool needs_contraction() const { return true; }
   /// Called once, before the first solve: says which states of the trajectory to keep.
   virtual void prepare(SolutionState&) {}
@@ -192,8 +192,7 @@ void need_vjp(const Map& map, const char* estimator);
 /// of A.
 double growth(SolutionState& state);
 
-/// Why derivatives of steps do not converge to that of the solution: the step does not contract, and the estimator needs it
-/// to. Empty when nothing of the kind was detected.
+/// The reason, if the estimator requires a contraction and the step does not contract; else empty.
 std::string no_contraction(SolutionState& state);
 
 /// Reports a degenerate solution as singular.

@@ -19,18 +19,18 @@ template <class T, class Mutex = std::mutex> class Shared {
   Shared& operator=(const Shared&) = delete;
   ~Shared() { delete state_.load(); }
 
-  class Held {
+  class Guard {
    public:
     T& operator*() const { return *value_; }
     T* operator->() const { return value_; }
 
    private:
     friend Shared;
-    Held(Mutex& mutex, T& value) : lock_(mutex), value_(&value) {}
+    Guard(Mutex& mutex, T& value) : lock_(mutex), value_(&value) {}
     std::lock_guard<Mutex> lock_;
     T* value_;
   };
-  Held hold() const {
+  Guard hold() const {
     State* state = state_.load();
     if (state->forks != forks()) state = in_child(state);
     return {state->mutex, state->value};

@@ -120,7 +120,7 @@ bool QpActiveSet::leave_out_dependent(std::span<const double> strength) {
   return changed;
 }
 
-/// To the nearest side that is there; infinite where there is none.
+/// Distance to the nearest finite bound; infinite if there is none.
 double QpActiveSet::slack(std::size_t i) const {
   const std::size_t n = solver_.n_, rows = solver_.rows_;
   const long double value =

@@ -36,7 +36,7 @@ class QpActiveSet {
   bool is_singular() const { return singular_; }
   /// Whether decide() found an optimum.
   bool is_decided() const { return decided_; }
-  /// How much larger than a right-hand side of size 1 the solution is at most, as far as seen.
+  /// Estimate of the norm of the inverse, from below: entries of solutions for right-hand sides of size 1.
   double growth() const { return growth_; }
   int factorisations() const { return factorisations_; }
 

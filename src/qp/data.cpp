@@ -93,7 +93,7 @@ std::vector<Array> QpDataAt::direction() const {
   return {first, first + static_cast<std::ptrdiff_t>(thetas_)};
 }
 
-bool QpDataAt::look_beside(const std::function<void()>& look) {
+bool QpDataAt::visit_corners(const std::function<void()>& look) {
   constexpr double radius = 1e-13;  // relative to the largest entry of a parameter
   // The first moves all entries the same way, the others each its own: of two that are equal one moves away from the other.
   constexpr std::uint64_t pairs = 4;
@@ -102,24 +102,10 @@ bool QpDataAt::look_beside(const std::function<void()>& look) {
   bool jumps = false;
   for (std::uint64_t pair = 0; pair < pairs && !jumps; ++pair) {
     for (const double side : {radius, -radius}) {
-      std::size_t entry = 0;
-      std::vector<Array> moved, moves;
-      for (const Array& a : theta) {
-        const auto count = static_cast<std::size_t>(a.size());
-        std::vector<double> entries(count), by(count);
-        a.copy_to(entries);
-        double size = 0;
-        for (const double e : entries) size = std::isfinite(e) ? std::max(size, std::fabs(e)) : size;
-        for (std::size_t k = 0; k < by.size(); ++k) {
-          by[k] = side * (pair > 0 ? random_entry(entry, pair) : 1) * (size == 0 ? 1 : size);
-          ++entry;
-          entries[k] += by[k];
-        }
-        moved.emplace_back(a.shape(), std::move(entries));
-        moves.emplace_back(a.shape(), std::move(by));
-      }
-      bind(moved);
-      push_forward(moves);
+      const Perturbed corner = perturbed(
+          theta, [&](std::size_t entry, double size) { return side * (pair > 0 ? random_entry(entry, pair) : 1) * size; });
+      bind(corner.theta);
+      push_forward(corner.moves);
       jumps = jumps || jumped_from(here);
       if (!jumps) look();
     }

@@ -51,7 +51,7 @@ class QpDataAt {
 
   /// Calls `look` with the parameters moved by a few of their last places, into random corners and the opposite ones. False,
   /// without going on, where the data jump. Tangents are lost.
-  bool look_beside(const std::function<void()>& look);
+  bool visit_corners(const std::function<void()>& look);
 
   /// Whose derivative the cotangents and tangents belong to.
   const void* owner = nullptr;

@@ -233,7 +233,7 @@ double QpDerivative::solve_scaled(bool keeps_best) {
 
 /// With a right-hand side that has a part of everything, a singular system is not solved, and refinement goes on adding to
 /// what it cannot see: directions dx with Q dx = 0 that no active constraint stops, multipliers with Cᵀdλ + dw = 0.
-QpDegeneracy QpDerivative::degeneracy() {
+QpDegeneracy QpDerivative::find_degeneracy() {
   constexpr double solved = 1e-9, hopeless = 1e9, grown = 1e4, part = 1e-3;
   QpDegeneracy found;
   found.undecided = undecided_;

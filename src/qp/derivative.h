@@ -39,8 +39,8 @@ struct QpTangents {
   std::span<double> x, y, z, bounds;
 };
 
-/// Where the solution map is not differentiable, or not a map at all. Constraints are counted through: rows of A, rows of G,
-/// variables (for their bounds).
+/// Where the solution map is not differentiable, or the solution is not unique. Constraints are counted through: rows of A,
+/// rows of G, variables (for their bounds).
 struct QpDegeneracy {
   std::vector<std::size_t> undecided;  ///< constraints whose slack and multiplier both vanish
   struct Margin {
@@ -68,11 +68,11 @@ class QpDerivative {
   /// Takes the derivative of what the solver found last. At the solution the point is first moved to the optimum of its
   /// active set, and signs of slacks and multipliers are checked there. Makes no factorisation unless the solve had none to
   /// make, or the active set is in doubt, or the factor of the last step is too far from that of the active set to refine
-  /// with. Where the conditions for a derivative fail (degeneracy() says so) what follows is finite: an undecided constraint
-  /// counts with the ratio of its multiplier to its slack, between active and inactive, and of the directions that nothing
-  /// determines a small one is taken.
+  /// with. Where the conditions for a derivative fail (find_degeneracy() says so) what follows is finite: an undecided
+  /// constraint counts with the ratio of its multiplier to its slack, between active and inactive, and of the directions
+  /// that nothing determines a small one is taken.
   void linearise(QpDerivativeAt at);
-  QpDegeneracy degeneracy();
+  QpDegeneracy find_degeneracy();
   const QpActiveSet& active_set() { return solver_.active_set(); }
 
   /// Tangents of the solution for tangents of the data (null: zero; Q is read as the mean of its triangles). Returns the

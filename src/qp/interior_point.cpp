@@ -18,7 +18,7 @@ double largest_relative(const QpProgress& p) { return std::max({p.primal.relativ
 // Proximal terms, in scaled units. Condensed, weights of 1/δ meet rounding of 1e-16: ρ δ may not be smaller than that.
 constexpr double first_rho = 1e-6, first_delta = 1e-4, least_augmented = 1e-12;
 
-// Of the steps that shorten multipliers, so many are also made to leave the boundary.
+// Number of multiplier-reducing steps that also move away from the boundary.
 constexpr int centring_pulls = 3;
 
 }  // namespace
@@ -28,7 +28,7 @@ const QpSolution& InteriorPoint::solve(const QpData& data, const InteriorPointOp
   const parallel::BlasSerial serial;
   solution_ = {};
   set_is_current_ = has_terms_ = false;
-  if (!acceptable(data)) return solution_;
+  if (!check_data(data)) return solution_;
   load(data);
   if (!scaling_.in_range) {
     report(Status::not_finite, begin, 0);
@@ -82,7 +82,7 @@ Status InteriorPoint::iterate(const InteriorPointOptions& options, Clock::time_p
       const double before = std::exchange(multipliers, sum_of_row_multipliers());
       pulled_ = finite && is_worth_pulling(multipliers / before);
     } else {
-      since_best = finite && is_best(small, merit, options) ? 0 : since_best + 1;
+      since_best = finite && keep_if_best(small, merit, options) ? 0 : since_best + 1;
       if (small && merit <= 1) return Status::converged;
     }
     if (finite && iterations >= next_proof &&
@@ -155,7 +155,7 @@ double InteriorPoint::sum_of_row_multipliers() const {
 
 /// Keeps the iterate if it is better than all before. merit: that of small_enough(); where all residuals are small it
 /// becomes that of the worst component, or of the last step where that is too long whatever the components are.
-bool InteriorPoint::is_best(bool small, double& merit, const InteriorPointOptions& options) {
+bool InteriorPoint::keep_if_best(bool small, double& merit, const InteriorPointOptions& options) {
   constexpr double behind_all_short_ones = 1e100;
   only_multipliers_excuse_it_ = false;
   if (small) {
@@ -176,10 +176,9 @@ bool InteriorPoint::is_best(bool small, double& merit, const InteriorPointOption
   return true;
 }
 
-/// Moves the proximal centre of the multipliers of rows to 0 for the next step. Where multipliers are not unique (of rows
-/// that depend on each other, of rows of zeros) an iterate may have some that are so large that what rounding leaves of
-/// them in a sum is more than the tolerance; such steps take away what the objective does not need, and x off the
-/// constraints by δ λ, which the steps after them win back.
+/// Moves the proximal centre of the multipliers of rows to 0 for the next step. Multipliers that are not unique (of rows
+/// that are linearly dependent, of rows of zeros) may grow until their rounding error exceeds the tolerance. These steps
+/// reduce them, and move x off the constraints by δ λ; later steps restore feasibility.
 void InteriorPoint::pull_multipliers() {
   for (std::size_t i = 0; i < rows_; ++i) {
     upper_.residual[i] -= delta_ * upper_.z[i];

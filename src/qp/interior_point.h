@@ -23,7 +23,7 @@
 namespace onestep::detail {
 
 /// How far a point is from optimal, in one respect. Absolute: the largest entry, in the units of the data. Relative: the
-/// largest entry of the normalised problem (qp_scaling.h), divided by the largest entry among the terms of the sums there: x
+/// largest entry of the normalised problem (qp/scaling.h), divided by the largest entry among the terms of the sums there: x
 /// and Cx; q, Qx, Cᵀλ and the multipliers of bounds; for the gap by the product of these two sizes, or by its largest term.
 /// It does not depend on the units of the data. A solution has small residuals in every row, too, each against the terms of
 /// that row: variables may differ in size by many orders of magnitude.
@@ -123,15 +123,15 @@ class InteriorPoint {
   static constexpr double least_condensed = 1e-8;  // the least proximal term in condensed systems
   static constexpr double least_proximal = 1e-12;  // of what proximal terms are relative to
 
-  // interior_point_start.cpp
-  bool acceptable(const QpData& data);
+  // start.cpp
+  bool check_data(const QpData& data);
   void load(const QpData& data);
   void load_quadratic(const double* Q);
   void load_bounds(const QpData& data);
   bool start_cold();
   void start_warm(const QpStart& start);
   void shift_into_interior();
-  // interior_point_measure.cpp
+  // measure.cpp
   void evaluate();
   template <class Number> void measure(Number* Qx, Number* value, Number* Ctl);
   bool small_enough(const InteriorPointOptions& options, double& merit) const;
@@ -144,7 +144,7 @@ class InteriorPoint {
   double worst_by_terms(const InteriorPointOptions& options, bool of_iterate, bool shortened) const;
   void keep_best();
   void return_to_best();
-  // interior_point_proof.cpp
+  // proof.cpp
   bool find_proof_of_infeasibility();
   bool find_proof_of_unboundedness();
   bool is_proof_of_infeasibility(double* multiplier, const double* low, const double* high, const double* x);
@@ -163,7 +163,7 @@ class InteriorPoint {
   Status end_short(const InteriorPointOptions& options, Status otherwise);
   Status iterate(const InteriorPointOptions& options, Clock::time_point begin, int& iterations);
   static bool time_is_up(const InteriorPointOptions& options, Clock::time_point begin);
-  bool is_best(bool small, double& merit, const InteriorPointOptions& options);
+  bool keep_if_best(bool small, double& merit, const InteriorPointOptions& options);
   bool polish_best(const InteriorPointOptions& options);
   void begin_pulling(const InteriorPointOptions& options);
   bool is_worth_pulling(double shrunk) const;
@@ -198,7 +198,7 @@ class InteriorPoint {
   bool pulled_ = false;                      // the next step shall shorten multipliers, or the last one did
   bool shortened_ = false;                   // such steps were made: multipliers are no larger than they need be
   int pulls_ = 0;                            // how many
-  bool only_multipliers_excuse_it_ = false;  // the last iterate is a solution if the terms of multipliers count
+  bool only_multipliers_excuse_it_ = false;  // the last iterate passes only relative to the multipliers' terms
   bool by_components_ = false;               // the merit of a point is its worst component
   std::vector<QpActive> guess_;              // of the active set, at the last iterate
   int guess_age_ = 0;                        // for how many iterates it has stayed as it is

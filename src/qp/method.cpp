@@ -113,8 +113,9 @@ class QpLoop final : public Loop, private AtSolution {
   std::string degeneracy() override {
     if (is_settled(derivative_.active_set())) return "";
     derivative_.linearise(QpDerivativeAt::solution);
-    return describe(derivative_.degeneracy(), data_.data());
+    return describe(derivative_.find_degeneracy(), data_.data());
   }
+  void settle() override { degeneracy(); }
   static void join(std::initializer_list<ConstVector> parts, Vector to) {
     auto at = to.begin();
     for (const ConstVector part : parts) at = std::ranges::copy(part, at).out;

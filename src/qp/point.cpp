@@ -12,7 +12,7 @@ template <class Derivative> void QpPoint::look_for_kinks(ErrorTerms& terms, doub
   constexpr double visible = 0.1;
   const std::vector<double> here = derivative();
   double most = 0;
-  const bool goes_on = data_.look_beside([&] {
+  const bool goes_on = data_.visit_corners([&] {
     std::vector<double> there = derivative();
     for (std::size_t i = 0; i < there.size(); ++i) there[i] -= here[i];
     const double change = norm(there);
@@ -26,7 +26,7 @@ template <class Derivative> void QpPoint::look_for_kinks(ErrorTerms& terms, doub
   if (!terms.reason.empty()) terms.left_out = std::numeric_limits<double>::infinity();
 }
 
-ErrorTerms QpPoint::measure_doubt() {
+ErrorTerms QpPoint::measure_error() {
   constexpr double safety = 4, rounding = 8 * std::numeric_limits<double>::epsilon();
   ErrorTerms terms;
   terms.reason = reason();
@@ -127,7 +127,7 @@ std::string QpPoint::reason() {
   derivative_.linearise(QpDerivativeAt::solution);
   const QpActiveSet& set = derivative_.active_set();
   if (set.is_decided() && set.undecided().empty()) return "";
-  const std::string text = describe(derivative_.degeneracy(), data_.data());
+  const std::string text = describe(derivative_.find_degeneracy(), data_.data());
   if (!text.empty()) return text;
   return set.is_singular() ? "the linear system of the active constraints is singular: they are linearly dependent, or the "
                              "solution is not unique"

@@ -36,7 +36,7 @@ class QpPoint final : public SolutionPoint, private InnerSolve {
     data_.owner = this;
     last_is_jvp_ = true;
     last_.assign(out.begin(), out.end());
-    doubt_.reset();
+    error_terms_.reset();
   }
   void vjp_theta(ConstVector c, std::span<const Vector> out) override {
     derivative_.linearise(at_);
@@ -51,12 +51,12 @@ class QpPoint final : public SolutionPoint, private InnerSolve {
     last_is_jvp_ = false;
     last_.assign(c.begin(), c.end());
     last_size_ = norm(out);
-    doubt_.reset();
+    error_terms_.reset();
   }
   InnerSolve* inner_solve() override { return this; }
   ErrorTerms error_terms() override {
-    if (!doubt_) doubt_ = measure_doubt();
-    return *doubt_;
+    if (!error_terms_) error_terms_ = measure_error();
+    return *error_terms_;
   }
 
  private:
@@ -73,7 +73,7 @@ class QpPoint final : public SolutionPoint, private InnerSolve {
 
   /// The last derivative against the one by the active set's own factor at the optimum, both in extended precision; and what
   /// the error that is left in these two, and rounding of the result, do to it.
-  ErrorTerms measure_doubt();
+  ErrorTerms measure_error();
   /// At a kink of the data the solution has no derivative: where they may have one, the derivative is taken with parameters
   /// beside those given, and its change counts.
   template <class Derivative> void look_for_kinks(ErrorTerms& terms, double size, const Derivative& derivative);
@@ -94,7 +94,7 @@ class QpPoint final : public SolutionPoint, private InnerSolve {
   bool last_is_jvp_ = false;
   std::vector<double> last_;  // what jvp returned, or the cotangent vjp was given
   double last_size_ = 0;      // of what vjp returned
-  std::optional<ErrorTerms> doubt_;
+  std::optional<ErrorTerms> error_terms_;
 };
 
 /// Why a solution is degenerate, in words; empty: it is not.

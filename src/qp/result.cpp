@@ -150,7 +150,7 @@ ProgramDegeneracy ProgramSolution::degeneracy() const {
   s.derivative.active_set();
   s.derivative.forget();
   s.derivative.linearise(detail::QpDerivativeAt::solution);
-  const detail::QpDegeneracy found = s.derivative.degeneracy();
+  const detail::QpDegeneracy found = s.derivative.find_degeneracy();
   return {found.undecided, found.dependent, found.not_unique, found.residual, found.solved};
 }
 

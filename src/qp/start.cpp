@@ -72,7 +72,7 @@ InteriorPoint::InteriorPoint(std::size_t n, std::size_t m, std::size_t p)
 InteriorPoint::~InteriorPoint() = default;
 
 /// Says in solution_ what is wrong with the data.
-bool InteriorPoint::acceptable(const QpData& data) {
+bool InteriorPoint::check_data(const QpData& data) {
   struct Part {
     const char* name;
     const double* entries;

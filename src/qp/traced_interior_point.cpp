@@ -182,7 +182,7 @@ class TracedIpLoop final : public Loop {
       const double error = std::max(worst, mu / (1 + std::fabs(objective)));
       if (!std::isfinite(error))
         return monitor.end(k == 1 ? Status::not_finite : Status::diverged, fmt::format("in iteration {}", k));
-      // A step more would be taken with a matrix that is nearly singular, and gain nothing.
+      // One more step would use a nearly singular matrix without improving the residual.
       const bool gains = factored && error <= slow * last_error && !is_within(near_native, run);
       if (error <= options.tolerance && k > 1 && !gains) return monitor.end(Status::converged);
       if (k > 1 && error <= near_enough && error > slow * last_error)

@@ -40,7 +40,7 @@ void FixedPointLoop::solve(std::span<const Array> theta, const SolveOptions& opt
     std::ranges::transform(run.x, run.previous, next_.begin(), std::minus<>());
     if (monitor.record_and_check(norm(next_), norm(run.x), std::numeric_limits<double>::quiet_NaN(), 1)) break;
   }
-  if (monitor.has_left_point()) point_->apply(run.previous, controls_, next_);
+  if (monitor.take_left_point()) point_->apply(run.previous, controls_, next_);
   run.statistics.factorisations = point_->work().factorisations - factorisations;
 }
 

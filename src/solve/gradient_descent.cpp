@@ -19,7 +19,7 @@ namespace {
 
 constexpr int lanczos_steps = 80;
 // An iteration may need a much shorter step than the last: from far away, or where the first α is that of another scale.
-// What it tries ends where x does not change any more; below this share of the first α that is looked at.
+// Backtracking ends when x no longer changes; this is tested once α is below this fraction of the first one tried.
 constexpr double looked_at = 0x1p-40, changes_nothing = 4 * std::numeric_limits<double>::epsilon();
 // A decrease of f smaller than this, relative to f, is looked for in the slope.
 constexpr double visible = 1e-9;
@@ -74,7 +74,7 @@ class Curvature {
 
   /// Where a solve ended with its first step, of length zero, at a start that is no minimum: run.start is moved beside it,
   /// for another solve. A descent cannot tell a maximum or a saddle from a minimum by the gradient alone.
-  bool leaves_start(std::span<const Array> theta, Run& run) {
+  bool leave_stationary_start(std::span<const Array> theta, Run& run) {
     if (run.status != Status::converged || run.statistics.iterations > 1 || run.last_step != 0) return false;
     const Extremes e = at_start(theta, run);
     if (!(e.smallest < negative * std::max(e.largest, -e.smallest))) return false;
@@ -96,7 +96,7 @@ class Curvature {
     const double size = norm(at_), steep = norm(gradient_at_);
     if (!(steep > std::max(surely, beyond * tolerance) * size * std::max(e.largest, -e.smallest)) || size == 0) return;
     run.status = Status::line_search_failed;
-    run.about = fmt::format("the step, {:.1e} times the gradient, is lost in the rounding of x: take longer steps",
+    run.about = fmt::format("the step, {:.1e} times the gradient, is below the rounding error of x: use a larger step size",
                             run.controls.empty() ? 0 : run.controls[0]);
   }
 
@@ -132,7 +132,7 @@ class ConstantDescent final : public FixedPointLoop {
   }
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     descend(theta, options, run);
-    if (curvature_.leaves_start(theta, run)) {
+    if (curvature_.leave_stationary_start(theta, run)) {
       descend(theta, options, run);
       note_left_start(run);
     }
@@ -226,7 +226,7 @@ class BacktrackingDescent final : public Loop {
 
   void solve(std::span<const Array> theta, const SolveOptions& options, Run& run) override {
     descend(theta, options, run);
-    if (!curvature_.leaves_start(theta, run)) return;
+    if (!curvature_.leave_stationary_start(theta, run)) return;
     descend(theta, options, run);
     note_left_start(run);
   }
@@ -284,7 +284,7 @@ class BacktrackingDescent final : public Loop {
       if (monitor.record_and_check(step, norm(run.x), reached, alpha[0],
                                    is_kink ? Monitor::Converged::not_yet : Monitor::Converged::from_step_lengths)) {
         if (is_kink && is_solution(run.status)) monitor.end(Status::line_search_failed, kink);
-        if (monitor.has_left_point()) point_->apply(run.previous, alpha, difference_);
+        if (monitor.take_left_point()) point_->apply(run.previous, alpha, difference_);
         return;
       }
       lost = monitor.is_lost(step, norm(run.x)) ? lost + 1 : 0;

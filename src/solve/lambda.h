@@ -27,7 +27,7 @@ class SolveInside : public Foreign {
   virtual bool has_first_derivative_only() const = 0;
 };
 bool has_solves(const Function& traced);
-/// See SolveInside; of the first that leaves something out.
+/// left_out() of the first inner solve for which it is not empty.
 std::string left_out_inside(const Function& traced);
 /// Whether one has the right first derivative alone, and the function is differentiated `orders` times, of which that is not
 /// enough.

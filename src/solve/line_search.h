@@ -19,7 +19,7 @@ class Armijo {
 
   bool enough(double length, double reached) const {
     constexpr double share = 1e-4;
-    // A decrease that rounding of f hides is taken as one.
+    // A decrease that is too small by no more than the rounding error of f is accepted.
     constexpr double slack = 16 * std::numeric_limits<double>::epsilon();
     return std::isfinite(reached) &&
            reached <= value_ - share * length * slope_ + slack * std::max(std::fabs(value_), std::fabs(reached));

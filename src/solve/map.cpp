@@ -43,6 +43,21 @@ void check_shapes(const char* who, const char* what, std::span<const Array> give
                                     to_string(given[i].shape()), to_string(wanted[i])));
 }
 
+Perturbed perturbed(std::span<const Array> theta, const std::function<double(std::size_t, double)>& by) {
+  Perturbed result;
+  std::size_t entry = 0;
+  for (const Array& a : theta) {
+    std::vector<double> entries(static_cast<std::size_t>(a.size())), moves;
+    a.copy_to(entries);
+    double size = 0;
+    for (const double e : entries) size = std::isfinite(e) ? std::max(size, std::fabs(e)) : size;
+    for (double& e : entries) e += moves.emplace_back(by(entry++, size == 0 ? 1 : size));
+    result.theta.emplace_back(a.shape(), std::move(entries));
+    result.moves.emplace_back(a.shape(), std::move(moves));
+  }
+  return result;
+}
+
 int first_not_finite(std::span<const Array> arrays) {
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const Array& a = arrays[i];

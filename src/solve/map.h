@@ -3,6 +3,7 @@
 // of the equation it solves, and a start that depends on θ.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,7 +19,8 @@ namespace onestep::detail {
 class Inverse {
  public:
   virtual ~Inverse() = default;
-  /// r ← M⁻¹r, or M⁻ᵀr, at the point of the last apply; by an iteration to this relative residual, 0: as derivatives are.
+  /// r ← M⁻¹r, or M⁻ᵀr, at the point of the last apply. An iterative inverse stops at this relative residual; 0 selects the
+  /// accuracy of derivatives.
   virtual void solve(bool transposed, Vector r, double residual) = 0;
   /// Whether M is factored, so that a solve costs little; else it is solved by an iteration.
   virtual bool is_factored() const = 0;
@@ -54,7 +56,7 @@ struct Work {
 class Point {
  public:
   virtual ~Point() = default;
-  /// The parameters from now on. They are looked at, not copied: they must stay unchanged.
+  /// The parameters from now on. They are referenced, not copied: they must stay unchanged.
   virtual void bind(std::span<const Array> theta) = 0;
   /// y = F(x, θ). `controls` are what the solver decided for this step (its length, a shift); they are not differentiated.
   /// False when a factorisation failed: y is then NaN.
@@ -81,7 +83,7 @@ class Point {
 class ForwardPoint {
  public:
   virtual ~ForwardPoint() = default;
-  /// The parameters and their direction from now on; looked at, not copied.
+  /// The parameters and their direction from now on; referenced, not copied.
   virtual void bind(std::span<const Array> theta, std::span<const Array> dtheta) = 0;
   /// y = F(x, θ) and dy = A dx + B dθ. Neither may lie where x or dx does.
   virtual void step(ConstVector x, ConstVector controls, ConstVector dx, Vector y, Vector dy) = 0;
@@ -98,7 +100,7 @@ class Switches {
 /// Multiply-adds of one call of each kind.
 struct Costs {
   double apply = 0, jvp_x = 0, vjp_x = 0, jvp_theta = 0, vjp_theta = 0, precondition = 0;
-  double product = 0;  ///< with the matrix of a linear system inside; the others do not count these
+  double product = 0;  ///< with the matrix of a linear system inside; not included in the other counts
 };
 
 class Map {
@@ -144,6 +146,14 @@ void flatten(std::span<const Array> parts, Vector flat);
 std::vector<Array> unflatten(ConstVector flat, std::span<const Shape> parts);
 /// Throws MisuseError, naming `who` and `what`, unless the arrays have these shapes.
 void check_shapes(const char* who, const char* what, std::span<const Array> given, std::span<const Shape> wanted);
+
+/// Arrays with each entry moved, and by how much.
+struct Perturbed {
+  std::vector<Array> theta, moves;
+};
+/// `by` returns the move of an entry; entries are counted through all arrays. `size` is the largest finite entry of its
+/// array, 1 where all are zero.
+Perturbed perturbed(std::span<const Array> theta, const std::function<double(std::size_t entry, double size)>& by);
 
 /// The index of the first array with a NaN or an infinity, or -1.
 int first_not_finite(std::span<const Array> arrays);

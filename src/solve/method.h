@@ -32,8 +32,11 @@ class AtSolution {
   virtual ~AtSolution() = default;
   virtual SolutionPoint& step() = 0;
   virtual SolutionPoint& equation() = 0;
-  /// Why the solution has no derivative, is not unique, or nothing is known about it; else empty.
+  /// Why no derivative exists at this solution (degenerate, not unique), or none that can be trusted; empty when nothing of
+  /// the kind was detected.
   virtual std::string degeneracy() = 0;
+  /// Decides on the active set with which all later derivatives are taken, so that the first one does not differ.
+  virtual void settle() = 0;
 };
 
 /// One thread's memory for solving.
@@ -51,7 +54,7 @@ class Loop {
 
   /// Null where the loop knows its steps alone.
   virtual AtSolution* at_solution() { return nullptr; }
-  /// The same of another method that solved the same problem, for comparison.
+  /// The reference for certificates: the derivative of the solution by this loop, or by another method for the same problem.
   virtual AtSolution* reference() { return at_solution(); }
 };
 
@@ -115,7 +118,7 @@ class Method {
  public:
   virtual ~Method() = default;
   virtual std::unique_ptr<Loop> loop() const = 0;
-  /// One that was given back, where there is one, else a new one.
+  /// A spare loop if one was given back, otherwise a new loop.
   std::unique_ptr<Loop> take_loop() const;
   void give_back(std::unique_ptr<Loop> loop) const;
   /// The same with other data of the solver's lambda, and with the plans of this one.
@@ -127,7 +130,7 @@ class Method {
   bool users_equation = false;      ///< the equation is one the user gave
   /// Controls of the full, undamped step, with which it is differentiated; none: with_loop is not supported.
   std::optional<std::vector<double>> undamped;
-  std::optional<TrialFunction> merit;  ///< what such a loop may ask the value of; none: there is no such thing
+  std::optional<TrialFunction> merit;  ///< merit function a user's loop may evaluate (with_loop); none: there is none
   bool superlinear = false;            ///< ∂F/∂x is zero at the solution, unless that is degenerate
   std::string not_unrolled;            ///< why its iterates cannot be differentiated one by one; empty: they can
   bool starts_itself = false;          ///< takes no start
@@ -135,8 +138,8 @@ class Method {
   bool keeps_loop = false;             ///< one that is given back waits for the next solve
   bool data_may_change = false;        ///< the data of lambdas are memory of the caller
   Lazy<Method> precise;                ///< the same with the solves inside its lambda made precisely; none: there are none
-  std::string inside_left_out;         ///< what `precise` does not see of the solves inside; empty: nothing
-  bool lacks_orders = false;           ///< a solve inside has not as many derivatives as that of the solution needs
+  std::string inside_left_out;  ///< what solves inside leave out of their derivatives even in `precise`; empty: nothing
+  bool lacks_orders = false;    ///< a solve inside has not as many derivatives as that of the solution needs
   std::size_t shown = std::numeric_limits<std::size_t>::max();  ///< number of leading parts of the state that users see
   Constants known;
 

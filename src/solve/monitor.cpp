@@ -25,7 +25,8 @@ constexpr double length_error = epsilon;
 constexpr double near = 0.1;
 // Steps whose lengths fall like a power of the iteration number k, k^-p, have ratios that creep towards 1: a fraction 1/p of
 // what the logarithm of the length loses, that of 1 - ratio loses too. They are told from geometric ones where they are
-// slow, by this much of creep; the distance left has to be within the tolerance itself then, since no rate vouches for it.
+// slow, by this much of creep; the distance left has to be within the tolerance itself then, since no rate of
+// convergence is known.
 constexpr double slow_ratio = 0.9, sublinear = 0.1;
 // Ratios tell creep where their rounding errors are less than this times (1 - ratio)².
 constexpr double resolution = 0.05;
@@ -49,7 +50,7 @@ constexpr double rounding = 64 * epsilon;
 constexpr int first_window = 8;
 constexpr double leads_nowhere = 0.5;
 // F is evaluated at x displaced by so many units in the last place; a step up to so many times the irregularity is rounding.
-// One that sees little may do so by luck: others are taken.
+// One sample may underestimate the irregularity, so several are taken.
 constexpr double beside = 16, irregular = 16;
 constexpr std::size_t samples = 5;
 // A step longer than this, relative to |x|, is never taken for rounding.
@@ -266,7 +267,7 @@ bool Monitor::contracts_to_end(const NewtonStep& newton) const {
   return is_linear;
 }
 
-bool Monitor::is_last(const NewtonStep& newton, ConstVector by, ConstVector to) {
+bool Monitor::check_last(const NewtonStep& newton, ConstVector by, ConstVector to) {
   constexpr double small = 1e-6;  // relative change of an entry
   constexpr double falls = 0.5;
   if (!contracts_to_end(newton) && !(for_entries_ > 0 && is_short(newton.step, newton.size))) return false;
@@ -283,7 +284,7 @@ bool Monitor::is_last(const NewtonStep& newton, ConstVector by, ConstVector to) 
   return false;
 }
 
-void Monitor::took(const NewtonStep& newton, double length) {
+void Monitor::record_newton_step(const NewtonStep& newton, double length) {
   const double before = was_full_ ? newton_before_.step : 0;
   linear_ = newton.step > superlinear * before && newton.step <= contracting * before ? linear_ + 1 : 0;
   not_superlinear_ = before > 0 && newton.step > superlinear * before ? not_superlinear_ + 1 : 0;

@@ -42,7 +42,7 @@ class Monitor {
 
   /// Whether a step is short, or within rounding of x.
   bool is_negligible(double step, double size) const;
-  /// Whether a step is within rounding of x: a line search that shortens one to that has found nothing.
+  /// Whether a step is within rounding of x: a line search that ends with such a step has failed.
   bool is_lost(double step, double size) const;
 
   /// Who decides whether the step that is recorded was the last.
@@ -55,8 +55,8 @@ class Monitor {
   /// After each step, with run.x where it ended. True when the loop is to end, with run.status set.
   bool record_and_check(double step, double size, double value, double length,
                         Converged converged = Converged::from_step_lengths);
-  /// Whether F was evaluated elsewhere since this was asked last: what the loop has at its point is then to be made again.
-  bool has_left_point() { return std::exchange(left_point_, false); }
+  /// Whether F was evaluated elsewhere since this was asked last: the loop must then evaluate its point again.
+  bool take_left_point() { return std::exchange(left_point_, false); }
 
   /// A full Newton step before it is made. Its stiffness is a norm of the matrix along the step.
   struct NewtonStep {
@@ -65,9 +65,9 @@ class Monitor {
   /// Whether it leads to the solution: it is short, and was seen to contract. (Newton's method may converge only linearly
   /// there, where the matrix is singular at the solution.) Entries that are small beside others may have a step that is not
   /// small beside them: further steps are made as long as that shortens them. `to` is where the step, `by`, leads.
-  bool is_last(const NewtonStep& newton, ConstVector by, ConstVector to);
-  /// Which share of it was then made.
-  void took(const NewtonStep& newton, double length);
+  bool check_last(const NewtonStep& newton, ConstVector by, ConstVector to);
+  /// Records that the step was taken with this step length, 1 being the full step.
+  void record_newton_step(const NewtonStep& newton, double length);
 
   /// Whether a step as long as this is within the rounding of x, or of F at run.x, seen by evaluating F around it.
   bool is_rounding(double step);

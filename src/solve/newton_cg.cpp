@@ -25,8 +25,8 @@ namespace {
 // Eisenstat and Walker's second choice: a residual of γ (‖g‖ / ‖g before‖)^α leaves the next step as good as this one makes
 // it, and does not fall faster than its own power while it is large.
 constexpr double forcing_gamma = 0.9, forcing_alpha = 1.618033988749895, least_exact = 0.5, forcing_matters = 0.1;
-// No step is solved to more than this: a step that is a millionth of the last is as fast as anybody wants. The last one is
-// solved to no less, so that its length can be believed.
+// No step is solved to more than this: a step that is a millionth of the last is fast enough. The last one is solved to no
+// less, so that its length can be believed.
 constexpr double most_exact = 1e-6;
 // A short step is taken in full even where rounding of f hides that it is good, but not more often than this: the next
 // steps tell more about it than a line search does.
@@ -85,12 +85,7 @@ class NewtonCgLoop final : public Loop {
     for (;;) {
       const double value = point_.value(), gradient = norm(point_.gradient());
       std::ranges::copy(run.x, run.previous.begin());
-      if (gradient_before > 0) {
-        const double before = forcing_gamma * std::pow(forcing, forcing_alpha);
-        forcing = forcing_gamma * std::pow(gradient / gradient_before, forcing_alpha);
-        if (before > forcing_matters) forcing = std::max(forcing, before);
-        forcing = std::clamp(forcing, most_exact, least_exact);
-      }
+      if (gradient_before > 0) forcing = next_forcing(forcing, gradient, gradient_before);
       gradient_before = gradient;
       bool is_convex = point_.solve_direction(forcing);
       const ConstVector direction = point_.direction();
@@ -109,7 +104,7 @@ class NewtonCgLoop final : public Loop {
       Monitor::NewtonStep newton{full_step, norm(trial_), slope / full_step / full_step};
       // Steps that are cut short converge linearly whatever the Hessian is. A short one may have missed variables in which
       // the objective is flat beside others: what conjugate gradients would do next tells.
-      const bool may_end = monitor.is_last(newton, direction, trial_);
+      const bool may_end = monitor.check_last(newton, direction, trial_);
       const bool ends = may_end && monitor.is_short(point_.go_on(), newton.size);
       go(1);
       if (may_end && !ends) {
@@ -154,13 +149,19 @@ class NewtonCgLoop final : public Loop {
       }
       run.trajectory.record(run.previous, {});
       std::ranges::copy(trial_, run.x.begin());
-      monitor.took(newton, length);
+      monitor.record_newton_step(newton, length);
       if (monitor.record_and_check(length * full_step, norm(run.x), reached, length, Monitor::Converged::no)) return;
-      if (!full_is_good || monitor.has_left_point()) is_evaluated = evaluate(run.x);
+      if (!full_is_good || monitor.take_left_point()) is_evaluated = evaluate(run.x);
       if (!is_evaluated) return monitor.end(Status::not_finite, "the derivatives at an iterate are not finite");
     }
   }
 
+  static double next_forcing(double forcing, double gradient, double gradient_before) {
+    const double before = forcing_gamma * std::pow(forcing, forcing_alpha);
+    forcing = forcing_gamma * std::pow(gradient / gradient_before, forcing_alpha);
+    if (before > forcing_matters) forcing = std::max(forcing, before);
+    return std::clamp(forcing, most_exact, least_exact);
+  }
   bool evaluate(ConstVector x) {
     ++run_->statistics.evaluations;
     point_.evaluate(x);

@@ -89,7 +89,8 @@ class NewtonCgPoint final : public Point, private Inverse, private InnerSolve {
     forget();
     if (ended != ConjugateGradients::Ended::not_positive && ended != ConjugateGradients::Ended::broken) return true;
     if (cg_.products() > 1) return false;
-    // Along g, as far as it would be if the curvature had the other sign, but not out of sight where there is almost none.
+    // Along g, as far as it would be if the curvature had the other sign, with its length limited where the curvature is
+    // almost zero.
     const double farthest = out_of_sight * (1 + norm(where()));
     const double wanted = size * size * size / std::fabs(cg_.curvature());
     const double scale = (wanted < farthest ? wanted : farthest) / size;
@@ -258,7 +259,7 @@ class NewtonCgPoint final : public Point, private Inverse, private InnerSolve {
   // Where the gradient is zero it says nothing about H: a direction with a part of every eigenvector does.
   bool is_convex_somewhere() {
     constexpr int enough = 100;
-    constexpr double seen_all = 1e-8;  // a rougher solve may end before it meets a single negative eigenvalue
+    constexpr double seen_all = 1e-8;  // a looser solve may stop before it detects a negative eigenvalue
     fill_random(rhs_);
     solved_ = false;
     began_ = false;

@@ -78,7 +78,7 @@ class NewtonLoop final : public Loop {
     switch (evaluate(run.x)) {
       case Found::no_value: return monitor.end(Status::not_finite, "the objective has no finite value at the start");
       case Found::no_step:
-        if (!starts_again(monitor, Status::singular, why_no_step())) return;
+        if (!restart(monitor, Status::singular, why_no_step())) return;
         break;
       case Found::step: break;
     }
@@ -92,7 +92,7 @@ class NewtonLoop final : public Loop {
       // dᵀHd / ‖d‖², or ‖Jd‖ / ‖d‖.
       const double along = is_minimiser() ? slope / full_step : std::sqrt(slope);
       const Monitor::NewtonStep newton{full_step, norm(full_), along / full_step};
-      if (monitor.is_last(newton, direction_, full_) && is_root(full_, std::max(residual_before_, std::sqrt(slope)))) {
+      if (monitor.check_last(newton, direction_, full_) && is_root(full_, std::max(residual_before_, std::sqrt(slope)))) {
         run.trajectory.record(run.previous, controls_);
         std::ranges::copy(full_, run.x.begin());
         monitor.record_and_check(full_step, newton.size, value, 1, Monitor::Converged::yes);
@@ -132,17 +132,17 @@ class NewtonLoop final : public Loop {
       const bool is_lost = !full_is_good && monitor.is_lost(length * full_step, norm(trial_));
       shortened_ = length < shortened ? shortened_ + 1 : 0;
       if (!found_length || is_lost || (shortened_ > shortened_allowed && !is_minimiser())) {
-        if (!fails(monitor, newton)) continue;
+        if (!end_or_restart(monitor, newton)) continue;
         return;
       }
       run.trajectory.record(run.previous, controls_);
       std::ranges::copy(trial_, run.x.begin());
-      monitor.took(newton, length);
+      monitor.record_newton_step(newton, length);
       residual_before_ = std::sqrt(slope);
       if (monitor.record_and_check(length * full_step, norm(run.x), reached, length, Monitor::Converged::no)) return;
-      if (!full_is_good || monitor.has_left_point()) found = evaluate(run.x);
+      if (!full_is_good || monitor.take_left_point()) found = evaluate(run.x);
       if (found == Found::no_step) {
-        if (!starts_again(monitor, Status::singular, why_no_step())) return;
+        if (!restart(monitor, Status::singular, why_no_step())) return;
       } else if (found == Found::no_value) {
         return monitor.end(Status::not_finite, "the derivatives at an iterate are not finite");
       }
@@ -182,19 +182,19 @@ class NewtonLoop final : public Loop {
   }
 
   // The line search found no length, or only tiny ones. False where the solve goes on from another point.
-  bool fails(Monitor& monitor, const Monitor::NewtonStep& newton) {
+  bool end_or_restart(Monitor& monitor, const Monitor::NewtonStep& newton) {
     Run& run = *run_;
     std::ranges::copy(run.previous, run.x.begin());
     if (monitor.is_rounding(newton.step) && is_root(run.x, 0)) {
       monitor.end_at_rounding(newton.step, newton.size);
       return true;
     }
-    return !starts_again(monitor, Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
+    return !restart(monitor, Status::line_search_failed, fmt::format("in iteration {}", run.statistics.iterations + 1));
   }
 
   // At a minimum of ‖G‖ that is not a root the Jacobian is singular and Newton's step points along its null space: farther
   // out on either side ‖G‖ may decrease towards a root. False, with the status set, when the restarts are used up.
-  bool starts_again(Monitor& monitor, Status status, const std::string& about) {
+  bool restart(Monitor& monitor, Status status, const std::string& about) {
     Run& run = *run_;
     if (is_minimiser()) {
       monitor.end(status, about);

@@ -45,7 +45,7 @@ struct Recipe {
   Constants known;
   std::shared_ptr<const Estimator> estimator;
   bool superlinear = false;  ///< as Method::superlinear, before there is one
-  /// Of the steps that a solve ends with as a node, where none are named: two of Newton's give second derivatives too.
+  /// Default number of differentiated final steps when a solve is a node: two of Newton's give second derivatives too.
   int steps_in_node = 1;
   /// The undamped step in expressions of the flat state and the parameters, where it can be traced; else none.
   std::function<Expr(const std::vector<Shape>& state, const Expr& x, std::span<const Expr> theta)> undamped;

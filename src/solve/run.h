@@ -22,8 +22,8 @@ struct Run {
   bool steps_vanish = false;               ///< linear convergence down to a step of 0: the solution is degenerate
   double slowness = 0;                     ///< 1/(1 - ρ), ρ being the rate at which steps became shorter; 0: not seen
   std::vector<double> controls;            ///< with which the last step is differentiated: undamped
-  std::vector<double>
-      proof;  ///< that a program is infeasible or unbounded (a Farkas ray or a direction), in the form of a state
+  /// That a program is infeasible or unbounded (a Farkas ray or a direction), in the form of a state.
+  std::vector<double> proof;
   std::vector<double> anchor, scratch;       ///< the monitor's
   std::array<std::vector<double>, 2> older;  ///< x_{k-2} and x_{k-3}, where the monitor decides from lengths of steps
   Trajectory trajectory;

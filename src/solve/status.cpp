@@ -36,24 +36,19 @@ const char* explain(Status status) {
     case Status::cancelled: return "The callback asked to stop; the last point is returned.";
     case Status::diverged:
       return "The iterates grow without limit: the step is no contraction here, or the objective has no minimum. Take "
-             "shorter "
-             "steps, start closer, or look for a sign that is wrong.";
+             "shorter steps, start closer, or look for a sign that is wrong.";
     case Status::not_finite:
       return "A NaN or an infinity stands in the data or was computed from it. Look at the array that is named, if one is, "
-             "at the "
-             "domain of the functions used, and at solves within.";
+             "at the domain of the functions used, and at solves within.";
     case Status::line_search_failed:
       return "No step along the search direction made progress although the tolerance is not met. There may be no solution, "
              "the derivative may be wrong, the function not smooth here, or the problem badly scaled.";
     case Status::singular:
       return "A matrix could not be factored. Add a term that makes the solution unique, remove what is redundant, or start "
              "elsewhere.";
-    case Status::infeasible:
-      return "No point satisfies all constraints; Solution::proof() says which of them contradict each other.";
+    case Status::infeasible: return "No point satisfies all constraints.";
     case Status::unbounded:
-      return "The objective decreases without limit along the ray of Solution::proof(). A constraint is missing, or a sign "
-             "is "
-             "wrong.";
+      return "The objective decreases without limit along a ray: a constraint is missing, or a sign is wrong.";
     case Status::not_convex:
       return "Q has a negative eigenvalue, so a point where the first-order conditions hold need not be a minimum. Check "
              "the sign and the symmetry of Q.";

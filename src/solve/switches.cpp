@@ -17,7 +17,7 @@ Expr switch_of(const Node& node, const Expr& y, std::span<const Expr> args) {
     return *info(node.op).kink(Site{node.op, {args.begin(), args.end()}, node.attr, node.shape}, y);
     case Op::max: return args[0] - (node.attr.i == 1 ? by_row(y, args[0].shape()) : broadcast(y, args[0].shape()));
     case Op::norm: return y;
-    case Op::call:  // nobody can see into it
+    case Op::call:  // foreign code, or a solve: its kinks are unknown
     case Op::input:
     case Op::constant:
     case Op::scalar:

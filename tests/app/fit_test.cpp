@@ -252,7 +252,7 @@ TEST_F(FitAndPredict, DependentFeaturesAreNamedAndLeftOutWithoutAPenalty) {
     EXPECT_EQ(json({"predict", path("m.json"), file})["scores"], found["train"]) << "and predict knows";
   }
   EXPECT_THAT(misuse({"fit", folder_.write("wide", "1.5 1:1 2:2 3:1\n2 1:2 2:1 3:5\n3 1:1 2:1 3:4\n"), "--l2", "0"}),
-              HasSubstr("3 samples cannot tell 3 coefficients"));
+              HasSubstr("3 samples do not determine 3 coefficients"));
 }
 
 TEST_F(FitAndPredict, TheFitDoesNotDependOnUnitsWithoutAPenalty) {

@@ -403,6 +403,30 @@ TEST_F(Jobs, TuneStartsWhereItIsTold) {
   EXPECT_THAT(misuse({"tune", file, "--l2", "0"}), HasSubstr("penalties lie from"));
 }
 
+TEST(Search, IsUsableUnlessAFitFailedWhateverElseIsSaid) {
+  using app::jobs::is_usable, app::jobs::message_of;
+  Outcome o;
+  o.value = 0.4, o.norm = 1e-3, o.bound = 2e-2;
+  o.status = Status::iteration_limit;
+  o.about = "the hypergradient changes from one solve of the inner problems to the next";
+  EXPECT_TRUE(is_usable(o));
+  EXPECT_THAT(message_of(o), HasSubstr("limit of --iterations"));
+  o.inner_failed = true;
+  for (const int fell_short : {0, 2}) {
+    o.fell_short = fell_short;
+    for (const Status status : {Status::iteration_limit, Status::singular}) {
+      o.status = status;
+      EXPECT_FALSE(is_usable(o)) << to_string(status) << " " << fell_short;
+    }
+  }
+  o.inner_failed = false;
+  EXPECT_TRUE(is_usable(o)) << "the linear system of the last gradient is singular, the fit is good";
+  o.status = Status::converged;
+  EXPECT_EQ(message_of(o), "");
+  o.uncertain = true;
+  EXPECT_THAT(message_of(o), HasSubstr("may be wrong by 0.02"));
+}
+
 TEST_F(Jobs, TuneGivesTheModelThatFitWouldFindWithItsAnswer) {
   const std::string file = folder_.write("cloud", cloud(5, 100));
   for (const std::vector<std::string>& how : {std::vector<std::string>{"--folds", "5"}, {"--valid", file}}) {

@@ -307,6 +307,33 @@ TEST(Checkpoint, AFullDiskKeepsTheLastOneAndIsAnError) {
   EXPECT_FALSE(std::filesystem::exists(file + ".tmp"));
 }
 
+TEST(Checkpoint, IsWrittenWhereASymbolicLinkLeads) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  const fs::path link = folder.path() / "link", target = folder.path() / "disk" / "c";
+  fs::create_directory(folder.path() / "disk");
+  fs::create_symlink("disk/other", link);  // relative to its folder, and by another link, which leads to nothing yet
+  fs::create_symlink(target, folder.path() / "disk" / "other");
+  for (const char* contents : {"first", "second"}) {
+    CheckpointFile checkpoint(link.string());
+    EXPECT_THAT(error_of([&] { const CheckpointFile same(target.string()); }), HasSubstr("in use by another run"));
+    checkpoint.write(contents);
+    EXPECT_EQ(checkpoint.read(), contents);
+  }
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(CheckpointFile(target.string()).read(), "second");
+}
+
+TEST(Checkpoint, ALinkThatLeadsNowhereIsAnErrorBeforeTheWork) {
+  const TemporaryFolder folder;
+  const std::string loop = (folder.path() / "loop").string(), lost = (folder.path() / "lost").string();
+  std::filesystem::create_symlink("loop", loop);
+  std::filesystem::create_symlink("no/such/folder", lost);
+  EXPECT_THAT(error_of([&] { (void)tuned(Lbfgs{}, with_checkpoint(loop)); }), HasSubstr(loop + " cannot be followed"));
+  EXPECT_THAT(error_of([&] { (void)tuned(Lbfgs{}, with_checkpoint(lost)); }), HasSubstr("no/such/folder cannot be locked"));
+  EXPECT_FALSE(std::filesystem::exists(loop + ".lock"));
+}
+
 TEST(Checkpoint, AFolderThatIsNotThereIsAnErrorBeforeTheWork) {
   EXPECT_THROW((void)tuned(Lbfgs{}, with_checkpoint("/nowhere/at/all")), FileError);
 }

@@ -229,6 +229,7 @@ TEST(Minimise, AStepThatDoesNotContractAtTheStartIsAStatus) {
   for (const OuterMethod& method : methods) {
     const Outcome o = minimise({contracts_below_one(0.9)}, {Parameter::real(2.0)}, method);
     EXPECT_EQ(o.status, Status::diverged);
+    EXPECT_TRUE(o.inner_failed);
     EXPECT_THAT(o.about, HasSubstr("inner problem 0"));
     EXPECT_THAT(o.about, HasSubstr("does not contract"));
     EXPECT_THAT(o.about, HasSubstr("Implicit{}"));
@@ -242,6 +243,7 @@ TEST(Minimise, AnAnswerThatCannotBeSolvedAccuratelyIsNone) {
       Array(0.0), [](Expr x) { return square(x - 3.0) + 1.0; }, Implicit{});
   const Outcome o = minimise({inner}, {Parameter::real(1.0)}, Descent{.step = 0.01}, {.max_iterations = 2, .warm = false});
   EXPECT_EQ(o.status, Status::iteration_limit);
+  EXPECT_TRUE(o.inner_failed);
   EXPECT_THAT(o.about, HasSubstr("inner problem 0: iteration_limit"));
   EXPECT_EQ(o.iterations, 2);
 }
@@ -270,6 +272,7 @@ TEST(Minimise, ALinearSystemThatFellShortIsCountedAndNeverConverges) {
   for (const double tolerance : {1e3, 1e-5}) {
     const Outcome o = minimise({ridge.inner(stopped)}, start, Lbfgs{}, {.tolerance = tolerance});
     EXPECT_FALSE(is_solution(o.status)) << o;
+    EXPECT_FALSE(o.inner_failed);
     EXPECT_EQ(o.fell_short, o.hypergradients);
     EXPECT_TRUE(std::isnan(o.norm)) << o;  // unknown, which is not zero
     EXPECT_TRUE(std::isnan(o.critical));
@@ -306,7 +309,9 @@ TEST(Minimise, WhatIsCriticalStaysSoWhenItIsSolvedAgain) {
     EXPECT_LE(o.critical, 1e-5) << trial;
   }
 }
-TEST(Minimise, GoesOnFromAPointThatWasOnlyTakenForCritical) {
+
+// A hypergradient that is another one when the inner problem is solved again.
+Outcome refuted_once(int max_iterations) {
   const Array H{{0.186527, -0.205256}, {-0.205256, 0.225881}}, b{1.1868, -0.647708}, target{-1.72052, -0.865453};
   const Solver fit = gradient_descent(
       [&](Expr x, Expr t) {
@@ -315,10 +320,41 @@ TEST(Minimise, GoesOnFromAPointThatWasOnlyTakenForCritical) {
       {.step = GradientStep::backtracking()}, {.tolerance = 1e-10, .max_iterations = 20000});
   const Inner inner(
       fit, zeros({2}), [&](Expr x) { return sum(square(x - target)) + 0.3 * sum(exp(0.3 * x)); }, Implicit{});
-  const Outcome o = minimise({inner}, {Parameter::positive(ones({2})).within(1e-3, 1e3)}, Lbfgs{}, {.tolerance = 2.7e-6});
+  return minimise({inner}, {Parameter::positive(ones({2})).within(1e-3, 1e3)}, Lbfgs{},
+                  {.tolerance = 2.7e-6, .max_iterations = max_iterations});
+}
+TEST(Minimise, GoesOnFromAPointThatWasOnlyTakenForCritical) {
+  const Outcome o = refuted_once(200);
   EXPECT_EQ(o.status, Status::converged) << o;
   EXPECT_LE(o.critical, 2.7e-6);
   EXPECT_NEAR(o.theta[0](1), 0.3314, 1e-3);
+}
+
+TEST(Minimise, ALimitReachedWhereAHypergradientIsRefutedIsNoFailureOfAnInnerProblem) {
+  int limit = 1;
+  Outcome o;
+  do o = refuted_once(limit++);
+  while (o.about.empty() && o.status != Status::converged);
+  EXPECT_THAT(o.about, HasSubstr("the hypergradient changes from one solve"));
+  EXPECT_EQ(o.status, Status::iteration_limit);
+  EXPECT_FALSE(o.inner_failed);
+}
+
+// One step of x ← 0.9 x + 0.1 θ has a tenth of the derivative: what is critical by it is not.
+TEST(Minimise, ConvergenceByAHypergradientThatIsFarFromTheTruthIsUncertain) {
+  const auto run = [](const Estimator& estimator) {
+    const Inner inner(
+        fixed_point([](Expr x, Expr theta) { return 0.9 * x + 0.1 * theta; }), Array(0.0),
+        [](Expr x, Expr theta) { return square(x - 1.0) + 0.1 * theta; }, estimator);
+    return minimise({inner}, {Parameter::real(0.0)}, Descent{.step = 0.9});
+  };
+  const Outcome wrong = run(OneStep{}), right = run(Implicit{});
+  ASSERT_EQ(wrong.status, Status::converged) << wrong.message();
+  EXPECT_TRUE(wrong.uncertain) << wrong;
+  EXPECT_FALSE(wrong.inner_failed);
+  EXPECT_THAT(wrong.message(), HasSubstr("may be wrong by"));
+  ASSERT_EQ(right.status, Status::converged) << right.message();
+  EXPECT_FALSE(right.uncertain) << right;
 }
 
 TEST(Minimise, CanBeCancelledAndLimited) {

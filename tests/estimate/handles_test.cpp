@@ -28,6 +28,7 @@ TEST(Handles, BeforeTheFirstSolveEverythingOfASolutionThrows) {
   const std::vector<std::function<void()>> all{[&] { s.x(); },
                                                [&] { s.state(); },
                                                [&] { s.status(); },
+                                               [&] { s.about(); },
                                                [&] { s.message(); },
                                                [&] { s.statistics(); },
                                                [&] { s.report(); },
@@ -151,9 +152,9 @@ TEST(MovedFrom, ASolutionSaysSo) {
   const std::vector<std::span<const double>> from{memory};
   const std::vector<std::span<double>> to{memory};
   expect_moved_from("[Solution]",
-                    {[&] { s.x(); }, [&] { s.state(); }, [&] { s.status(); }, [&] { s.message(); }, [&] { s.statistics(); },
-                     [&] { s.report(); }, [&] { s.proof(); }, [&] { s.vjp(c); }, [&] { s.jvp(c); }, [&] { s.jacobian(); },
-                     [&] { s.vjp_into(from, to); },
+                    {[&] { s.x(); }, [&] { s.state(); }, [&] { s.status(); }, [&] { s.about(); }, [&] { s.message(); },
+                     [&] { s.statistics(); }, [&] { s.report(); }, [&] { s.proof(); }, [&] { s.vjp(c); }, [&] { s.jvp(c); },
+                     [&] { s.jacobian(); }, [&] { s.vjp_into(from, to); },
                      [&] {
                        s.jvp_into({&c, 1}, memory);
                      },

@@ -177,9 +177,14 @@ TEST(QuadraticProgram, WhatHasNoMinimumIsAStatusWithEveryEstimator) {
     const Array y = none.proof()[1];
     EXPECT_NEAR(y(0) + y(1), 0, 1e-6);
     EXPECT_NEAR(y(0) + 2 * y(1), -1, 1e-6);
+    EXPECT_NE(down.message().find("along a ray: a constraint is missing, or a sign is wrong. Solution::proof()"),
+              std::string::npos);
+    EXPECT_NE(none.message().find("Solution::proof() says which"), std::string::npos);
     EXPECT_THROW(down.vjp(ones({2})), Error);
   }
-  EXPECT_THROW(solve(crossing, zeros({2})).proof(), Error);
+  const Solution without_proof = solve(crossing, zeros({2}));
+  EXPECT_THROW(without_proof.proof(), Error);
+  EXPECT_EQ(without_proof.message(), std::string(explain(Status::infeasible)) + " [" + without_proof.about() + "]");
 }
 
 TEST(QuadraticProgram, AFailedSolveDoesNotKeepTheLastAnswer) {

@@ -229,7 +229,7 @@ TEST(QpDerivative, TheOptimalValueObeysTheEnvelopeTheorem) {
     const QpSolution s = solver.solve(qp.data(), short_last_step());
     QpDerivative derivative(solver);
     derivative.linearise(QpDerivativeAt::solution);
-    if (!derivative.degeneracy().none()) continue;
+    if (!derivative.find_degeneracy().none()) continue;
     // V = ½xᵀQx + qᵀx: the cotangent of x is Qx + q, and Q and q have a direct part.
     std::vector<double> x_bar(qp.q);
     for (std::size_t i = 0; i < qp.n; ++i)
@@ -271,7 +271,7 @@ TEST(QpDerivative, OfTheProjectionOnTheSimplexIsThatOfItsSupport) {
   QpDerivative derivative(solver);
   for (const QpDerivativeAt at : both) {
     derivative.linearise(at);
-    EXPECT_TRUE(derivative.degeneracy().none());
+    EXPECT_TRUE(derivative.find_degeneracy().none());
     Qp tangents = zeros_like(qp);
     tangents.q = {-1, 0, 0, 0, 0};
     Point d(qp);
@@ -292,7 +292,7 @@ TEST(QpDerivative, NeedsNoFactorisationOfItsOwn) {
   for (const QpDerivativeAt at : both) {
     derivative.linearise(at);
     derivative.jvp(random_tangents(random, qp).data(), t.x, t.y, t.z, t.w);
-    derivative.degeneracy();
+    derivative.find_degeneracy();
   }
   EXPECT_EQ(solver.factorisations(), before);
 }
@@ -324,7 +324,7 @@ TEST(QpDerivative, NamesAConstraintThatIsWeaklyActive) {
   solver.solve(qp.data());
   QpDerivative derivative(solver);
   derivative.linearise(QpDerivativeAt::solution);
-  EXPECT_EQ(derivative.degeneracy().undecided, std::vector<std::size_t>{0});
+  EXPECT_EQ(derivative.find_degeneracy().undecided, std::vector<std::size_t>{0});
   Qp tangents = zeros_like(qp);
   tangents.q = {-1, 0};
   Point t(qp);
@@ -345,7 +345,7 @@ TEST(QpDerivative, NamesActiveConstraintsThatAreDependent) {
   EXPECT_EQ(solver.solve(qp.data()).status, Status::converged);
   QpDerivative derivative(solver);
   derivative.linearise(QpDerivativeAt::solution);
-  const QpDegeneracy found = derivative.degeneracy();
+  const QpDegeneracy found = derivative.find_degeneracy();
   EXPECT_EQ(found.dependent, (std::vector<std::size_t>{0, 1}));
   EXPECT_TRUE(found.not_unique.empty());
   Qp tangents = zeros_like(qp);
@@ -385,7 +385,7 @@ TEST(QpDerivative, NamesVariablesThatMayMove) {
   EXPECT_EQ(solver.solve(qp.data()).status, Status::converged);
   QpDerivative derivative(solver);
   derivative.linearise(QpDerivativeAt::solution);
-  const QpDegeneracy found = derivative.degeneracy();
+  const QpDegeneracy found = derivative.find_degeneracy();
   EXPECT_EQ(found.not_unique, (std::vector<std::size_t>{1, 2}));
   Point t(qp);
   Qp tangents = zeros_like(qp);

@@ -169,7 +169,8 @@ def _not_converged(solved: Solved, failed: list[int]) -> SolverError:
     which = ""
     if solved.count > 1:
         which = f"{len(failed)} of {solved.count} problems did not end at a solution; the first, number {failed[0]}: "
-    why = first.message.split("; the solution's proof")[0].replace(" of the solution's proof", "").rstrip(".")
+    explanation = first.status.explanation
+    why = f"{explanation} [{first.about}]" if first.about else explanation.rstrip(".")
     return SolverError(
         f"[cvxpylayers] {which}{why}. QPSolver(on_error='nan') or 'keep' goes on",
         first.status,

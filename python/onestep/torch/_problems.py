@@ -180,7 +180,8 @@ def _not_converged(solutions: Solution | ManySolutions, failed: list[int]) -> No
     which = ""
     if not isinstance(solutions, Solution):
         which = f"{len(failed)} of {len(solutions)} problems did not end at a solution; the first of them, number {failed[0]}: "
-    why = first.message.split("; the solution's proof")[0].replace(" of the solution's proof", "").rstrip(".")
+    explanation = first.status.explanation
+    why = f"{explanation} [{first.about}]" if first.about else explanation.rstrip(".")
     return NotConvergedError(
         f"[layer] {which}{why}. A layer with on_error='nan' or 'keep' goes on, and has a status for each problem",
         first.status,

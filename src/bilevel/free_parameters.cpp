@@ -1,5 +1,5 @@
 // Parameters to and from the vector that an outer method moves: logarithms of positive ones, bounds, and slopes.
-#include "bilevel/moved.h"
+#include "bilevel/free_parameters.h"
 
 #include <fmt/format.h>
 
@@ -18,14 +18,14 @@ double to_moved(Kind kind, double theta) {
 double to_theta(Kind kind, double u) {
   return kind == Kind::positive ? std::exp(u) : kind == Kind::unit ? 1 / (1 + std::exp(-u)) : u;
 }
-double slope(Kind kind, double u) {
+double derivative_of_theta(Kind kind, double u) {
   const double theta = to_theta(kind, u);
   return kind == Kind::positive ? theta : kind == Kind::unit ? theta / (1 + std::exp(u)) : 1.0;
 }
 
 }  // namespace
 
-Moved::Moved(const std::vector<Parameter>& parameters) : parameters_(parameters) {
+FreeParameters::FreeParameters(const std::vector<Parameter>& parameters) : parameters_(parameters) {
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     Parameter& parameter = parameters_[p];
     parameter.start = parameter.start.contiguous();
@@ -53,14 +53,14 @@ Moved::Moved(const std::vector<Parameter>& parameters) : parameters_(parameters)
   if (start_.empty()) throw MisuseError("[minimise] no parameter is moved: there is none, or all are fixed");
 }
 
-template <class F> void Moved::for_each(const F& f) const {
+template <class F> void FreeParameters::for_each(const F& f) const {
   std::size_t i = 0;
   for (std::size_t p = 0; p < parameters_.size(); ++p)
     if (parameters_[p].kind != Kind::fixed)
       for (std::size_t e = 0; e < static_cast<std::size_t>(parameters_[p].start.size()); ++e) f(i++, p, e);
 }
 
-Parts Moved::theta(std::span<const double> u) const {
+Parts FreeParameters::theta(std::span<const double> u) const {
   std::vector<std::vector<double>> entries;
   for (const Parameter& p : parameters_) entries.emplace_back(p.start.values().begin(), p.start.values().end());
   // At a bound it is the bound, not what a logarithm and back make of it.
@@ -75,32 +75,35 @@ Parts Moved::theta(std::span<const double> u) const {
   return all;
 }
 
-std::vector<double> Moved::entries(std::span<const double> u) const {
+std::vector<double> FreeParameters::entries(std::span<const double> u) const {
   const Parts all = theta(u);
   std::vector<double> result(size());
   for_each([&](std::size_t i, std::size_t p, std::size_t e) { result[i] = all[p].values()[e]; });
   return result;
 }
 
-std::vector<double> Moved::pulled_back(std::span<const double> u, const std::vector<std::vector<double>>& gradient) const {
+std::vector<double> FreeParameters::pulled_back(std::span<const double> u,
+                                                const std::vector<std::vector<double>>& gradient) const {
   std::vector<double> result(size());
-  for_each(
-      [&](std::size_t i, std::size_t p, std::size_t e) { result[i] = slope(parameters_[p].kind, u[i]) * gradient[p][e]; });
+  for_each([&](std::size_t i, std::size_t p, std::size_t e) {
+    result[i] = derivative_of_theta(parameters_[p].kind, u[i]) * gradient[p][e];
+  });
   return result;
 }
 
-double Moved::stretch(std::span<const double> u) const {
+double FreeParameters::stretch(std::span<const double> u) const {
   double largest = 0;
-  for_each(
-      [&](std::size_t i, std::size_t p, std::size_t) { largest = std::max(largest, slope(parameters_[p].kind, u[i])); });
+  for_each([&](std::size_t i, std::size_t p, std::size_t) {
+    largest = std::max(largest, derivative_of_theta(parameters_[p].kind, u[i]));
+  });
   return largest;
 }
 
-void Moved::project(std::span<double> u) const {
+void FreeParameters::project(std::span<double> u) const {
   for (std::size_t i = 0; i < size(); ++i) u[i] = std::clamp(u[i], low_[i], high_[i]);
 }
 
-std::vector<double> Moved::shifted(std::vector<double> u, std::span<const double> step, double length) const {
+std::vector<double> FreeParameters::shifted(std::vector<double> u, std::span<const double> step, double length) const {
   for (std::size_t i = 0; i < size(); ++i) u[i] += length * step[i];
   project(u);
   return u;
@@ -112,18 +115,18 @@ double slope(std::span<const double> gradient, std::span<const double> from, std
   return sum;
 }
 
-bool Moved::is_held(std::size_t i, std::span<const double> u, std::span<const double> gradient) const {
+bool FreeParameters::is_held(std::size_t i, std::span<const double> u, std::span<const double> gradient) const {
   return (u[i] <= low_[i] && gradient[i] > 0) || (u[i] >= high_[i] && gradient[i] < 0);
 }
 
-std::vector<double> Moved::free_gradient(std::span<const double> u, std::span<const double> gradient) const {
+std::vector<double> FreeParameters::free_gradient(std::span<const double> u, std::span<const double> gradient) const {
   std::vector<double> result(gradient.begin(), gradient.end());
   for (std::size_t i = 0; i < size(); ++i)
     if (is_held(i, u, gradient)) result[i] = 0;
   return result;
 }
 
-double Moved::largest_free(std::span<const double> u, std::span<const double> gradient) const {
+double FreeParameters::largest_free(std::span<const double> u, std::span<const double> gradient) const {
   double largest = 0;
   for (std::size_t i = 0; i < size(); ++i) {
     if (is_held(i, u, gradient)) continue;

@@ -8,10 +8,10 @@
 
 namespace onestep::detail {
 
-class Moved {
+class FreeParameters {
  public:
   /// Throws MisuseError, naming the parameter, for starts and bounds that do not go together.
-  explicit Moved(const std::vector<Parameter>& parameters);
+  explicit FreeParameters(const std::vector<Parameter>& parameters);
 
   std::size_t size() const { return start_.size(); }
   const std::vector<double>& start() const { return start_; }
