@@ -244,8 +244,18 @@ class Minimiser {
       end(Status::line_search_failed,
           fmt::format("no step along the hypergradient leads to inner problems that are solved; the last: {}",
                       objective_.about()));
-    else
+    else if (is_within_its_error())
+      end(Status::rounding_reached, "the hypergradient is smaller than its error");
+    else if (!status_)
       end(Status::line_search_failed, "no step along the hypergradient lowers g");
+  }
+
+  // At a start that is the solution no value tells that g cannot fall: it may be as small as its rounding.
+  bool is_within_its_error() {
+    if (!solve(state_.u)) return false;
+    accept(state_.u);
+    const double bound = status_ ? 0 : objective_.gradient_bound().first * parameters_.stretch(state_.u);
+    return std::isfinite(bound) && bound >= norm(parameters_.free_gradient(state_.u, state_.gradient));
   }
 
   // ---- its parts ----
@@ -271,8 +281,12 @@ class Minimiser {
     state_.value = objective_.value();
     state_.noise = objective_.noise();
     state_.x = objective_.states();
-    if (!std::ranges::all_of(state_.gradient, [](double g) { return std::isfinite(g); }))
+    if (std::ranges::all_of(state_.gradient, [](double g) { return std::isfinite(g); })) return;
+    const auto [status, why] = objective_.gradient_status();
+    if (is_solution(status))
       end(Status::not_finite, "in the hypergradient");
+    else
+      end(status, why);
   }
 
   double critical() const { return critical(state_.u, state_.gradient, state_.value); }

@@ -88,10 +88,19 @@ class Objective::Problem {
   }
 
   void differentiate() {
-    pull(derivatives_);
-    linear_status_ = solution().report().status;
-    linear_residual_ = solution().report().residual;
+    no_derivative_.clear();
+    linear_residual_ = 0;
+    try {
+      pull(derivatives_);
+      linear_status_ = solution().report().status;
+      linear_residual_ = solution().report().residual;
+    } catch (const NoDerivativeError& none) {
+      for (auto& part : pulled_) fill(part, std::numeric_limits<double>::quiet_NaN());
+      linear_status_ = is_solution(none.status) ? Status::singular : none.status;
+      no_derivative_ = none.reason;
+    }
   }
+  const std::string& no_derivative() const { return no_derivative_; }  ///< why there is no hypergradient; else empty
   Status linear_status() const { return linear_status_; }
   double linear_residual() const { return linear_residual_; }
   const std::vector<std::vector<double>>& pulled() const { return pulled_; }
@@ -178,7 +187,7 @@ class Objective::Problem {
   std::optional<Workspace> workspace_;
   std::vector<double> start_;
   Status status_ = Status::iteration_limit, linear_status_ = Status::converged;
-  std::string about_;
+  std::string about_, no_derivative_;
   double value_ = 0, linear_residual_ = 0;
   std::vector<std::vector<double>> derivatives_, pulled_;  // of g by all its arguments; hypergradient
 };
@@ -270,6 +279,8 @@ std::vector<std::vector<double>> Objective::gradient() {
 std::pair<Status, std::string> Objective::gradient_status() const {
   for (std::size_t i = 0; i < problems_.size(); ++i) {
     const Problem& p = *problems_[i];
+    if (!p.no_derivative().empty())
+      return {p.linear_status(), fmt::format("inner problem {}: there is no hypergradient: {}", i, p.no_derivative())};
     if (!is_solution(p.linear_status()))
       return {p.linear_status(),
               fmt::format("inner problem {}: the linear system of the hypergradient fell short, {}, with a residual of "

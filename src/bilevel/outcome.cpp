@@ -42,7 +42,7 @@ bool detail::note_shortfall(Outcome& o, const Objective& objective) {
   const auto [status, why] = objective.gradient_status();
   if (is_solution(status)) return true;
   if (is_solution(o.status)) o.status = status;
-  o.about = o.about.empty() ? why : fmt::format("{}; {}", o.about, why);
+  if (o.about != why) o.about = o.about.empty() ? why : fmt::format("{}; {}", o.about, why);
   return false;
 }
 

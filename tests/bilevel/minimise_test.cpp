@@ -36,6 +36,28 @@ double true_gradient(const Ridge& ridge, const Parts& theta) {
   return std::sqrt(sum);
 }
 
+// The inner root becomes double at θ = 0, where x(θ) has no derivative.
+TEST(Minimise, ADerivativeThatDoesNotExistIsAStatusAndItsReason) {
+  const Inner root(newton_root([](Expr x, Expr t) { return square(x) - t; }), ones({1}), [](Expr x) { return sum(x); });
+  const Inner quartic(newton([](Expr x, Expr t) { return sum(square(square(x)) - t * x); }), ones({1}),
+                      [](Expr x) { return sum(square(x)) + 1.0; });
+  for (const Inner& inner : {root, quartic}) {
+    const Outcome o = minimise({inner}, {Parameter::real(Array{1.0})});
+    EXPECT_FALSE(is_solution(o.status)) << o.message();
+    EXPECT_TRUE(std::isfinite(o.value));
+    EXPECT_LT(std::fabs(entries_of(o.theta[0])[0]), 1);  // it went on as far as there are derivatives
+    EXPECT_FALSE(o.about.empty());
+  }
+}
+
+TEST(Minimise, FromItsSolutionItEndsThere) {
+  const Inner inner(newton([](Expr x, Expr l) { return sum(square(x - 1.0)) + sum(l * square(x)); }), zeros({1}),
+                    [](Expr x) { return sum(square(x - 0.25)); });
+  const Outcome o = minimise({inner}, {Parameter::positive(Array{3.0})});
+  EXPECT_TRUE(is_solution(o.status)) << o.message();
+  EXPECT_NEAR(entries_of(o.theta[0])[0], 3, 1e-7);
+}
+
 TEST(Minimise, EveryMethodFindsTheBestRidgeParameter) {
   Random random(1);
   const Ridge ridge(random, 30, 8, 2);
