@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "estimate/certify.h"
+#include "estimate/refine.h"
 #include "linear/random.h"
 #include "linear/vector.h"
 
@@ -11,7 +12,6 @@ namespace onestep::detail {
 namespace {
 
 constexpr double safety = 1.9;
-constexpr double displacement = 1e-5;  // relative to x
 
 // With H = ∂G/∂x, the derivative is -H⁻¹G_θ v or -G_θᵀH⁻ᵀv. Rounding enters by the linear system, the residual of which is
 // seen, and by x_k, the error of which is seen from how much G(x + δ) - G(x) - Hδ differs from zero. Any single one may be
@@ -44,15 +44,16 @@ class Rounding {
     product(beside, true, u, other);
     add(other, image, -1);
     // Errors with the signs of u are enlarged as u was, those with the signs of a weak vector as much as can be: their sum
-    // as both. What comes of x must not cancel them by luck.
+    // as both, with unequal weights, since equal ones would cancel where the signs disagree. What comes of x must not cancel
+    // them by luck.
     const ConstVector weak = seen().weak_right;
     for (std::size_t i = 0; i < n_; ++i) e[i] = std::copysign(r[i], u[i]);
-    constexpr double half = 0.6;  // a little more: errors of one kind may be the only ones that matter
+    constexpr double of_u = 0.4, of_weak = 0.8;
     const double side = std::copysign(1, dot(e, weak));
-    for (std::size_t i = 0; i < n_; ++i) e[i] = half * (side * e[i] + std::copysign(r[i], weak[i]));
-    add(e, other, std::copysign(x_over_displacement_, dot(e, weak) * dot(other, weak)));
+    for (std::size_t i = 0; i < n_; ++i) e[i] = of_u * side * e[i] + of_weak * std::copysign(r[i], weak[i]);
+    add(e, other, std::copysign(1, dot(e, weak) * dot(other, weak)));
     vjp_theta(at_, e, rest);
-    return safety_of_solve() * (norm(rest) + x_over_displacement_ * norm(moved));
+    return safety_of_solve() * (norm(rest) + norm(moved));
   }
 
   double of_x() { return detail::norm(seen().of_x); }
@@ -80,7 +81,7 @@ class Rounding {
     add(r, b, -1);
     precondition(false, r, roughly);
     products_ += 2;
-    return safety_of_solve() * (solve_error + x_over_displacement_ * detail::norm(r));
+    return safety_of_solve() * (solve_error + detail::norm(r));
   }
 
  private:
@@ -211,13 +212,20 @@ class Rounding {
     if (!symmetric_) precondition(true, seen.weak_left, roughly);
   }
 
-  // The effect of an error of x on the derivative is observed by a larger displacement.
+  // The equation where x is off by as much as it may be: by what rounding of G makes of it, by rounding of its own entries,
+  // with signs that leave differences of large entries no accuracy either, and by the next step, which may be shorter than
+  // rounding in the entries that rounding moves most, and longer in others. Where derivatives are steep, a longer
+  // displacement would leave the range in which they are, and tell nothing about them.
   Point& displaced() {
-    const std::vector<double>& direction = seen().of_x;
+    constexpr double own = 4 * epsilon, samples = 2;  // of rounding, which may be small by luck
     const Vector x = copy_of(s_.run.x), y = vector();
-    const double size = detail::norm(direction), size_of_x = detail::norm(x), length = displacement * size_of_x;
-    if (size > 0 && std::isfinite(size)) add(x, direction, length / size);
-    x_over_displacement_ = length > 0 ? std::max(size, 8 * epsilon * size_of_x) / length : 0;
+    change_signs(x);
+    for (std::size_t i = 0; i < n_; ++i) x[i] = s_.run.x[i] + own * x[i];
+    if (all_finite(seen().of_x)) add(x, seen().of_x, samples);
+    if (s_.refinement && s_.refinement->stages().size() == 1) {
+      add(x, s_.next());
+      add(x, s_.run.x, -1);
+    }
     s_.beside().apply(x, {}, y);
     products_ += 2;
     return s_.beside();
@@ -238,7 +246,6 @@ class Rounding {
   int& products_;
   Point& at_;
   Inverse& inverse_;
-  double x_over_displacement_ = 0;
   Views views_;
 };
 
