@@ -257,8 +257,14 @@ class Certifier {
     return s_.method->superlinear ? seen : std::max(seen, size_of_b());
   }
 
-  // The size of terms that may cancel inside a step, of what B is applied to. Superlinear methods measure their rounding.
-  double terms_of(double size) const { return s_.method->superlinear || reference_ == 0 ? 0 : usual_b(s_) * size; }
+  // The size of terms that may cancel inside a step, of what B is applied to: usually ‖x‖/‖θ‖; more where F is seen to be
+  // rounded by more than x is. Superlinear methods measure their rounding.
+  double terms_of(double size) const {
+    if (s_.method->superlinear || reference_ == 0) return 0;
+    const Refinement& way = *s_.refinement;
+    const double more = way.noise_is_large() && way.noise_is_measured() ? way.noise() / (4 * epsilon * way.scale()) : 1;
+    return more * usual_b(s_) * size;
+  }
 
   // From the best point to the solution.
   double way_left() const {
@@ -292,7 +298,10 @@ class Certifier {
       const bool is_exact = s_.method->superlinear || (way.best().step <= way.noise() && way.noise_is_measured());
       if (is_exact ? !measured && shows : !are_given) {
         const double rate = changes_->rate();
-        of_rounding = 2 * rate * system_->inverse() * way.noise() / std::sqrt(static_cast<double>(n_));
+        const double moved = system_->inverse() * way.noise() / std::sqrt(static_cast<double>(n_));  // each entry of x
+        of_rounding = 2 * rate * moved;
+        // Such a rate tells little where terms that cancel make steep functions of differences that are rounded.
+        if (way.noise_is_large()) of_rounding = std::max(of_rounding, 2 * changes_->beside(moved));
         if (!is_exact) beyond = std::max(beyond, rate * rest);
       }
       if (!map_.smooth && !are_given) {

@@ -34,6 +34,8 @@ class Changes {
   double beyond() const { return beyond_; }
   /// With x, in any direction: the way may have been one in which the derivative hardly changes.
   double rate();
+  /// The difference itself, where each entry of x is displaced by so much.
+  double beside(double displacement);
   /// The largest, in corners of a cube that should contain the solution, which is at this distance.
   double in_corners(double distance);
 

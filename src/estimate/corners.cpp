@@ -69,9 +69,12 @@ bool Corners::visit_corner(ConstVector x, std::span<const Array> theta, const st
 }
 
 bool Corners::may_switch(ConstVector x, std::span<const Array> theta) {
-  const std::vector<double> there = switches_->at(x, theta, s_.run.controls);
-  for (std::size_t i = 0; i < here_.size(); ++i)
-    if (there[i] != here_[i] && !(std::fabs(there[i] - here_[i]) <= far_from_kink * std::fabs(here_[i]))) return true;
+  return detail::may_switch(here_, switches_->at(x, theta, s_.run.controls));
+}
+
+bool may_switch(ConstVector here, ConstVector there) {
+  for (std::size_t i = 0; i < here.size(); ++i)
+    if (there[i] != here[i] && !(std::fabs(there[i] - here[i]) <= far_from_kink * std::fabs(here[i]))) return true;
   return false;
 }
 

@@ -26,4 +26,7 @@ class Corners {
   std::vector<double> here_, y_;
 };
 
+/// Whether an operation may have another branch where the quantities that decide (see Switches) are `there` than `here`.
+bool may_switch(ConstVector here, ConstVector there);
+
 }  // namespace onestep::detail

@@ -98,5 +98,48 @@ TEST(Rounding, OfOppositeSignsDoesNotCancelItself) {
   EXPECT_GE(certificate.bound, std::fabs(static_cast<double>(static_cast<Long>(s.vjp(e)[0].item()) - x2))) << certificate;
 }
 
+// min -x - t (log(1 + x) + log(1 - x)) at x = 1 / (t + √(t² + 1)): terms of size t cancel in a gradient of size 1.
+TEST(Rounding, OfTermsThatCancelInAGradientIsInTheBound) {
+  const auto barrier = [](Expr x, Expr t) { return sum(-x - t * (log(1.0 + x) + log(1.0 - x))); };
+  const SolveOptions options{.tolerance = 1e-10};
+  const Array one{1.0};
+  for (double t = 50; t < 1e6; t *= 1.3) {
+    const Long root = std::sqrt(static_cast<Long>(t) * static_cast<Long>(t) + 1);
+    const Long exact = -1 / ((static_cast<Long>(t) + root) * root);
+    for (const Solver& solver :
+         {gradient_descent(barrier, {}, options), gradient_descent(barrier, {.step = GradientStep::backtracking()}, options),
+          gradient_descent(barrier, {.step = GradientStep::fixed(0.4 / t), .momentum = Momentum::nesterov(0.1)}, options),
+          newton(barrier, options), newton_cg(barrier, {}, options)}) {
+      const Solution s = solve(solver, Array{0.01}, Array{t});
+      if (!is_solution(s.status())) continue;
+      std::vector<Array> c(s.state().size(), zeros(1));
+      c[0] = one;
+      const Certificate certificate = s.certificate(Parts(c));
+      const double error = static_cast<double>(std::fabs(static_cast<Long>(s.vjp(Parts(c))[0](0)) - exact));
+      EXPECT_GE(certificate.bound, error) << t << ": " << certificate;
+    }
+  }
+}
+
+// The same as a step of its own, for which the bound may miss rounding of a single sample by luck, but not often.
+TEST(Rounding, OfTermsThatCancelInAStepIsInTheBound) {
+  int bounds = 0, wrong = 0;
+  for (double t = 50; t < 1e7; t *= 1.1) {
+    const Solution s =
+        solve(fixed_point([t](Expr x, Expr theta) { return x - 0.4 / t * (-1.0 - theta / (1.0 + x) + theta / (1.0 - x)); },
+                          {.tolerance = 1e-10}),
+              Array{0.01}, Array{t});
+    if (!is_solution(s.status())) continue;
+    const Long root = std::sqrt(static_cast<Long>(t) * static_cast<Long>(t) + 1);
+    const Long exact = -1 / ((static_cast<Long>(t) + root) * root);
+    const Array one{1.0};
+    const double error = static_cast<double>(std::fabs(static_cast<Long>(s.vjp(one)[0](0)) - exact));
+    ++bounds;
+    wrong += error > s.certificate(one).bound ? 1 : 0;
+  }
+  EXPECT_GT(bounds, 50);
+  EXPECT_LE(wrong, bounds / 50);
+}
+
 }  // namespace
 }  // namespace onestep
