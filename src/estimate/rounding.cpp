@@ -211,7 +211,8 @@ class Rounding {
     };
     see(1, e);
     // Where terms cancel inside G, one sample is not relied upon: for a few unknowns it may be small by luck.
-    if (detail::norm(e) > far_more * epsilon / nearby * detail::norm(image))
+    s_.rounding.terms_cancel = detail::norm(e) > far_more * epsilon / nearby * detail::norm(image);
+    if (s_.rounding.terms_cancel)
       for (const double times : {-2.0, 4.0}) {
         see(times, again);
         for (std::size_t i = 0; i < n_; ++i) e[i] = std::max(std::fabs(e[i]), std::fabs(again[i]));
@@ -234,13 +235,14 @@ class Rounding {
   // How the equation is looked at where x is off. By as much as it may be: by what rounding of G makes of it, by rounding of
   // its own entries, with signs that leave differences of large entries no accuracy either, and by the next step, which may
   // be shorter than rounding in the entries that rounding moves most, and longer in others; where derivatives are steep, a
-  // longer displacement would leave the range in which they are, and tell nothing about them. But where rounding inside the
-  // equation is what moves x, it may also hide displacements of that size: then by far more, too, and by extrapolation.
+  // longer displacement would leave the range in which they are, and tell nothing about them. But where terms cancel inside
+  // the equation, their rounding may hide displacements of that size: then by far more, too, and by extrapolation.
   enum class Displacement : std::uint8_t { as_it_may_be, far };
   static constexpr Displacement both[] = {Displacement::as_it_may_be, Displacement::far};
   std::span<const Displacement> displacements() {
     constexpr double usual = 1e-13;  // relative to x
-    return std::span(both).first(detail::norm(seen().of_x) > usual * detail::norm(s_.run.x) ? 2 : 1);
+    const bool may_hide = seen().terms_cancel && detail::norm(seen().of_x) > usual * detail::norm(s_.run.x);
+    return std::span(both).first(may_hide ? 2 : 1);
   }
   // Returns the share of what is seen there that x may be off by.
   double displace(Displacement by) {
