@@ -96,7 +96,7 @@ double Changes::in_corners(double distance) {
   const double floor = smallest_cube * (scale > 0 ? scale : 1) / std::sqrt(static_cast<double>(s_.size()));
   double largest = 0;
   Corners corners(s_, map_, s_.refinement->best().x);
-  const bool finite = corners.visit(corner_radius * std::max(distance, floor),
+  const bool finite = corners.visit(corner_radius * std::max(distance, floor), s_.refinement->noise(),
                                     [&](Point& at) { largest = std::max(largest, difference(look_(at), seen_.back())); });
   return finite ? largest : infinity;
 }

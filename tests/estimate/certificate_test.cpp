@@ -399,6 +399,32 @@ TEST(Certificate, RefusesAtAKink) {
   EXPECT_NE(away.certificate(Array{1.0}).basis, Certificate::Basis::refused) << away.certificate(Array{1.0});
 }
 
+// A gradient step on |x - t| + x²/2 at t = 1, where the solution is t for t < 1 and 1 above: derivatives of the step are the
+// same on both sides of x = t, the step itself is not.
+TEST(Certificate, RefusesWhereTheStepJumps) {
+  const Solver s =
+      gradient_descent([](Expr x, Expr t) { return sum(abs(x - t) + 0.5 * square(x)); }, {.step = GradientStep::fixed(0.1)});
+  for (const double x0 : {0.3, 1.0, 1.3}) {
+    const Solution solution = solve(s, Array{x0}, Array{1.0}, Implicit{});
+    ASSERT_TRUE(is_solution(solution.status())) << solution.message();
+    EXPECT_EQ(solution.certificate(Array{1.0}).basis, Certificate::Basis::refused) << x0;
+    EXPECT_EQ(solution.certificate_jvp(Array{1.0}).basis, Certificate::Basis::refused) << x0;
+  }
+  // Steep is no jump.
+  for (const double slope : {1.0, 1e2, 1e4}) {
+    const Solution steep = solve(fixed_point([slope](Expr x, Expr t) {
+                                   const Expr a = x[{0, 1}];
+                                   return concat({0.5 * relu(a) + t, slope * relu(a - 1.0) + 0.5 * x[{1, 2}]});
+                                 }),
+                                 Array{1.0, 1.0}, Array{1.0}, Implicit{});
+    ASSERT_TRUE(is_solution(steep.status())) << steep.message();
+    const Array c{1.0, 1.0};
+    const Certificate certificate = steep.certificate(c);
+    EXPECT_EQ(certificate.basis, Certificate::Basis::observed) << slope << ": " << certificate;
+    EXPECT_GE(certificate.bound, std::fabs(steep.vjp(c)[0].item() - (2 + 4 * slope))) << slope;
+  }
+}
+
 // Which entry log_sum_exp shifts by changes nothing: two that are equal are no kink. x = 0.3 (log 2 + x) + θ in each.
 TEST(Certificate, KnowsThatAShiftIsNoKink) {
   const Solver s = fixed_point([](Expr x, Expr t) { return 0.3 * broadcast(log_sum_exp(x), {2}) + t; });
