@@ -562,6 +562,34 @@ TEST(Certificate, OfKStepsImprovesWithK) {
   EXPECT_LT(last, 1e-9);
 }
 
+// x₁ sees little of x₂, which is far from its solution: by far less than ‖B‖ tells.
+TEST(Certificate, NamesTheDistanceWhereTheLinearSystemAtXIsSolved) {
+  const Array c{1.0, 0.0}, x0 = zeros(2), theta{1.0};
+  for (const double tolerance : {1e-4, 1e-6}) {
+    const Solver s = fixed_point(
+        [](Expr x, Expr t) {
+          return concat({0.9 * x[{0, 1}] + 1e-6 * sin(x[{1, 2}]), 0.9 * x[{1, 2}] + t});
+        },
+        {.tolerance = tolerance});
+    for (const Estimator& e : {Estimator(Implicit{}), Estimator(Auto{1e-12})}) {
+      const Solution solution = solve(s, x0, theta, e);
+      const double g = solution.vjp(c)[0](0);
+      const Certificate certificate = solution.certificate(c);
+      EXPECT_EQ(certificate.dominant, Certificate::Term::distance) << certificate;
+      EXPECT_GE(certificate.bound, std::fabs(g - 1e-4 * std::cos(10.0))) << certificate;
+      EXPECT_EQ(solution.certificate_jvp(theta).dominant, Certificate::Term::distance);
+      const Solution asked_first = solve(s, x0, theta, e);
+      EXPECT_EQ(asked_first.certificate(c).dominant, Certificate::Term::distance);
+    }
+  }
+}
+
+TEST(Certificate, NamesWhatStepsLeaveOut) {
+  const Solver s = fixed_point([](Expr x, Expr t) { return 0.9 * x + 0.01 * sin(x) + t; }, {.tolerance = 1e-6});
+  EXPECT_EQ(solve(s, zeros(1), Array{1.0}, KStep{20}).certificate(Array{1.0}).dominant, Certificate::Term::left_out);
+  EXPECT_EQ(solve(s, zeros(1), Array{1.0}, Implicit{}).certificate(Array{1.0}).dominant, Certificate::Term::distance);
+}
+
 TEST(Certificate, LeavesTheReportOfTheLastDerivative) {
   const Solver s = fixed_point([](Expr x, Expr t) { return 0.5 * cos(x) + t; });
   const Solution solution = solve(s, zeros({2}), zeros({2}), Implicit{});
