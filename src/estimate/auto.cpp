@@ -20,6 +20,8 @@ constexpr double sought = 0.1;        // the estimated error that a solve aims a
 constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
 constexpr double share_of_b = 0.25;   // least amplification of the residual by B, relative to ‖B‖
 constexpr int most_products = 1000;
+// Up to this size it is seen what becomes of a residual; steps that shrink tell little about a matrix that is not normal.
+constexpr std::size_t looked_into = 16;
 
 class AutoDifferentiator final : public Differentiator {
  public:
@@ -175,7 +177,8 @@ class AutoDifferentiator final : public Differentiator {
       inverse = std::max(inverse, size > 0 ? norm(u) / size : 0);
       const double rounding_error = 4 * std::numeric_limits<double>::epsilon() * rounding_scale();
       const double error = inverse_safety * inverse * (rest + rounding_error);
-      if (are_in_units(transposed) && error <= tolerance_ * derivative && left > rounding && spent() < most_products) {
+      const bool is_unsure = are_in_units(transposed) || n <= looked_into;
+      if (is_unsure && error <= tolerance_ * derivative && left > rounding && spent() < most_products) {
         const double seen = growth_of_residual(s, system, left);
         if (inverse_safety * seen * rest > tolerance_ * derivative) {
           inverse = std::max(inverse, seen);
@@ -216,9 +219,10 @@ class AutoDifferentiator final : public Differentiator {
   }
 
   // Where entries of the state have different units, steps that shrink do not tell how much larger than the residual the
-  // error is: a part in a small unit may be enlarged by the ratio of the units. A few products of a solve for it show that.
+  // error is: a part in a small unit may be enlarged by the ratio of the units; nor do they where the matrix of the step is
+  // not normal. A few products of a solve for it show that.
   double growth_of_residual(SolutionState& s, const LinearSystem& system, double left) {
-    constexpr int few = 4;
+    const int few = s.size() <= looked_into ? static_cast<int>(s.size()) : 4;
     constexpr double roughly = 0.1;
     gmres_.begin(r_);
     s.report.terms += gmres_.run(system, roughly * left, few);

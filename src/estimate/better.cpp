@@ -20,6 +20,9 @@ constexpr double enough = 0.5, tail_safety = 4;
 constexpr double looked_into = 0.05;
 constexpr int most_products = 2000;  // of the linear solve to 1e-3
 constexpr int most_beyond = 10;      // products beyond that, unless the step has kinks
+// Up to this size a solve for a tangent is made to its end: the matrix of a step that is not normal may enlarge any residual
+// that is left by far more than a few vectors show, and the tangent itself is the only part of J to compare with.
+constexpr std::size_t solved_to_the_end = 16;
 
 constexpr double far_apart = 1e-5;  // ratio of sizes of entries below which extra products test the effect of units
 
@@ -113,6 +116,8 @@ double BetterSystem::solve_as_it_is(bool transposed, const Product& M, ConstVect
   if (looks_at_units) to_come += few;
   constexpr int of_superlinear = 2;  // A is almost zero: one product leaves its square
   int spare = s_.method->superlinear ? of_superlinear : most_beyond - products_ - to_come;
+  if (!transposed && !s_.method->superlinear && x.size() <= solved_to_the_end)
+    spare = std::max(spare, static_cast<int>(x.size()) + 1);
   int most = most_products;
   Gmres gmres;
   std::vector<double> base, z(x.size());

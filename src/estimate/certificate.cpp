@@ -87,6 +87,7 @@ class Certifier {
       system_->note_size_of_b(ratio(norm(seen.theta), detail::norm(u)));
       return seen;
     });
+    left_at_x_ = left_by_residual(system_->size_of_b() * size);
     if (s_.method->superlinear) c_.rounding = rounding_of_vjp(s_, v, better, c_.products);
     return finish(to_better, system_->tail(left, to_better), rounding_scale() * detail::norm(u), terms_of(detail::norm(u)));
   }
@@ -150,6 +151,7 @@ class Certifier {
       add(seen.state, more);
       return seen;
     });
+    left_at_x_ = left_by_residual(detail::norm(b));
     if (s_.method->superlinear) c_.rounding = rounding_of_jvp(s_, v, g, c_.products);
     return finish(to_better, system_->tail(system_->left(), to_better),
                   detail::norm(h) + (s_.method->superlinear ? 0 : size_of_b() * size_v), terms_of(size_v));
@@ -167,7 +169,7 @@ class Certifier {
     s_.report = s_.returned.of_vjp;
     if (!v.empty() && is_kept() && std::ranges::equal(s_.returned.cotangent, v)) return s_.returned.vjp;
     Parameters g = zero();
-    s_.report = {};
+    s_.report = {.method = s_.differentiator->name()};
     s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
     of_estimator_ += s_.report.products;
     return g;
@@ -177,7 +179,7 @@ class Certifier {
     s_.report = s_.returned.of_jvp;
     if (!flat.empty() && is_kept() && flat == s_.returned.tangent) return s_.returned.jvp;
     std::vector<double> g(n_);
-    s_.report = {};
+    s_.report = {.method = s_.differentiator->name()};
     s_.differentiator->jvp(s_, v, g);
     of_estimator_ += s_.report.products;
     return g;
@@ -257,8 +259,21 @@ class Certifier {
     return s_.method->superlinear ? seen : std::max(seen, size_of_b());
   }
 
-  // The size of terms that may cancel inside a step, of what B is applied to. Superlinear methods measure their rounding.
-  double terms_of(double size) const { return s_.method->superlinear || reference_ == 0 ? 0 : usual_b(s_) * size; }
+  // The size of terms that may cancel inside a step, of what B is applied to: usually ‖x‖/‖θ‖; more where F is seen to be
+  // rounded by more than x is. Superlinear methods measure their rounding.
+  double terms_of(double size) const {
+    if (s_.method->superlinear || reference_ == 0) return 0;
+    const Refinement& way = *s_.refinement;
+    const double more = way.noise_is_large() && way.noise_is_measured() ? way.noise() / (4 * epsilon * way.scale()) : 1;
+    return more * usual_b(s_) * size;
+  }
+
+  // What the estimator left of the derivative at x_k itself, where it solved the linear system there and says what residual
+  // that has, relative to a right-hand side (times ‖B‖, for a vjp) of this size. Else that is not known.
+  double left_by_residual(double size) const {
+    const bool is_known = !s_.method->superlinear && s_.report.method == "implicit" && !map_.is_constant();
+    return is_known ? system_->inverse() * s_.report.residual * size : infinity;
+  }
 
   // From the best point to the solution.
   double way_left() const {
@@ -292,7 +307,10 @@ class Certifier {
       const bool is_exact = s_.method->superlinear || (way.best().step <= way.noise() && way.noise_is_measured());
       if (is_exact ? !measured && shows : !are_given) {
         const double rate = changes_->rate();
-        of_rounding = 2 * rate * system_->inverse() * way.noise() / std::sqrt(static_cast<double>(n_));
+        const double moved = system_->inverse() * way.noise() / std::sqrt(static_cast<double>(n_));  // each entry of x
+        of_rounding = 2 * rate * moved;
+        // Such a rate tells little where terms that cancel make steep functions of differences that are rounded.
+        if (way.noise_is_large()) of_rounding = std::max(of_rounding, 2 * changes_->beside(moved));
         if (!is_exact) beyond = std::max(beyond, rate * rest);
       }
       if (!map_.smooth && !are_given) {
@@ -308,15 +326,18 @@ class Certifier {
     c_.rounding +=
         of_rounding + 8 * epsilon * std::sqrt(static_cast<double>(n_)) * system_->inverse() * std::max(size, terms);
     const double whole = difference_safety * difference_to_better;
-    const double of_distance = std::min(whole, on_the_way);
+    const double seen_of_distance = std::min(whole, on_the_way);
+    // What is more than the estimator left at x_k comes of the distance, too: a residual near the solution that the products
+    // did not suffice to solve for is then that of A⁺ - A.
+    const double of_distance = std::max(seen_of_distance, whole + left - difference_safety * left_at_x_);
     c_.from_distance = of_distance + beyond;
-    c_.left_out = whole - of_distance + left;
+    c_.left_out = whole + left - of_distance;
     // If the derivative changes this much on the way after a loose solve, no bound is given.
     if (s_.options.tolerance > loose_tolerance && !map_.is_constant() &&
-        c_.from_distance > far_derivative * std::max(reference_, c_.value))
+        seen_of_distance + beyond > far_derivative * std::max(reference_, c_.value))
       return refuse(
           fmt::format("on the way from x_k to the solution the derivative changes by {:.1e}, its own size is {:.1e}",
-                      c_.from_distance, c_.value),
+                      seen_of_distance + beyond, c_.value),
           "solve with a smaller SolveOptions::tolerance");
     const bool can_tell = difference_to_better > c_.rounding + left;
     return conclude(can_tell ? difference_to_better : std::numeric_limits<double>::quiet_NaN());
@@ -363,6 +384,7 @@ class Certifier {
   Certificate c_;
   std::optional<BetterSystem> system_;  // once there is a refinement
   double reference_ = 0;                // norm of the better derivative
+  double left_at_x_ = infinity;         // see left_by_residual
   int of_estimator_ = 0;
   Views views_;
   std::optional<Changes> changes_;  // once the system is solved

@@ -24,7 +24,8 @@ Changes::Changes(SolutionState& s, const BetterSystem& system, JacobianProducts 
 
 int Changes::products(const SolutionState& s) {
   const std::size_t stages = s.refinement->stages().size();
-  return s.method->best_step().is_constant() ? 1 : 2 + static_cast<int>(std::min(stages - 1, looked_at));
+  const int by_rounding = s.refinement->noise_is_large() ? 1 : 0;
+  return s.method->best_step().is_constant() ? 1 : 2 + by_rounding + static_cast<int>(std::min(stages - 1, looked_at));
 }
 
 void Changes::follow() {
@@ -67,16 +68,18 @@ double Changes::extrapolated() {
 // From a displacement in a random direction, in which each coordinate has a share of 1/√n.
 double Changes::rate() {
   constexpr double displacement = 1e-6;
-  const Refinement& way = *s_.refinement;
-  const double length = displacement * way.scale();
-  if (length == 0) return 0;
+  const double length = displacement * s_.refinement->scale();
+  return length == 0 ? 0 : beside(length) / length;
+}
+
+double Changes::beside(double displacement) {
   const std::size_t n = s_.size();
   std::vector<double> y(n);
   for (const double side : {1.0, -1.0}) {  // next to the end of a domain the step may be finite on one side only
-    std::vector<double> x = way.best().x;
-    for (std::size_t i = 0; i < n; ++i) x[i] += side * random_sign(i) * length;
-    Point& beside = scratch_point();
-    if (beside.apply(x, s_.run.controls, y) && all_finite(y)) return difference(look_(beside), seen_.back()) / length;
+    std::vector<double> x = s_.refinement->best().x;
+    for (std::size_t i = 0; i < n; ++i) x[i] += side * random_sign(i) * displacement;
+    Point& point = scratch_point();
+    if (point.apply(x, s_.run.controls, y) && all_finite(y)) return difference(look_(point), seen_.back());
   }
   return infinity;
 }
@@ -93,7 +96,7 @@ double Changes::in_corners(double distance) {
   const double floor = smallest_cube * (scale > 0 ? scale : 1) / std::sqrt(static_cast<double>(s_.size()));
   double largest = 0;
   Corners corners(s_, map_, s_.refinement->best().x);
-  const bool finite = corners.visit(corner_radius * std::max(distance, floor),
+  const bool finite = corners.visit(corner_radius * std::max(distance, floor), s_.refinement->noise(),
                                     [&](Point& at) { largest = std::max(largest, difference(look_(at), seen_.back())); });
   return finite ? largest : infinity;
 }

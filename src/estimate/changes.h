@@ -34,6 +34,8 @@ class Changes {
   double beyond() const { return beyond_; }
   /// Change of the derivative per unit of x in a random direction: along the refinement path it may hardly change.
   double rate();
+  /// The difference itself, where each entry of x is displaced by so much.
+  double beside(double displacement);
   /// The largest, in corners of a cube that should contain the solution, which is at this distance.
   double in_corners(double distance);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "estimate/certify.h"
 #include "linear/random.h"
@@ -32,7 +33,8 @@ Corners::Corners(SolutionState& s, const Map& map, ConstVector x)
   if (switches_) here_ = switches_->at(x, s.theta, s.run.controls);
 }
 
-bool Corners::visit(double half_width, const std::function<void(Point&)>& look) {
+bool Corners::visit(double half_width, double noise, const std::function<void(Point&)>& look) {
+  noise_ = noise;
   std::vector<double> corner(x_.size()), moves(x_.size());
   for (int pair = 0; pair < pairs; ++pair) {
     for (std::size_t i = 0; i < moves.size(); ++i)
@@ -51,17 +53,51 @@ bool Corners::visit(double half_width, const std::function<void(Point&)>& look) 
 
 bool Corners::visit_corner(ConstVector x, std::span<const Array> theta, const std::function<void(Point&)>& look) {
   if (switches_ && !may_switch(x, theta)) return true;
-  if (!point_) point_ = map_.point(true);
+  if (!point_) {
+    point_ = map_.point(true);
+    point_->bind(s_.theta);
+    next_.resize(y_.size());
+    if (!point_->apply(x_, s_.run.controls, next_)) next_.assign(y_.size(), std::numeric_limits<double>::quiet_NaN());
+  }
   point_->bind(theta);
-  if (!point_->apply(x, s_.run.controls, y_) || !all_finite(y_)) return false;
+  if (!point_->apply(x, s_.run.controls, y_) || !all_finite(y_) || jumps(x, theta)) return false;
   look(*point_);
   return true;
 }
 
+// Of F itself: derivatives of a step that is not continuous may be the same on both sides.
+bool Corners::jumps(ConstVector x, std::span<const Array> theta) {
+  constexpr double far_more = 1e3;
+  std::vector<double> change = y_, by(x.begin(), x.end()), product(y_.size());
+  add(change, next_, -1);
+  add(by, x_, -1);
+  const double size = norm(change), explained = norm(by) + noise_;
+  if (size <= far_more * explained) return false;
+  if (!map_.no_jvp.empty()) return theta.data() == s_.theta.data();
+  point_->jvp_x(by, product);
+  double steep = norm(product);
+  if (theta.data() != s_.theta.data()) {
+    std::vector<Array> by_theta;
+    for (std::size_t i = 0; i < theta.size(); ++i) {
+      std::vector<double> there(static_cast<std::size_t>(theta[i].size())), here(there.size());
+      flatten({&theta[i], 1}, there);
+      flatten({&s_.theta[i], 1}, here);
+      for (std::size_t j = 0; j < there.size(); ++j) there[j] = there[j] == here[j] ? 0 : there[j] - here[j];
+      by_theta.emplace_back(theta[i].shape(), std::move(there));
+    }
+    point_->jvp_theta(by_theta, product);
+    steep += norm(product);
+  }
+  return size > far_more * (explained + steep);
+}
+
 bool Corners::may_switch(ConstVector x, std::span<const Array> theta) {
-  const std::vector<double> there = switches_->at(x, theta, s_.run.controls);
-  for (std::size_t i = 0; i < here_.size(); ++i)
-    if (there[i] != here_[i] && !(std::fabs(there[i] - here_[i]) <= far_from_kink * std::fabs(here_[i]))) return true;
+  return detail::may_switch(here_, switches_->at(x, theta, s_.run.controls));
+}
+
+bool may_switch(ConstVector here, ConstVector there) {
+  for (std::size_t i = 0; i < here.size(); ++i)
+    if (there[i] != here[i] && !(std::fabs(there[i] - here[i]) <= far_from_kink * std::fabs(here[i]))) return true;
   return false;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "estimate/certify.h"
+#include "estimate/corners.h"
 #include "linear/random.h"
 #include "linear/vector.h"
 
@@ -73,6 +74,8 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
     }
     if (!trouble_.empty()) return;
     if (!plain && advance(std::move(one_step_on), step)) continue;
+    measure_noise();
+    if (step <= noise_) return;
     noise_is_measured_ = false;
     if (step <= may_be_rounding * scale_)
       noise_ = std::max(noise_, step);
@@ -81,6 +84,7 @@ Refinement::Refinement(SolutionState& s) : s_(s), map_(s.method->best_step()) {
           fmt::format("x_k is not near a solution: its next step, of length {:.1e}, is not followed by a shorter one", step);
     return;
   }
+  measure_noise();
   if (slow_ && best().step > noise_)
     trouble_ = "Newton's method converges slowly from x_k: the solution is degenerate, or not near";
 }
@@ -93,6 +97,47 @@ void Refinement::look_below(double rounding) {
     if (!advance(std::move(x), really_shorter * best().step)) trouble_.clear();
   }
   noise_ = std::max(noise_, rounding);
+}
+
+// Terms that cancel inside a step may leave it a far larger rounding error than that of x. It is seen beside the best point
+// from F(x ± d) - F(x) ∓ A d, where d is far too short for curvature, and x ± d is exact. Superlinear methods measure theirs
+// with their equation, inner solves are as accurate as they are, and beside a kink that is seen instead.
+void Refinement::measure_noise() {
+  constexpr int shift = 30;  // of exponents: |d| is about 1e-9 |x|
+  constexpr double least = 1e-3, safety = 2, farthest = 4;
+  const std::vector<double>& x = best().x;
+  const double size = norm(x);
+  if (s_.method->superlinear || s_.method->precise || !map_.no_jvp.empty() || !(size > 0)) return;
+  const double smallest = least * size / std::sqrt(static_cast<double>(x.size()));
+  std::vector<double> d(x.size()), image(x.size()), y(x.size()), beside(x.size());
+  for (std::size_t i = 0; i < d.size(); ++i)
+    d[i] = std::scalbn(random_sign(i), std::ilogb(std::max(std::fabs(x[i]), smallest)) - shift);
+  const auto go = [&](double side) -> const std::vector<double>& {
+    beside = x;
+    add(beside, d, side);
+    return beside;
+  };
+  if (!map_.smooth) {
+    const std::unique_ptr<Switches> switches = map_.switches();
+    if (!switches) return;
+    const std::vector<double> here = switches->at(x, s_.theta, s_.run.controls);
+    for (const double side : {farthest, -farthest})
+      if (may_switch(here, switches->at(go(side), s_.theta, s_.run.controls))) return;
+  }
+  best().point->jvp_x(d, image);
+  ++products_;
+  for (const double side : {1.0, -1.0, farthest, -farthest}) {  // one alone may be small by luck
+    if (!s_.scratch_point().apply(go(side), s_.run.controls, y) || !all_finite(y)) continue;
+    add(y, x, -1);
+    add(y, step_, -1);
+    add(y, image, -side);
+    noise_ = std::max(noise_, safety * norm(y));
+  }
+}
+
+bool Refinement::noise_is_large() const {
+  constexpr double far_more = 4;
+  return !s_.method->superlinear && noise_ > far_more * zero_step * scale_;
 }
 
 double Refinement::covered() const {

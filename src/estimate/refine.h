@@ -25,6 +25,8 @@ class Refinement {
   double noise() const { return noise_; }
   /// Whether `noise()` is a rounding estimate rather than the length of the last step that could not be reduced.
   bool noise_is_measured() const { return noise_is_measured_; }
+  /// Whether that is far more than rounding of x alone: terms cancel inside the step, and in its derivatives, too.
+  bool noise_is_large() const;
   double scale() const { return scale_; }
   /// ‖(I - A)⁻¹‖ as the linear solves saw it.
   double inverse() const { return inverse_; }
@@ -39,6 +41,7 @@ class Refinement {
  private:
   Point& new_point();
   void look_below(double rounding);
+  void measure_noise();
   bool advance(std::vector<double> x, double most_step);
   bool evaluate(Point& p, ConstVector x, std::vector<double>& step);
   std::vector<double> newton_step(Stage& from, int most);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "estimate/certify.h"
+#include "estimate/refine.h"
 #include "linear/random.h"
 #include "linear/vector.h"
 
@@ -11,7 +12,6 @@ namespace onestep::detail {
 namespace {
 
 constexpr double safety = 1.9;
-constexpr double displacement = 1e-5;  // relative to x
 
 // With H = ∂G/∂x, the derivative is -H⁻¹G_θ v or -G_θᵀH⁻ᵀv. Rounding enters by the linear system, the residual of which is
 // seen, and by x_k, the error of which is seen from how much G(x + δ) - G(x) - Hδ differs from zero. Any single one may be
@@ -37,22 +37,28 @@ class Rounding {
     product(s_.equation(), true, u, image);
     for (std::size_t i = 0; i < n_; ++i) r[i] = v[i] - image[i];
     raise_to_rounding(true, u, image, r);
-    // And how -G_θᵀu and Hᵀu change with x.
-    Point& beside = displaced();
-    vjp_theta(beside, u, moved);
-    add_to(moved, g, 1);
-    product(beside, true, u, other);
-    add(other, image, -1);
-    // Errors with the signs of u are enlarged as u was, those with the signs of a weak vector as much as can be: their sum
-    // as both. What comes of x must not cancel them by luck.
     const ConstVector weak = seen().weak_right;
-    for (std::size_t i = 0; i < n_; ++i) e[i] = std::copysign(r[i], u[i]);
-    constexpr double half = 0.6;  // a little more: errors of one kind may be the only ones that matter
-    const double side = std::copysign(1, dot(e, weak));
-    for (std::size_t i = 0; i < n_; ++i) e[i] = half * (side * e[i] + std::copysign(r[i], weak[i]));
-    add(e, other, std::copysign(x_over_displacement_, dot(e, weak) * dot(other, weak)));
-    vjp_theta(at_, e, rest);
-    return safety_of_solve() * (norm(rest) + x_over_displacement_ * norm(moved));
+    double largest = 0;
+    for (const Displacement by : displacements()) {
+      // And how -G_θᵀu and Hᵀu change with x.
+      const double share = displace(by);
+      Point& beside = s_.beside();
+      vjp_theta(beside, u, moved);
+      add_to(moved, g, 1);
+      product(beside, true, u, other);
+      add(other, image, -1);
+      // Errors with the signs of u are enlarged as u was, those with the signs of a weak vector as much as can be: their sum
+      // as both, with unequal weights, since equal ones would cancel where the signs disagree. What comes of x must not
+      // cancel them by luck.
+      for (std::size_t i = 0; i < n_; ++i) e[i] = std::copysign(r[i], u[i]);
+      constexpr double of_u = 0.4, of_weak = 0.8;
+      const double side = std::copysign(1, dot(e, weak));
+      for (std::size_t i = 0; i < n_; ++i) e[i] = of_u * side * e[i] + of_weak * std::copysign(r[i], weak[i]);
+      add(e, other, std::copysign(share, dot(e, weak) * dot(other, weak)));
+      vjp_theta(at_, e, rest);
+      largest = std::max(largest, norm(rest) + share * norm(moved));
+    }
+    return safety_of_solve() * largest;
   }
 
   double of_x() { return detail::norm(seen().of_x); }
@@ -72,15 +78,20 @@ class Rounding {
       solve_error = detail::norm(r);
     }
     // And how H g and G_θ v change with x.
-    Point& beside = displaced();
-    product(beside, false, g, r);
-    add(r, image, -1);
-    beside.jvp_theta(v, next);
-    add(r, next);
-    add(r, b, -1);
-    precondition(false, r, roughly);
-    products_ += 2;
-    return safety_of_solve() * (solve_error + x_over_displacement_ * detail::norm(r));
+    double of_x = 0;
+    for (const Displacement by : displacements()) {
+      const double share = displace(by);
+      Point& beside = s_.beside();
+      product(beside, false, g, r);
+      add(r, image, -1);
+      beside.jvp_theta(v, next);
+      add(r, next);
+      add(r, b, -1);
+      precondition(false, r, roughly);
+      products_ += 2;
+      of_x = std::max(of_x, share * detail::norm(r));
+    }
+    return safety_of_solve() * (solve_error + of_x);
   }
 
  private:
@@ -184,18 +195,28 @@ class Rounding {
   // The sizes of the rounding errors of G, seen at a point beside x_k. The displacement is x_k with other signs, made
   // smaller, so that H times it tells the sizes of the terms as well.
   ConstVector seen_beside_x() {
-    constexpr double nearby = 1e-9, least = 1e-3;
+    constexpr double nearby = 1e-9, least = 1e-3, far_more = 4;
     const std::vector<double>& x_k = s_.run.x;
     const double smallest = least * detail::norm(x_k) / std::sqrt(static_cast<double>(n_));
-    const Vector by = copy_of(x_k), x = copy_of(x_k), e = vector(), image = vector();
-    for (double& entry : by) entry = std::copysign(std::max(std::fabs(entry), smallest), entry);
+    const Vector by = copy_of(x_k), x = vector(), e = vector(), image = vector(), again = vector();
+    for (double& entry : by) entry = nearby * std::copysign(std::max(std::fabs(entry), smallest), entry);
     change_signs(by);
-    add(x, by, nearby);
-    s_.beside().apply(x, {}, e);
-    for (std::size_t i = 0; i < n_; ++i) by[i] = x[i] - x_k[i];
+    for (std::size_t i = 0; i < n_; ++i) x[i] = x_k[i] + by[i], by[i] = x[i] - x_k[i];
     product(s_.equation(), false, by, image);
-    add(e, s_.residual(), -1);
-    add(e, image, -1);
+    const auto see = [&](double times, Vector seen) {
+      for (std::size_t i = 0; i < n_; ++i) x[i] = x_k[i] + times * by[i];
+      s_.beside().apply(x, {}, seen);
+      add(seen, s_.residual(), -1);
+      add(seen, image, -times);
+    };
+    see(1, e);
+    // Where terms cancel inside G, one sample is not relied upon: for a few unknowns it may be small by luck.
+    s_.rounding.terms_cancel = detail::norm(e) > far_more * epsilon / nearby * detail::norm(image);
+    if (s_.rounding.terms_cancel)
+      for (const double times : {-2.0, 4.0}) {
+        see(times, again);
+        for (std::size_t i = 0; i < n_; ++i) e[i] = std::max(std::fabs(e[i]), std::fabs(again[i]));
+      }
     for (double& entry : image) entry /= nearby;
     enlarge(image, e);
     raise_to_rounding_of_theta(e);
@@ -211,16 +232,43 @@ class Rounding {
     if (!symmetric_) precondition(true, seen.weak_left, roughly);
   }
 
-  // The effect of an error of x on the derivative is observed by a larger displacement.
-  Point& displaced() {
-    const std::vector<double>& direction = seen().of_x;
-    const Vector x = copy_of(s_.run.x), y = vector();
-    const double size = detail::norm(direction), size_of_x = detail::norm(x), length = displacement * size_of_x;
-    if (size > 0 && std::isfinite(size)) add(x, direction, length / size);
-    x_over_displacement_ = length > 0 ? std::max(size, 8 * epsilon * size_of_x) / length : 0;
-    s_.beside().apply(x, {}, y);
+  // How the equation is looked at where x is off. By as much as it may be: by what rounding of G makes of it, by rounding of
+  // its own entries, with signs that leave differences of large entries no accuracy either, and by the next step, which may
+  // be shorter than rounding in the entries that rounding moves most, and longer in others; where derivatives are steep, a
+  // longer displacement would leave the range in which they are, and tell nothing about them. But where terms cancel inside
+  // the equation, their rounding may hide displacements of that size: then by far more, too, and by extrapolation.
+  enum class Displacement : std::uint8_t { as_it_may_be, far };
+  static constexpr Displacement both[] = {Displacement::as_it_may_be, Displacement::far};
+  std::span<const Displacement> displacements() {
+    constexpr double usual = 1e-13;  // relative to x
+    const bool may_hide = seen().terms_cancel && detail::norm(seen().of_x) > usual * detail::norm(s_.run.x);
+    return std::span(both).first(may_hide ? 2 : 1);
+  }
+  // Returns the share of what is seen there that x may be off by.
+  double displace(Displacement by) {
+    constexpr double own = 4 * epsilon, samples = 2;  // of rounding, which may be small by luck
+    constexpr double far = 1e-5;                      // relative to x
+    if (beside_x_.empty()) beside_x_ = vector(), beside_G_ = vector();
+    const Vector x = beside_x_;
+    const std::vector<double>&x_k = s_.run.x, &of_x = seen().of_x;
+    const double size = detail::norm(of_x), length = far * detail::norm(x_k);
+    std::ranges::copy(x_k, x.begin());
+    double share = 1;
+    if (by == Displacement::far) {
+      if (size > 0 && std::isfinite(size)) add(x, of_x, length / size);
+      share = size / length;
+    } else {
+      change_signs(x);
+      for (std::size_t i = 0; i < n_; ++i) x[i] = x_k[i] + own * x[i];
+      if (std::isfinite(size)) add(x, of_x, samples);
+      if (s_.refinement && s_.refinement->stages().size() == 1) {
+        add(x, s_.next());
+        add(x, x_k, -1);
+      }
+    }
+    s_.beside().apply(x, {}, beside_G_);
     products_ += 2;
-    return s_.beside();
+    return share;
   }
 
   // Memory that is kept from one measurement to the next.
@@ -230,7 +278,7 @@ class Rounding {
     std::ranges::copy(v, copy.begin());
     return copy;
   }
-  static constexpr std::size_t most_vectors = 16;
+  static constexpr std::size_t most_vectors = 20;
 
   SolutionState& s_;
   std::size_t n_, used_ = 0;
@@ -238,7 +286,7 @@ class Rounding {
   int& products_;
   Point& at_;
   Inverse& inverse_;
-  double x_over_displacement_ = 0;
+  Vector beside_x_, beside_G_;
   Views views_;
 };
 

@@ -91,7 +91,8 @@ struct Returned {
 
 /// What rounding.cpp keeps for all directions: H⁻¹ times the rounding error of G, and vectors that H and Hᵀ shorten most.
 struct RoundingSeen {
-  bool is_known = false;  // of this solve
+  bool is_known = false;      // of this solve
+  bool terms_cancel = false;  // inside G: it is rounded by far more than H times the rounding of x
   std::vector<double> of_x, weak_right, weak_left;
   std::vector<std::vector<double>> rest, moved;  // memory for cotangents of the parameters
 };

@@ -399,6 +399,32 @@ TEST(Certificate, RefusesAtAKink) {
   EXPECT_NE(away.certificate(Array{1.0}).basis, Certificate::Basis::refused) << away.certificate(Array{1.0});
 }
 
+// A gradient step on |x - t| + x²/2 at t = 1, where the solution is t for t < 1 and 1 above: derivatives of the step are the
+// same on both sides of x = t, the step itself is not.
+TEST(Certificate, RefusesWhereTheStepJumps) {
+  const Solver s =
+      gradient_descent([](Expr x, Expr t) { return sum(abs(x - t) + 0.5 * square(x)); }, {.step = GradientStep::fixed(0.1)});
+  for (const double x0 : {0.3, 1.0, 1.3}) {
+    const Solution solution = solve(s, Array{x0}, Array{1.0}, Implicit{});
+    ASSERT_TRUE(is_solution(solution.status())) << solution.message();
+    EXPECT_EQ(solution.certificate(Array{1.0}).basis, Certificate::Basis::refused) << x0;
+    EXPECT_EQ(solution.certificate_jvp(Array{1.0}).basis, Certificate::Basis::refused) << x0;
+  }
+  // Steep is no jump.
+  for (const double slope : {1.0, 1e2, 1e4}) {
+    const Solution steep = solve(fixed_point([slope](Expr x, Expr t) {
+                                   const Expr a = x[{0, 1}];
+                                   return concat({0.5 * relu(a) + t, slope * relu(a - 1.0) + 0.5 * x[{1, 2}]});
+                                 }),
+                                 Array{1.0, 1.0}, Array{1.0}, Implicit{});
+    ASSERT_TRUE(is_solution(steep.status())) << steep.message();
+    const Array c{1.0, 1.0};
+    const Certificate certificate = steep.certificate(c);
+    EXPECT_EQ(certificate.basis, Certificate::Basis::observed) << slope << ": " << certificate;
+    EXPECT_GE(certificate.bound, std::fabs(steep.vjp(c)[0].item() - (2 + 4 * slope))) << slope;
+  }
+}
+
 // Which entry log_sum_exp shifts by changes nothing: two that are equal are no kink. x = 0.3 (log 2 + x) + θ in each.
 TEST(Certificate, KnowsThatAShiftIsNoKink) {
   const Solver s = fixed_point([](Expr x, Expr t) { return 0.3 * broadcast(log_sum_exp(x), {2}) + t; });
@@ -534,6 +560,34 @@ TEST(Certificate, OfKStepsImprovesWithK) {
     last = c.bound;
   }
   EXPECT_LT(last, 1e-9);
+}
+
+// x₁ sees little of x₂, which is far from its solution: by far less than ‖B‖ tells.
+TEST(Certificate, NamesTheDistanceWhereTheLinearSystemAtXIsSolved) {
+  const Array c{1.0, 0.0}, x0 = zeros(2), theta{1.0};
+  for (const double tolerance : {1e-4, 1e-6}) {
+    const Solver s = fixed_point(
+        [](Expr x, Expr t) {
+          return concat({0.9 * x[{0, 1}] + 1e-6 * sin(x[{1, 2}]), 0.9 * x[{1, 2}] + t});
+        },
+        {.tolerance = tolerance});
+    for (const Estimator& e : {Estimator(Implicit{}), Estimator(Auto{1e-12})}) {
+      const Solution solution = solve(s, x0, theta, e);
+      const double g = solution.vjp(c)[0](0);
+      const Certificate certificate = solution.certificate(c);
+      EXPECT_EQ(certificate.dominant, Certificate::Term::distance) << certificate;
+      EXPECT_GE(certificate.bound, std::fabs(g - 1e-4 * std::cos(10.0))) << certificate;
+      EXPECT_EQ(solution.certificate_jvp(theta).dominant, Certificate::Term::distance);
+      const Solution asked_first = solve(s, x0, theta, e);
+      EXPECT_EQ(asked_first.certificate(c).dominant, Certificate::Term::distance);
+    }
+  }
+}
+
+TEST(Certificate, NamesWhatStepsLeaveOut) {
+  const Solver s = fixed_point([](Expr x, Expr t) { return 0.9 * x + 0.01 * sin(x) + t; }, {.tolerance = 1e-6});
+  EXPECT_EQ(solve(s, zeros(1), Array{1.0}, KStep{20}).certificate(Array{1.0}).dominant, Certificate::Term::left_out);
+  EXPECT_EQ(solve(s, zeros(1), Array{1.0}, Implicit{}).certificate(Array{1.0}).dominant, Certificate::Term::distance);
 }
 
 TEST(Certificate, LeavesTheReportOfTheLastDerivative) {
