@@ -111,7 +111,7 @@ class QpLoop final : public Loop, private AtSolution {
   SolutionPoint& step() override { return here_; }
   SolutionPoint& equation() override { return equation_; }
   std::string degeneracy() override {
-    if (is_settled(derivative_.active_set())) return "";
+    if (derivative_.active_set().is_settled()) return "";
     derivative_.linearise(QpDerivativeAt::solution);
     return describe(derivative_.degeneracy(), data_.data());
   }

@@ -1,0 +1,108 @@
+// Quadratic programs whose curvatures, sizes and units differ by orders of magnitude: none of this makes them degenerate,
+// and no coordinate is judged in the unit of another.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "onestep/onestep.h"
+
+namespace onestep {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+// x = c, however large one of its entries is: a system that is diagonal is well-conditioned.
+TEST(ProgramUnits, ADiagonalProgramIsNeverDegenerate) {
+  const Solver solver = quadratic_program([](Expr c) { return TracedProgram{.Q = eye(2), .q = -c}; });
+  const Array of_small{0.0, 1.0};
+  for (const double large : {1e4, 1e5, 1e7, 1e10}) {
+    const Array c{large, 1.0};
+    for (const Estimator& e : {Estimator(OneStep{}), Estimator(Implicit{}), Estimator(Auto{})}) {
+      const Solution s = solve(solver, c, e);
+      ASSERT_EQ(s.status(), Status::converged) << s.message();
+      EXPECT_NEAR(s.x()(1), 1, 1e-8) << large;
+      EXPECT_NEAR(s.vjp(of_small)[0](1), 1, 1e-9) << large;
+      const Certificate certificate = s.certificate(of_small);
+      EXPECT_NE(certificate.basis, Certificate::Basis::refused) << large << certificate.reason;
+      EXPECT_LT(certificate.bound, 1e-6) << large;
+    }
+    QuadraticProgram p;
+    p.Q = Array{{1.0, 0.0}, {0.0, 1.0}};
+    p.q = Array{-large, -1.0};
+    EXPECT_TRUE(solve(p).degeneracy().none()) << large;
+    p.Q = Array{{1.0, 0.0}, {0.0, 1 / large / large}};
+    p.q = Array{-1.0, -1.0};
+    EXPECT_TRUE(solve(p).degeneracy().none()) << large;
+  }
+}
+
+// What is degenerate stays so in any unit, and is named.
+TEST(ProgramUnits, FlatDirectionsAndDependentRowsAreFoundBesideAnyCurvature) {
+  for (const double large : {1.0, 1e5, 1e10}) {
+    QuadraticProgram flat;
+    flat.Q = Array{{large, 0.0, 0.0}, {0.0, 1.0, 1.0}, {0.0, 1.0, 1.0}};
+    flat.q = Array{-large, -1.0, -1.0};
+    EXPECT_EQ(solve(flat).degeneracy().not_unique, (std::vector<std::size_t>{1, 2})) << large;
+    QuadraticProgram dependent;
+    dependent.Q = Array{{large, 0.0, 0.0}, {0.0, 1.0, 0.0}, {0.0, 0.0, 1.0}};
+    dependent.q = Array{-large, -1.0, -1.0};
+    dependent.A = Array{{0.0, 1.0, 1.0}, {0.0, 2.0, 2.0}};
+    dependent.b = Array{1.0, 2.0};
+    EXPECT_EQ(solve(dependent).degeneracy().dependent, (std::vector<std::size_t>{0, 1})) << large;
+  }
+}
+
+/// Separable, each variable free, at its lower bound or at its upper one.
+struct Separable {
+  std::vector<double> curvature, q, lo, hi, x;
+  std::vector<bool> free;
+};
+Separable separable(std::mt19937_64& random, double decades) {
+  const auto between = [&](double a, double b) { return std::uniform_real_distribution<double>(a, b)(random); };
+  Separable s;
+  const std::size_t n = 2 + random() % 5;
+  for (std::size_t j = 0; j < n; ++j) {
+    const double curvature = between(0.5, 2) * std::pow(10, between(-decades, decades));
+    const double slope = curvature * between(0.5, 2) * std::pow(10, between(-decades, decades) / 2),
+                 target = slope / curvature;
+    const double way = target * between(0.1, 1);
+    double lo = -infinite, hi = infinite, x = target;
+    switch (random() % 4) {
+      case 1: lo = x = target + way, hi = lo + target; break;
+      case 2: hi = x = target - way; break;
+      case 3: lo = target - way, hi = target + way; break;
+      default: break;
+    }
+    s.curvature.push_back(curvature);
+    s.q.push_back(-slope);
+    s.lo.push_back(lo);
+    s.hi.push_back(hi);
+    s.x.push_back(x);
+    s.free.push_back(x == target);
+  }
+  return s;
+}
+/// As a function of q.
+Solver solver_of(const Separable& s) {
+  const Array curvature(s.curvature), lo(s.lo), hi(s.hi);
+  return quadratic_program([=](Expr q) { return TracedProgram{.Q = diag(curvature), .q = q, .lo = lo, .hi = hi}; });
+}
+
+TEST(ProgramUnits, SeparableProgramsOfAnySpreadHaveTheirDerivative) {
+  std::mt19937_64 random(3);
+  for (int trial = 0; trial < 300; ++trial) {
+    const Separable program = separable(random, 2 + 2 * (trial % 3));
+    const Solution s = solve(solver_of(program), Array(program.q), OneStep{});
+    ASSERT_EQ(s.status(), Status::converged) << trial << ' ' << s.message();
+    const std::size_t n = program.x.size(), j = static_cast<std::size_t>(trial) % n;
+    std::vector<double> c(n, 0.0);
+    c[j] = 1;
+    EXPECT_NEAR(s.x().values()[j], program.x[j], 1e-7 * program.x[j]) << trial;
+    EXPECT_NEAR(s.vjp(Array(c))[0].values()[j] * program.curvature[j], program.free[j] ? -1 : 0, 1e-7) << trial;
+    EXPECT_NE(s.certificate(Array(c)).basis, Certificate::Basis::refused) << trial;
+  }
+}
+
+}  // namespace
+}  // namespace onestep
