@@ -39,6 +39,10 @@ struct QpProgress {
   QpResidual primal, dual, gap;
 };
 
+/// How short the last step is asked to be where the solution is differentiated: the derivative has the error of the iterate
+/// before it. It is also what makes small multipliers right.
+constexpr double small_step = 1e-9;
+
 struct InteriorPointOptions {
   /// A residual is small enough when it is at most `relative` in the relative measure and, where that is asked for as well,
   /// at most `absolute` in the units of the data.

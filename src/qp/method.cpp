@@ -43,9 +43,6 @@ class QpMethod final : public Method {
   QpDataPlan data;
 };
 
-// Relative length of the last step where it is differentiated: the derivative has the error of the iterate before it.
-constexpr double small_step = 1e-9;
-
 class QpLoop final : public Loop, private AtSolution {
  public:
   explicit QpLoop(const QpMethod& method)

@@ -104,5 +104,25 @@ TEST(ProgramUnits, SeparableProgramsOfAnySpreadHaveTheirDerivative) {
   }
 }
 
+// Nearly dependent directions make the objective flat: where it has fallen as far as it will, small multipliers need not be
+// right yet. x_0 is at its bound, whose multiplier is chosen.
+TEST(ProgramUnits, MultipliersOfProgramsThatAreDataAreAsGoodAsTheirDerivatives) {
+  std::mt19937_64 random(17);
+  const auto between = [&](double a, double b) { return std::uniform_real_distribution<double>(a, b)(random); };
+  for (int trial = 0; trial < 300; ++trial) {
+    const double flat = std::pow(10, between(-7, -3)), multiplier = std::pow(10, between(-6, -2)), at = between(-3, 3);
+    QuadraticProgram p;
+    p.Q = Array{{1.0, 1 - flat}, {1 - flat, 1.0}};
+    p.q = Array{-1 - (1 - flat) * at - multiplier, -(1 - flat) - at};
+    p.G = Array{{1.0, 0.0}, {1.0, 2.0}};
+    p.u = Array{1.0, 1 + 2 * at + between(0.1, 1)};
+    const ProgramSolution s = solve(p);
+    ASSERT_EQ(s.status, Status::converged) << trial;
+    EXPECT_NEAR(s.z(0), multiplier, 1e-4 * multiplier) << trial;
+    EXPECT_NEAR(s.z(1), 0, 1e-4 * multiplier) << trial;
+    EXPECT_NEAR(s.x(1), at, 1e-7) << trial;
+  }
+}
+
 }  // namespace
 }  // namespace onestep
