@@ -47,6 +47,14 @@ const QpActiveSet& InteriorPoint::active_set() {
   return *set_;
 }
 
+void InteriorPoint::write_optimum(std::span<double> x_and_multipliers) {
+  const QpActiveSet& set = active_set();
+  if (!set.is_decided()) return;
+  const auto& [x, lambda, error] = set.optimum();
+  for (std::size_t j = 0; j < n_; ++j) x_and_multipliers[j] = static_cast<double>(x[j]) * unit_[rows_ + j];
+  for (std::size_t i = 0; i < all_; ++i) x_and_multipliers[n_ + i] = static_cast<double>(lambda[i]) / unit_[i] / scaling_.c;
+}
+
 bool QpActiveSet::decide(std::span<const QpActive> guess, std::span<const double> strength) {
   constexpr int most_rounds = 20;
   active_.assign(guess.begin(), guess.end());

@@ -43,7 +43,7 @@ class QpMethod final : public Method {
   QpDataPlan data;
 };
 
-class QpLoop final : public Loop, private AtSolution {
+class QpLoop final : public Loop, public NativeSolution, private AtSolution {
  public:
   explicit QpLoop(const QpMethod& method)
       : data_(method.data),
@@ -103,6 +103,10 @@ class QpLoop final : public Loop, private AtSolution {
   }
   Point& last() override { return last_; }
   AtSolution* at_solution() override { return this; }
+  void measure_units(std::span<double> values, std::span<double> multipliers) override {
+    solver_.measure_units(values, multipliers);
+  }
+  void write_optimum(std::span<double> state) override { solver_.write_optimum(state); }
 
  private:
   SolutionPoint& step() override { return here_; }

@@ -10,6 +10,7 @@
 namespace onestep {
 namespace {
 
+const Estimator by_steps[] = {KStep{3}, Unrolled{}};
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
 // x = c, however large one of its entries is: a system that is diagonal is well-conditioned.
@@ -121,6 +122,66 @@ TEST(ProgramUnits, MultipliersOfProgramsThatAreDataAreAsGoodAsTheirDerivatives) 
     EXPECT_NEAR(s.z(0), multiplier, 1e-4 * multiplier) << trial;
     EXPECT_NEAR(s.z(1), 0, 1e-4 * multiplier) << trial;
     EXPECT_NEAR(s.x(1), at, 1e-7) << trial;
+  }
+}
+
+// The projection on a box: one coordinate is large, and says nothing about the other.
+TEST(ProgramUnits, StepsThatAreDifferentiatedFindSmallCoordinatesBesideLargeOnes) {
+  for (const double large : {1e4, 1e5, 1e8}) {
+    const Array top{2 * large, 10.0};
+    const Solver solver =
+        quadratic_program([&](Expr q) { return TracedProgram{.Q = eye(2), .q = -q, .lo = 0.0, .hi = top}; });
+    for (const Estimator& e : by_steps) {
+      const Solution s = solve(solver, Array{large, 1.0}, e);
+      ASSERT_TRUE(is_solution(s.status())) << large << ' ' << s.message();
+      EXPECT_NEAR(s.x()(1), 1, 1e-7) << large;
+      EXPECT_NEAR(s.vjp(Array{0.0, 1.0})[0](1), 1, 1e-6) << large;
+    }
+  }
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < 120; ++trial) {
+    const Separable program = separable(random, 2 + 2 * (trial % 3));
+    const Solution s = solve(solver_of(program), Array(program.q), by_steps[trial % 2]);
+    ASSERT_TRUE(is_solution(s.status())) << trial << ' ' << s.message();
+    const std::size_t n = program.x.size(), j = static_cast<std::size_t>(trial) % n;
+    std::vector<double> c(n, 0.0);
+    c[j] = 1;
+    for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(s.x().values()[i], program.x[i], 1e-7 * program.x[i]) << trial;
+    EXPECT_NEAR(s.vjp(Array(c))[0].values()[j] * program.curvature[j], program.free[j] ? -1 : 0, 1e-6) << trial;
+  }
+}
+
+// In units of 10^-13 a slack of 1e-12 of another constraint's is no slack at all.
+TEST(ProgramUnits, StepsThatAreDifferentiatedDoNotDependOnTheUnitOfX) {
+  for (const double unit : {1e-14, 1e-13, 1e-6, 1.0, 1e9})
+    for (const Estimator& e : by_steps) {
+      const Solver solver = quadratic_program([&](Expr hi) {
+        return TracedProgram{
+            .Q = Array{{1 / unit / unit}}, .q = Array{-1 / unit}, .G = Array{{1 / unit}}, .l = -2.0, .u = 2.0, .hi = hi};
+      });
+      const Solution s = solve(solver, Array{-0.1 * unit}, e);
+      ASSERT_TRUE(is_solution(s.status())) << unit << ' ' << s.message();
+      EXPECT_NEAR(s.x()(0) / unit, -0.1, 1e-7) << unit;
+      EXPECT_NEAR(s.vjp(Array{1.0})[0](0), 1, 1e-6) << unit;
+    }
+}
+
+// x_0 = 1 is held by a force of `margin`, x_1 is free at a distance of it from its bound.
+TEST(ProgramUnits, StepsThatAreDifferentiatedResolveSmallMargins) {
+  for (const double margin : {1e-3, 1e-5, 1e-7}) {
+    const Array Q{{2.0, 0.5}, {0.5, 1.0}}, G{{1.0, 1.0}, {0.0, 1.0}};
+    const double second = 0.7;
+    const Array u{1 + second, second + margin};
+    const Solver solver = quadratic_program([&](Expr q) { return TracedProgram{.Q = Q, .q = q, .G = G, .u = u}; });
+    // Qx + q + Gᵀ(margin, 0) = 0; on the active row dx = (t, -t), and (2 - 2·0.5 + 1) t = -(dq_0 - dq_1).
+    const Array q{-2 - 0.5 * second - margin, -0.5 - second - margin};
+    for (const Estimator& e : by_steps) {
+      const Solution s = solve(solver, q, e);
+      ASSERT_TRUE(is_solution(s.status())) << margin << ' ' << s.message();
+      const Array gradient = s.vjp(Array{1.0, 0.0})[0];
+      EXPECT_NEAR(gradient(0), -0.5, 1e-6) << margin;
+      EXPECT_NEAR(gradient(1), 0.5, 1e-6) << margin;
+    }
   }
 }
 
