@@ -179,6 +179,7 @@ class TracedIpLoop final : public Loop {
       run.trajectory.record(run.previous, controls);
       run.statistics.iterations = made + k;
       std::ranges::transform(run.x, run.previous, next_.begin(), std::minus<>());
+      run.step_before = k > 1 ? run.last_step : 0;
       run.last_step = norm(next_);
       if (options.history) run.statistics.history.push_back(error);
       if (error <= options.tolerance && k == 1) return monitor.end(Status::converged);  // one step all the same
@@ -222,6 +223,10 @@ class TracedIpLoop final : public Loop {
   }
 
   std::size_t constraint(std::size_t side) const { return side < 2 * p_ ? m_ + side % p_ : m_ + p_ + (side - 2 * p_) % n_; }
+  std::size_t opposite(std::size_t side) const {
+    if (side < 2 * p_) return side < p_ ? side + p_ : side - p_;
+    return side < 2 * p_ + n_ ? side + n_ : side - n_;
+  }
   void read_native_solution() {
     auto& native = dynamic_cast<NativeSolution&>(*native_);
     native.measure_units(values_, multipliers_);
@@ -250,17 +255,23 @@ class TracedIpLoop final : public Loop {
     constexpr double away = 1e-2, least = 1e-10;
     least_margin_ = 1;
     begin_start(run, true);
-    const ConstVector has = point_->extra(sides), residual = point_->extra(side_residuals);
+    const ConstVector has = point_->extra(sides), residual = point_->extra(side_residuals),
+                      bound = point_->extra(side_bounds);
     const double* const z = native_run_.x.data() + n_ + m_;
     for (std::size_t i = 0; i < all_; ++i) {
       if (has[i] == 0) continue;
       const std::size_t c = constraint(i);
       const double sign = (i < 2 * p_ ? i < p_ : i < 2 * p_ + n_) ? 1 : -1;
       double s = (1 - residual[i]) / values_[c], l = sign * z[c - m_] / multipliers_[c];
-      double &larger = s >= l ? s : l, &smaller = s >= l ? l : s;
-      larger = std::max(larger, least);
-      least_margin_ = std::min(least_margin_, larger);
-      smaller = away * std::min(larger, 1 / larger);
+      if (bound[i] == -bound[opposite(i)] && has[opposite(i)] != 0) {
+        l = 1 + std::max(0.0, l);  // both sides push: what one has more is the multiplier of the equality
+        s = away;
+      } else {
+        double &larger = s >= l ? s : l, &smaller = s >= l ? l : s;
+        larger = std::max(larger, least);
+        least_margin_ = std::min(least_margin_, larger);
+        smaller = away * std::min(larger, 1 / larger);
+      }
       run.start[at_slacks_ + i] = s * values_[c];
       run.start[at_multipliers_ + i] = l * multipliers_[c];
       run.start[at_multipliers_ + all_ + i] = s * l * values_[c] * multipliers_[c];
