@@ -15,12 +15,6 @@ namespace {
 // Of the residuals that refinement goes by: it can do no better than this times the condition of the system.
 constexpr double extended_rounding = std::numeric_limits<long double>::epsilon();
 
-long double largest_of(const std::vector<long double>& v) {
-  long double most = 0;
-  for (const long double e : v) most = std::max(most, std::fabs(e));
-  return most;
-}
-
 // Four sums, which do not wait for each other.
 long double exact_dot(const double* a, const long double* b, std::size_t n) {
   long double sums[4] = {};
@@ -51,6 +45,14 @@ const QpActiveSet& InteriorPoint::active_set() {
   set_->decide(guess, strength);
   set_is_current_ = true;
   return *set_;
+}
+
+void InteriorPoint::write_optimum(std::span<double> x_and_multipliers) {
+  const QpActiveSet& set = active_set();
+  if (!set.is_decided()) return;
+  const auto& [x, lambda, error] = set.optimum();
+  for (std::size_t j = 0; j < n_; ++j) x_and_multipliers[j] = static_cast<double>(x[j]) * unit_[rows_ + j];
+  for (std::size_t i = 0; i < all_; ++i) x_and_multipliers[n_ + i] = static_cast<double>(lambda[i]) / unit_[i] / scaling_.c;
 }
 
 bool QpActiveSet::decide(std::span<const QpActive> guess, std::span<const double> strength) {
@@ -131,31 +133,50 @@ double QpActiveSet::slack(std::size_t i) const {
   return static_cast<double>(slack);
 }
 
-/// How wrong the entries of the optimum can be by the error of the linear solve.
-double QpActiveSet::error_of_optimum() const {
-  return optimum_.error * static_cast<double>(std::max(largest_of(optimum_.dx), largest_of(optimum_.dlambda)));
+void QpActiveSet::spread_error(const QpPrecise& solution, double error, std::span<double> of_x,
+                               std::span<double> of_lambda) const {
+  const std::size_t n = solver_.n_, rows = solver_.rows_;
+  const double *Q = solver_.Q_.entries(), *C = solver_.C_.entries();
+  long double most = 0;
+  for (const std::size_t j : free_) most = std::max(most, std::fabs(solution.dx[j]) / units_.x[j]);
+  for (const std::size_t i : rows_) most = std::max(most, std::fabs(solution.dlambda[i]) / units_.lambda[i]);
+  const double size = most > 0 ? error * static_cast<double>(most) : 0;
+  std::ranges::fill(of_x, 0.0);
+  std::ranges::fill(of_lambda, 0.0);
+  for (const std::size_t j : free_) of_x[j] = size * units_.x[j];
+  for (const std::size_t i : rows_) of_lambda[i] = size * units_.lambda[i];
+  // The multiplier of a held variable is what its row leaves.
+  for (std::size_t j = 0; j < n; ++j) {
+    if (active_[rows + j] == QpActive::none) continue;
+    for (const std::size_t k : free_) of_lambda[rows + j] += std::fabs(Q[j * n + k]) * of_x[k];
+    for (const std::size_t i : rows_) of_lambda[rows + j] += std::fabs(C[i * n + j]) * of_lambda[i];
+  }
 }
 
-/// The same of the value of an inactive constraint, or of a multiplier.
-double QpActiveSet::error_of(std::size_t i, double of_optimum) const {
-  const std::size_t n = solver_.n_;
-  if (i >= solver_.rows_ || active_[i] != QpActive::none) return of_optimum;
-  double row_size = 0;
-  for (std::size_t j = 0; j < n; ++j) row_size += std::fabs(solver_.C_.entries()[i * n + j]);
-  return row_size * of_optimum;
+/// How wrong slacks and multipliers can be by the error of the linear solve.
+void QpActiveSet::find_errors() {
+  const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
+  std::vector<double> of_x(n);
+  error_.assign(all, 0.0);
+  spread_error(optimum_, optimum_.error, of_x, error_);
+  for (std::size_t i = 0; i < all; ++i) {
+    if (active_[i] != QpActive::none) continue;
+    if (i >= rows) error_[i] = of_x[i - rows];
+    for (std::size_t j = 0; i < rows && j < n; ++j) error_[i] += std::fabs(solver_.C_.entries()[i * n + j]) * of_x[j];
+  }
 }
 
 /// True when no slack and no multiplier is negative; otherwise those that are change sides. One that cannot be told from 0
 /// stays where it is, or it would change sides for ever.
 bool QpActiveSet::correct_guess() {
   const std::size_t all = solver_.all_;
-  const double error = error_of_optimum();
+  find_errors();
   bool right = true;
   for (std::size_t i = 0; i < all; ++i) {
     const QpActive side = active_[i];
     if (side == QpActive::equality) continue;
     if (side == QpActive::none) {
-      if (!(slack(i) < -error_of(i, error))) continue;
+      if (!(slack(i) < -error_[i])) continue;
       right = false;
       const bool has_both = solver_.upper_.has[i] > 0 && solver_.lower_.has[i] > 0;
       bool upper = solver_.upper_.has[i] > 0;
@@ -169,7 +190,7 @@ bool QpActiveSet::correct_guess() {
       continue;
     }
     const long double multiplier = optimum_.dlambda[i] * (side == QpActive::upper ? 1 : -1);
-    if (multiplier < -error_of(i, error)) {
+    if (multiplier < -error_[i]) {
       right = false;
       active_[i] = QpActive::none;
     }
@@ -185,9 +206,8 @@ void QpActiveSet::find_undecided() {
   const parallel::BlasSerial serial;
   const std::size_t n = solver_.n_, rows = solver_.rows_, all = solver_.all_;
   std::vector<double> uncertain(all), x(n), lambda(rows), value(rows), gradient(n);
-  const double error = error_of_optimum();
   for (std::size_t i = 0; i < all; ++i)
-    uncertain[i] = error_of(i, error) + (active_[i] == QpActive::none ? epsilon * solver_.primal_terms_[i] : 0);
+    uncertain[i] = error_[i] + (active_[i] == QpActive::none ? epsilon * solver_.primal_terms_[i] : 0);
   std::uint32_t state = 3;
   const auto sign = [&state] {
     state = state * 1664525U + 1013904223U;
@@ -195,11 +215,12 @@ void QpActiveSet::find_undecided() {
   };
   const std::size_t f = free_.size(), size = f + rows_.size();
   for (int trial = 0; trial < trials; ++trial) {
-    for (std::size_t k = 0; k < f; ++k) system_[k] = sign() * solver_.dual_terms_[free_[k]];
-    for (std::size_t k = f; k < size; ++k) system_[k] = sign() * solver_.primal_terms_[rows_[k - f]];
+    for (std::size_t k = 0; k < f; ++k) system_[k] = sign() * solver_.dual_terms_[free_[k]] * units_.x[free_[k]];
+    for (std::size_t k = f; k < size; ++k)
+      system_[k] = sign() * solver_.primal_terms_[rows_[k - f]] * units_.lambda[rows_[k - f]];
     if (size > 0) cpu::solve(Op::lu, false, size, matrix_.data(), pivots_.data(), system_.data(), 1);
-    for (std::size_t k = 0; k < f; ++k) x[free_[k]] = system_[k];
-    for (std::size_t k = f; k < size; ++k) lambda[rows_[k - f]] = system_[k];
+    for (std::size_t k = 0; k < f; ++k) x[free_[k]] = system_[k] * units_.x[free_[k]];
+    for (std::size_t k = f; k < size; ++k) lambda[rows_[k - f]] = system_[k] * units_.lambda[rows_[k - f]];
     solver_.C_.multiply(x.data(), value.data());
     solver_.Q_.multiply(x.data(), gradient.data());
     solver_.C_.add_transposed(lambda.data(), gradient.data());
@@ -216,7 +237,43 @@ void QpActiveSet::find_undecided() {
   }
 }
 
-/// [Q_FF C_RFᵀ; C_RF 0] of the free variables F and the active rows R.
+/// Ruiz's symmetric sweeps. Rows of Q without curvature, but for rounding, have none of its entries.
+void QpUnits::compute(const RowMatrix& Q, const RowMatrix& C, std::span<const std::size_t> free,
+                      std::span<const std::size_t> rows) {
+  constexpr int most_sweeps = 12;
+  constexpr double enough = 2, least = 0x1p-400, most = 0x1p400;
+  const std::size_t n = Q.columns();
+  const double *q = Q.entries(), *c = C.entries();
+  x.assign(n, 1.0);
+  lambda.assign(C.rows(), 1.0);
+  std::vector<double> of_x(n), of_lambda(C.rows());
+  double off = infinity;
+  for (int sweep = 0; off > enough && sweep < most_sweeps; ++sweep) {
+    std::ranges::fill(of_x, 0.0);
+    for (const std::size_t j : free) {
+      if (!(q[j * n + j] > 0)) continue;
+      for (const std::size_t k : free) of_x[j] = std::max(of_x[j], x[j] * std::fabs(q[j * n + k]) * x[k]);
+    }
+    for (const std::size_t i : rows) {
+      of_lambda[i] = 0;
+      for (const std::size_t j : free) {
+        const double entry = lambda[i] * std::fabs(c[i * n + j]) * x[j];
+        of_lambda[i] = std::max(of_lambda[i], entry);
+        of_x[j] = std::max(of_x[j], entry);
+      }
+    }
+    off = 1;
+    const auto update = [&](double size, double& unit) {
+      if (!(size > 0)) return;
+      off = std::max({off, size, 1 / size});
+      unit = std::clamp(std::exp2(std::round(std::log2(unit / std::sqrt(size)))), least, most);
+    };
+    for (const std::size_t j : free) update(of_x[j], x[j]);
+    for (const std::size_t i : rows) update(of_lambda[i], lambda[i]);
+  }
+}
+
+/// [Q_FF C_RFᵀ; C_RF 0] of the free variables F and the active rows R, in units_.
 bool QpActiveSet::factor() {
   constexpr double most_growth = 1e14;
   const parallel::BlasSerial serial;
@@ -233,10 +290,14 @@ bool QpActiveSet::factor() {
   if (singular_) return false;
   matrix_.assign(size * size, 0.0);
   const double *Q = solver_.Q_.entries(), *C = solver_.C_.entries();
+  units_.compute(solver_.Q_, solver_.C_, free_, rows_);
+  const auto unit = [&](std::size_t a) { return units_.x[free_[a]]; };
   for (std::size_t a = 0; a < f; ++a)
-    for (std::size_t b = 0; b < f; ++b) matrix_[a * size + b] = Q[free_[a] * n + free_[b]];
+    for (std::size_t b = 0; b < f; ++b) matrix_[a * size + b] = unit(a) * Q[free_[a] * n + free_[b]] * unit(b);
   for (std::size_t k = 0; k < rows_.size(); ++k) {
-    for (std::size_t a = 0; a < f; ++a) matrix_[(f + k) * size + a] = matrix_[a * size + f + k] = C[rows_[k] * n + free_[a]];
+    for (std::size_t a = 0; a < f; ++a)
+      matrix_[(f + k) * size + a] = matrix_[a * size + f + k] =
+          units_.lambda[rows_[k]] * C[rows_[k] * n + free_[a]] * unit(a);
   }
   pivots_.assign(std::max<std::size_t>(size, 1), 0);
   scratch_.assign(cpu::factor_scratch(Op::lu, size), 0.0);
@@ -277,13 +338,14 @@ void QpActiveSet::solve(std::span<const double> r_x, std::span<const double> r, 
     for (const std::size_t i : rows_)
       for (std::size_t j = 0; j < n; ++j) residual_[j] -= C[i * n + j] * result.dlambda[i];
   };
-  long double last = infinity, contraction = 0, correction = 0;
+  long double last = infinity, contraction = 0, correction = 0, total = 0;
   result.error = 0;
   for (int sweep = 0; sweep < most_sweeps && size > 0; ++sweep) {
     gradient_residual();
-    for (std::size_t a = 0; a < f; ++a) system_[a] = static_cast<double>(residual_[free_[a]]);
+    for (std::size_t a = 0; a < f; ++a) system_[a] = static_cast<double>(residual_[free_[a]]) * units_.x[free_[a]];
     for (std::size_t k = 0; k < rows_.size(); ++k) {
-      system_[f + k] = static_cast<double>(r[rows_[k]] - exact_dot(C + rows_[k] * n, result.dx.data(), n));
+      const long double missing = r[rows_[k]] - exact_dot(C + rows_[k] * n, result.dx.data(), n);
+      system_[f + k] = static_cast<double>(missing) * units_.lambda[rows_[k]];
     }
     cpu::solve(Op::lu, false, size, matrix_.data(), pivots_.data(), system_.data(), 1);
     correction = 0;
@@ -300,17 +362,16 @@ void QpActiveSet::solve(std::span<const double> r_x, std::span<const double> r, 
     }
     if (sweep > 0 && last > 0) contraction = std::max(contraction, correction / last);
     last = correction;
-    for (std::size_t a = 0; a < f; ++a) result.dx[free_[a]] += system_[a];
-    for (std::size_t k = 0; k < rows_.size(); ++k) result.dlambda[rows_[k]] += system_[f + k];
-    long double total = 0;
-    for (std::size_t a = 0; a < f; ++a) total = std::max(total, std::fabs(result.dx[free_[a]]));
-    for (const std::size_t i : rows_) total = std::max(total, std::fabs(result.dlambda[i]));
+    for (std::size_t a = 0; a < f; ++a) result.dx[free_[a]] += system_[a] * units_.x[free_[a]];
+    for (std::size_t k = 0; k < rows_.size(); ++k) result.dlambda[rows_[k]] += system_[f + k] * units_.lambda[rows_[k]];
+    total = 0;
+    for (const std::size_t j : free_) total = std::max(total, std::fabs(result.dx[j]) / units_.x[j]);
+    for (const std::size_t i : rows_) total = std::max(total, std::fabs(result.dlambda[i]) / units_.lambda[i]);
     if (correction <= enough * total) break;
   }
   gradient_residual();
   for (std::size_t j = 0; j < n; ++j)
     if (active_[rows + j] != QpActive::none) result.dlambda[rows + j] = residual_[j];
-  const long double total = std::max(largest_of(result.dx), largest_of(result.dlambda));
   if (contraction >= 1)
     result.error = infinity;
   else

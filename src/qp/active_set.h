@@ -15,7 +15,17 @@ namespace onestep::detail {
 /// A solution of Q dx + Cᵀdλ + dw = r_x, value_i(dx) = r_i for active constraints, dλ_i = 0 for the others.
 struct QpPrecise {
   std::vector<long double> dx, dlambda;
-  double error = 0;  ///< estimate of what is wrong with them, relative to the largest entry; infinite: not solved
+  /// Estimate of what is wrong with them, relative to the largest entry in the units of the active set's system; infinite:
+  /// not solved.
+  double error = 0;
+};
+
+/// Units of the unknowns of [Q_FF C_RFᵀ; C_RF 0] in which the largest entry of each of its rows is near 1: x_j = x[j] x̂_j,
+/// λ_i = lambda[i] λ̂_i. Curvatures may differ by any factor: a program that is separable is well-conditioned in these units.
+/// Powers of two.
+struct QpUnits {
+  std::vector<double> x, lambda;
+  void compute(const RowMatrix& Q, const RowMatrix& C, std::span<const std::size_t> free, std::span<const std::size_t> rows);
 };
 
 class QpActiveSet {
@@ -36,8 +46,13 @@ class QpActiveSet {
   bool is_singular() const { return singular_; }
   /// Whether decide() found an optimum.
   bool is_decided() const { return decided_; }
-  /// Estimate of the norm of the inverse, from below: entries of solutions for right-hand sides of size 1.
+  /// Whether it leaves no doubt that there is a derivative.
+  bool is_settled() const { return decided_ && undecided_.empty() && growth_ <= 1e9; }
+  /// Estimate of the norm of the inverse, from below, in the system's units: entries of solutions for right-hand sides of
+  /// size 1.
   double growth() const { return growth_; }
+  /// What an error relative to the largest entry of a solution, in the system's units, is of each of its entries.
+  void spread_error(const QpPrecise& solution, double error, std::span<double> of_x, std::span<double> of_lambda) const;
   int factorisations() const { return factorisations_; }
 
   /// Refines until nothing is gained, or for the number of sweeps given.
@@ -46,8 +61,7 @@ class QpActiveSet {
  private:
   bool factor();
   bool leave_out_dependent(std::span<const double> strength);
-  double error_of_optimum() const;
-  double error_of(std::size_t i, double of_optimum) const;
+  void find_errors();
   bool correct_guess();
   void find_undecided();
 
@@ -57,7 +71,9 @@ class QpActiveSet {
   mutable std::vector<double> matrix_, scratch_, system_, size_;
   mutable std::vector<long double> residual_;
   std::vector<int> pivots_;
+  QpUnits units_;
   QpPrecise optimum_;
+  std::vector<double> error_;  // of the optimum: of the slacks of inactive constraints, of the multipliers of active ones
   std::vector<std::size_t> undecided_;
   bool singular_ = false, decided_ = false;
   double growth_ = 0;

@@ -247,21 +247,34 @@ QpDegeneracy QpDerivative::find_degeneracy() {
     found.margins.push_back(
         {std::fabs(slack) * solver_.unit_[i], std::fabs(multiplier) / solver_.unit_[i] / solver_.scaling_.c});
   }
+  // The active set's system is solved, and grows little: nothing is left to be found.
+  if (undecided_.empty() && solver_.set_is_current_ && solver_.set_->is_settled()) {
+    found.residual = solver_.set_->optimum().error;
+    return found;
+  }
   std::uint32_t state = 1;
   const auto next = [&state] {  // between ½ and 1, either sign
     state = state * 1664525U + 1013904223U;
     const double size = 0.5 + 0.5 * (state >> 16) / 65536.0;
     return (state & 0x8000U) != 0 ? size : -size;
   };
-  for (double& r : rhs_x_) r = next();
-  for (double& r : rhs_) r = next();
-  const double reached = solve_scaled(false);
-  const double most_x = largest(dx_);
-  double most_lambda = 0;
-  for (std::size_t i = 0; i < all_; ++i)
+  const QpUnits units = units_of_system();
+  const auto unit = [&](std::size_t i) { return i < rows_ ? units.lambda[i] : 1 / units.x[i - rows_]; };  // of a multiplier
+  for (std::size_t j = 0; j < n_; ++j) rhs_x_[j] = next() / units.x[j];
+  for (std::size_t i = 0; i < all_; ++i) rhs_[i] = next() / unit(i);
+  solve_scaled(false);
+  double most_x = 0, most_lambda = 0;
+  for (std::size_t j = 0; j < n_; ++j) {
+    dx_[j] /= units.x[j];
+    most_x = std::max(most_x, std::fabs(dx_[j]));
+    found.residual = std::max(found.residual, std::fabs(e_x_[j]) * units.x[j]);
+  }
+  for (std::size_t i = 0; i < all_; ++i) {
+    dlambda_[i] /= unit(i);
     if (is_hard(i)) most_lambda = std::max(most_lambda, std::fabs(dlambda_[i]));
-  found.residual = reached;
-  found.solved = reached <= solved;
+    found.residual = std::max(found.residual, std::fabs(e_[i]) * unit(i));
+  }
+  found.solved = found.residual <= solved;
   if (found.solved && std::max(most_x, most_lambda) <= hopeless) return found;
   for (std::size_t j = 0; most_x > grown && j < n_; ++j)
     if (std::fabs(dx_[j]) > part * most_x) found.not_unique.push_back(j);

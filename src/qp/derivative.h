@@ -112,6 +112,7 @@ class QpDerivative {
   /// Refines until nothing is gained; returns to the best unless it is wanted how far what cannot be solved grows.
   double solve_scaled(bool keeps_best = true);
   void update_residual();
+  QpUnits units_of_system() const;
   bool is_hard(std::size_t i) const { return flexibility_[i] < 1; }
 
   InteriorPoint& solver_;

@@ -39,6 +39,10 @@ struct QpProgress {
   QpResidual primal, dual, gap;
 };
 
+/// How short the last step is asked to be where the solution is differentiated: the derivative has the error of the iterate
+/// before it. It is also what makes small multipliers right.
+constexpr double small_step = 1e-9;
+
 struct InteriorPointOptions {
   /// A residual is small enough when it is at most `relative` in the relative measure and, where that is asked for as well,
   /// at most `absolute` in the units of the data.
@@ -113,6 +117,12 @@ class InteriorPoint {
   const QpSolution& solution() const { return solution_; }
   /// The optimum and its active set in extended precision, made when first asked for after a solve.
   const QpActiveSet& active_set();
+  /// What changes of values and of multipliers are compared with near the point that was found last, in the units of the
+  /// data, of all constraints: as a solution is judged row by row.
+  void measure_units(std::span<double> values, std::span<double> multipliers);
+  /// x and the multipliers of all constraints at the optimum of the active set, in the units of the data, if that is
+  /// decided.
+  void write_optimum(std::span<double> x_and_multipliers);
   /// Of the last solve and of what was differentiated since.
   int factorisations() const { return kkt_.factorisations(); }
 

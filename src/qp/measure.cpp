@@ -140,6 +140,14 @@ void InteriorPoint::measure_terms() {
   }
 }
 
+void InteriorPoint::measure_units(std::span<double> values, std::span<double> multipliers) {
+  measure_terms();
+  for (std::size_t i = 0; i < all_; ++i) {
+    values[i] = primal_terms_[i] * unit_[i];
+    multipliers[i] = 1 / (multiplier_weight_[i] * unit_[i] * scaling_.c);
+  }
+}
+
 /// How many times too large the worst residual, the worst product s z or (where that is asked for) the worst step is, each
 /// against the terms of its own row. A point that is no iterate has neither products nor a last step.
 double InteriorPoint::worst_component(const InteriorPointOptions& options, bool of_iterate) {

@@ -43,10 +43,7 @@ class QpMethod final : public Method {
   QpDataPlan data;
 };
 
-// Relative length of the last step where it is differentiated: the derivative has the error of the iterate before it.
-constexpr double small_step = 1e-9;
-
-class QpLoop final : public Loop, private AtSolution {
+class QpLoop final : public Loop, public NativeSolution, private AtSolution {
  public:
   explicit QpLoop(const QpMethod& method)
       : data_(method.data),
@@ -106,12 +103,16 @@ class QpLoop final : public Loop, private AtSolution {
   }
   Point& last() override { return last_; }
   AtSolution* at_solution() override { return this; }
+  void measure_units(std::span<double> values, std::span<double> multipliers) override {
+    solver_.measure_units(values, multipliers);
+  }
+  void write_optimum(std::span<double> state) override { solver_.write_optimum(state); }
 
  private:
   SolutionPoint& step() override { return here_; }
   SolutionPoint& equation() override { return equation_; }
   std::string degeneracy() override {
-    if (is_settled(derivative_.active_set())) return "";
+    if (derivative_.active_set().is_settled()) return "";
     derivative_.linearise(QpDerivativeAt::solution);
     return describe(derivative_.find_degeneracy(), data_.data());
   }

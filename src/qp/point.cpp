@@ -134,9 +134,4 @@ std::string QpPoint::reason() {
                            : "no set of active constraints was found for which slacks and multipliers have the right signs";
 }
 
-bool is_settled(const QpActiveSet& set) {
-  constexpr double most_growth = 1e9;
-  return set.is_decided() && set.undecided().empty() && set.growth() <= most_growth;
-}
-
 }  // namespace onestep::detail

@@ -99,7 +99,5 @@ class QpPoint final : public SolutionPoint, private InnerSolve {
 
 /// Why a solution is degenerate, in words; empty: it is not.
 std::string describe(const QpDegeneracy& found, const QpData& data);
-/// Whether an active set leaves no doubt that there is a derivative.
-bool is_settled(const QpActiveSet& set);
 
 }  // namespace onestep::detail

@@ -2,6 +2,7 @@
 // system do to them.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "linear/vector.h"
 #include "qp/derivative.h"
@@ -50,6 +51,17 @@ double QpDerivative::solve_by_active_set() {
   return precise_.error;
 }
 
+/// Units in which the system is measured: growth from one unknown to another of a smaller curvature is no degeneracy.
+QpUnits QpDerivative::units_of_system() const {
+  std::vector<std::size_t> variables(n_), rows;
+  std::iota(variables.begin(), variables.end(), std::size_t{0});
+  for (std::size_t i = 0; i < rows_; ++i)
+    if (flexibility_[i] < infinity) rows.push_back(i);
+  QpUnits units;
+  units.compute(solver_.Q_, solver_.C_, variables, rows);
+  return units;
+}
+
 /// Moves the solution and the optimum at random.
 void QpDerivative::perturb(double perturbation) {
   std::uint32_t state = 7;
@@ -58,16 +70,18 @@ void QpDerivative::perturb(double perturbation) {
     return (state & 0x80000000U) != 0 ? 1.0 : -1.0;
   };
   // Rounding of the entries too, which may be large beside that of the result where its terms cancel.
-  const auto move = [&](std::vector<double>& v, double size) {
-    for (double& e : v)
-      e += e == 0 ? 0 : (perturbation * size + std::numeric_limits<double>::epsilon() * std::fabs(e)) * sign();
+  const auto move = [&](std::vector<double>& v, const std::vector<double>& errors) {
+    for (std::size_t i = 0; i < v.size(); ++i)
+      v[i] += v[i] == 0 ? 0 : (errors[i] + std::numeric_limits<double>::epsilon() * std::fabs(v[i])) * sign();
   };
-  const double of_solution = std::max(largest(dx_), largest(dlambda_));
-  const double of_optimum = std::max(largest(x_), largest(lambda_));
-  move(dx_, of_solution);
-  move(dlambda_, of_solution);
-  move(x_, of_optimum);
-  move(lambda_, of_optimum);
+  std::vector<double> of_x(n_), of_lambda(all_);
+  const QpActiveSet& set = solver_.active_set();
+  set.spread_error(precise_, perturbation, of_x, of_lambda);
+  move(dx_, of_x);
+  move(dlambda_, of_lambda);
+  set.spread_error(set.optimum(), perturbation, of_x, of_lambda);
+  move(x_, of_x);
+  move(lambda_, of_lambda);
 }
 
 template <class Write> double QpDerivative::write_precisely(Write write) {

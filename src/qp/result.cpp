@@ -65,6 +65,7 @@ ProgramSolution solve(const QuadraticProgram& program, const ProgramOptions& opt
   detail::InteriorPointOptions how;
   how.relative = options.tolerance;
   how.absolute = options.absolute_tolerance;
+  how.step = detail::small_step;
   how.iteration_limit = options.iteration_limit;
   how.time_limit = options.time_limit;
   if (options.callback)

@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include <span>
+
 #include "onestep/solver.h"
 #include "solve/recipe.h"
 
@@ -25,8 +27,16 @@ std::array<Shape, blocks> shapes_of(const Sizes& s);
 /// Every block in its full shape; what is not there as zeros, a number repeated. Throws MisuseError when shapes do not fit.
 std::vector<Expr> full_blocks(const TracedProgram& t, const Sizes& s);
 
-/// The same solver as a loop of traced steps, which can be unrolled: predictor and corrector by one factorisation, without
-/// scaling (traced_interior_point.cpp). `native` is asked first whether there is a solution.
+/// Of the native method's loop, after a solve: the methods of InteriorPoint of these names.
+class NativeSolution {
+ public:
+  virtual ~NativeSolution() = default;
+  virtual void measure_units(std::span<double> values, std::span<double> multipliers) = 0;
+  virtual void write_optimum(std::span<double> state) = 0;
+};
+
+/// The same solver as a loop of traced steps, which can be unrolled: predictor and corrector by one factorisation
+/// (traced_interior_point.cpp). `native` is asked first whether there is a solution, and what it is measured in.
 struct Recipe;
 Recipe traced_interior_point(const Recipe& native);
 
