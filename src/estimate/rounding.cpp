@@ -44,7 +44,12 @@ class Rounding {
       const double share = displace(by);
       Point& beside = s_.beside();
       vjp_theta(beside, u, moved);
-      add_to(moved, g, 1);
+      if (inverse_.is_factored()) {
+        add_to(moved, g, 1);
+      } else {  // g was made of another u, which an iteration found
+        vjp_theta(s_.equation(), u, rest);
+        add_to(moved, rest, -1);
+      }
       product(beside, true, u, other);
       add(other, image, -1);
       // Errors with the signs of u are enlarged as u was, those with the signs of a weak vector as much as can be: their sum
