@@ -70,9 +70,9 @@ class Clean {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     if (!is_undecided()) std::ranges::stable_sort(order_, {}, [&](std::size_t i) { return judgement_.quality[i]; });
     removes_ = suspects_ > 0 && (options_.remove_suspects || comparison_.helps());
-    const Report all = report();
+    Report all = report();
     write_tables();
-    return show(options_, all, progress_);
+    return show(options_, std::move(all), progress_);
   }
 
  private:
