@@ -186,6 +186,7 @@ class CsvParser {
                      Remedy::drop);
     if (is_dressed_number(cell.text)) cells_->refuse_dressed(cell);
     if (options_.categories) return;
+    cells_->refuse_beyond_double(cell);
     const bool may_be_target = cell.column == 0 && options_.target.empty() && options_.names.empty();
     cells_->refuse(cell,
                    may_be_target ? "give categories numbers, drop the column, or make it the target"

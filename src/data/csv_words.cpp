@@ -21,12 +21,14 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-// How long the name of a month is that the text begins with: in full, or its first three letters; 0 where there is none.
+// How long the name of a month is that the text begins with: in full where a blank or the end follows, else its first three
+// letters (march-7 is a name of its own); 0 where there is none.
 std::size_t longest_month(std::string_view text) {
   constexpr std::array<std::string_view, 12> months{"january", "february", "march",     "april",   "may",      "june",
                                                     "july",    "august",   "september", "october", "november", "december"};
   for (const std::string_view month : months) {
-    if (text.starts_with(month)) return month.size();
+    const std::string_view behind = text.substr(std::min(month.size(), text.size()));
+    if (text.starts_with(month) && (behind.empty() || behind[0] == ' ')) return month.size();
     if (text.starts_with(month.substr(0, 3))) return 3;
   }
   return 0;

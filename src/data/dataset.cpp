@@ -52,7 +52,7 @@ bool has_words_only(std::string_view text) {
   data::Lines lines(text);
   std::string_view line;
   while (lines.next(line)) {
-    line = line.substr(0, line.find('#'));
+    line = line.substr(0, line.find_first_of("#\r"));
     if (data::trimmed(line).empty()) continue;
     data::next_word(line);
     return !data::trimmed(line).empty() && line.find(':') == line.npos;
@@ -97,8 +97,8 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
   if (!idx && !csv && has_words_only(text))
     data::fail(
         source,
-        "is read as LIBSVM, as its first line has no comma or semicolon, but that has no index:value either; if the file is "
-        "a table, say what separates its fields",
+        "what its first line has is not index:value, as LIBSVM's format has it; if the file is a table, say what separates "
+        "its fields",
         FileError::Remedy::separator);
   if (!idx && !csv)
     return data::parse_libsvm(std::move(text), path, options.features, options.memory_limit, options.first_index);

@@ -22,17 +22,17 @@ using ::testing::Not;
 
 using Json = nlohmann::json;
 
-struct Made {
+struct Mislabelled {
   std::string text;
   std::vector<bool> wrong;
 };
 
 // Labels that follow the features with noise, or a quantity; of a share of them the label is another one.
-Made made(std::uint64_t seed, int samples, int features, int classes, double share_wrong) {
+Mislabelled mislabelled(std::uint64_t seed, int samples, int features, int classes, double share_wrong) {
   Random random(seed);
   std::vector<double> truth;
   for (int u = 0; u < features * std::max(1, classes); ++u) truth.push_back(random.uniform(-1.5, 1.5));
-  Made all;
+  Mislabelled all;
   for (int j = 0; j < features; ++j) all.text += fmt::format("f{},", j);
   all.text += "y\n";
   for (int i = 0; i < samples; ++i) {
@@ -66,7 +66,7 @@ double area(const std::vector<bool>& wrong, const std::vector<double>& values) {
 
 class Influence : public ::testing::Test {
  protected:
-  Json found(const Made& samples, std::vector<std::string> more = {}) {
+  Json found(const Mislabelled& samples, std::vector<std::string> more = {}) {
     std::vector<std::string> line{"influence", folder_.write("a.csv", samples.text), "--json"};
     line.insert(line.end(), more.begin(), more.end());
     const Ended ended = run_command(line);
@@ -84,7 +84,7 @@ TEST_F(Influence, OwnLossFindsWrongLabelsBetterThanRemovalDoes) {
     double own = 0, by_folds = 0, removal = 0;
     constexpr int seeds = 4;
     for (int seed = 1; seed <= seeds; ++seed) {
-      const Made samples = made(static_cast<std::uint64_t>(seed), c.samples, c.features, c.classes, 0.1);
+      const Mislabelled samples = mislabelled(static_cast<std::uint64_t>(seed), c.samples, c.features, c.classes, 0.1);
       const Json all = found(samples);
       std::vector<double> harm = all["removal"];
       for (double& h : harm) h = -h;
@@ -104,7 +104,7 @@ TEST_F(Influence, OwnLossFindsWrongLabelsBetterThanRemovalDoes) {
 
 TEST_F(Influence, OwnLossIsThatOfAFitWithoutTheSample) {
   for (const int classes : {2, 3, 0}) {
-    const Made samples = made(7, 60, 5, classes, 0.1);
+    const Mislabelled samples = mislabelled(7, 60, 5, classes, 0.1);
     for (const std::string l2 : {"0.05", "1"}) {
       const Json all = found(samples, {"--l2", l2});
       for (const std::size_t i : {0U, 17U, 42U, all["largest_own_losses"][0]["sample"].get<unsigned>() - 1}) {
@@ -134,7 +134,7 @@ TEST_F(Influence, OwnLossIsThatOfAFitWithoutTheSample) {
 }
 
 TEST_F(Influence, NobodyIsCalledHarmfulWithoutIndependentSamples) {
-  Made samples = made(3, 400, 5, 2, 0.1);
+  Mislabelled samples = mislabelled(3, 400, 5, 2, 0.1);
   const std::size_t header = samples.text.find('\n') + 1, half = samples.text.find('\n', samples.text.size() / 2) + 1;
   const std::string valid = folder_.write("v.csv", samples.text.substr(0, header) + samples.text.substr(half));
   samples.text.resize(half);
@@ -165,7 +165,7 @@ TEST_F(Influence, NobodyIsCalledHarmfulWithoutIndependentSamples) {
 }
 
 TEST_F(Influence, TheOnlySampleOfAClassHasNoOwnLoss) {
-  Made samples = made(5, 60, 3, 2, 0);
+  Mislabelled samples = mislabelled(5, 60, 3, 2, 0);
   samples.text += "0.1,0.2,0.3,rare\n";
   const Json all = found(samples);
   EXPECT_TRUE(all["own_loss"][60].is_null());
