@@ -471,7 +471,7 @@ void add_influence(CommandLine& line) {
                   .takes = Takes::output_file});
   line.add({.name = "influence",
             .job = "Say what each training sample does to the loss of others, and how well the others predict it.",
-            .example = "onestep influence train.csv --valid others.csv",
+            .example = "onestep influence --demo --verify 20",
             .common = *options,
             .options = std::move(rows),
             .work =

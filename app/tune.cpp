@@ -70,7 +70,7 @@ class Tune {
       folds_ = folds_of(job, count, options.seed);
     else
       folds_ = {{job.train, *job.valid}};
-    constexpr std::int64_t too_few = 4, few = 10;
+    constexpr std::int64_t too_few = 2, few = 10;
     if (count_judged(folds_) < too_few)
       throw Misuse(
           fmt::format("{}: hyperparameters judged by {} would be chance; it takes {} at least, by more samples, more of "

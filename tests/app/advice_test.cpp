@@ -29,10 +29,10 @@ class AdviceOfJobs : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(AdviceOfJobs, TuneRefusesToBeJudgedByAHandfulOfSamples) {
+TEST_F(AdviceOfJobs, TuneRefusesToBeJudgedByOneSample) {
   const Ended ended = run_command({"tune", folder_.write("three.csv", quantity(3)), "--header", "yes"});
   EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(ended.err, HasSubstr("hyperparameters judged by 1 sample would be chance; it takes 4 at least"));
+  EXPECT_THAT(ended.err, HasSubstr("hyperparameters judged by 1 sample would be chance; it takes 2 at least"));
   EXPECT_EQ(run_command({"tune", folder_.write("twelve.csv", quantity(12)), "--header", "yes"}).status, 0);
 }
 

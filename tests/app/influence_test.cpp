@@ -80,9 +80,9 @@ TEST_F(Influence, OwnLossFindsWrongLabelsBetterThanRemovalDoes) {
   struct Case {
     int samples, features, classes;
   };
-  for (const Case& c : {Case{300, 8, 2}, Case{100, 15, 2}, Case{300, 8, 4}, Case{300, 8, 0}}) {
+  for (const Case& c : {Case{200, 8, 2}, Case{100, 15, 2}, Case{200, 8, 4}, Case{200, 8, 0}}) {
     double own = 0, by_folds = 0, removal = 0;
-    constexpr int seeds = 4;
+    constexpr int seeds = 3;
     for (int seed = 1; seed <= seeds; ++seed) {
       const Mislabelled samples = mislabelled(static_cast<std::uint64_t>(seed), c.samples, c.features, c.classes, 0.1);
       const Json all = found(samples);
@@ -119,7 +119,8 @@ TEST_F(Influence, OwnLossIsThatOfAFitWithoutTheSample) {
         const Json fitted =
             run_command({"fit", rest, "--test", one, "--l2", l2, "--folds", "0", "--header", "yes", "--json"}).json();
         const double expected = fitted["test"]["loss"];
-        EXPECT_NEAR(all["own_loss"][i], expected, 1e-5 * (1 + expected)) << classes << " classes, sample " << i + 1;
+        constexpr double last_step = 1e-4;  // of the change, where further steps end
+        EXPECT_NEAR(all["own_loss"][i], expected, last_step * (1 + expected)) << classes << " classes, sample " << i + 1;
       }
       double trace = 0;  // of what the labels do to the predictions: the effective number of coefficients
       for (const Json& leverage : all["leverage"]) {

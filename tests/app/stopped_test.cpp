@@ -81,14 +81,14 @@ TEST_F(Stopped, AFitThatIsStoppedInItsFoldsIsCancelledAndSavesNoModel) {
 }
 
 TEST_F(Stopped, AnInfluenceThatIsStoppedInItsVerificationIsCancelledAndSaysHowFarItCame) {
-  const Ended ended = stopped({"influence", samples(2000)}, {"--verify", "2000"});
+  const Ended ended = stopped({"influence", samples(1000)}, {"--verify", "1000"});
   EXPECT_EQ(ended.status, 128 + SIGINT) << ended.err;
   const nlohmann::json found = ended.json();
   EXPECT_EQ(found["status"], "cancelled");
   EXPECT_EQ(found["usable"], false);
   ASSERT_TRUE(found.contains("verify")) << "it was not so far";
-  EXPECT_LT(found["verify"]["count"], 2000);
-  EXPECT_THAT(found["notes"], Contains(HasSubstr("of the 2000 samples had been left out and trained again")));
+  EXPECT_LT(found["verify"]["count"], 1000);
+  EXPECT_THAT(found["notes"], Contains(HasSubstr("of the 1000 samples had been left out and trained again")));
 }
 
 }  // namespace
