@@ -30,6 +30,7 @@ using namespace jobs;
 struct CleanOptions : JobOptions {
   double flip = 0;
   std::string cleaned, csv;
+  bool remove_suspects = false;
 };
 
 class Clean {
@@ -68,10 +69,10 @@ class Clean {
     order_.resize(judgement_.quality.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     if (!is_undecided()) std::ranges::stable_sort(order_, {}, [&](std::size_t i) { return judgement_.quality[i]; });
-    removes_ = suspects_ > 0 && comparison_.helps();
-    const Report all = report();
+    removes_ = suspects_ > 0 && (options_.remove_suspects || comparison_.helps());
+    Report all = report();
     write_tables();
-    return show(options_, all, progress_);
+    return show(options_, std::move(all), progress_);
   }
 
  private:
@@ -142,13 +143,14 @@ class Clean {
                     "wrong. {} fits took {}.",
                     100 * judgement_.noise, fits_, seconds_text(judging + comparing)));
     r.accuracy.emplace_back(
-        "Classes that overlap look the same as wrong labels: a suspect is worth a look, not proven wrong. Suspects are "
-        "removed only where held-out samples gain more than chance gives one time in ten, in loss or in accuracy, and "
-        "lose in neither.");
+        "Classes that overlap look the same as wrong labels: a suspect is worth a look, not proven wrong. Without "
+        "--remove-suspects they are removed only where held-out samples gain more than chance gives one time in ten, in "
+        "loss "
+        "or in accuracy, and lose in neither.");
     if (!comparison_.trusted)
       r.accuracy.emplace_back(
-          "The held-out samples may have wrong labels, too, which the loss allows for; --valid FILE with trusted labels "
-          "is a better judge.");
+          "The held-out samples may have wrong labels, too. The loss allows for as many of each class as were found, the "
+          "accuracy does not; --valid FILE with trusted labels is a better judge.");
     if (const auto alone = std::ranges::count(judgement_.judged, false); alone > 0)
       r.accuracy.push_back(fmt::format("{} sample{} the only one with {} label: not judged.", alone,
                                        alone == 1 ? " is" : "s are each", alone == 1 ? "its" : "their"));
@@ -331,6 +333,9 @@ void add_clean(CommandLine& line) {
        .help = "write the samples that are kept there: the records of a\ntext file as they were; - for standard output",
        .takes = Takes::output_file,
        .excludes = {"--flip"}});
+  rows.push_back({.name = "--remove-suspects",
+                  .to = &options->remove_suspects,
+                  .help = "leave the suspects out of --cleaned although it cannot be shown that\nthis helps"});
   rows.push_back({.name = "--csv",
                   .to = &options->csv,
                   .type = "FILE",

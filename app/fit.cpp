@@ -233,8 +233,10 @@ class Fit {
         separates ? ": the" : " or quasi-separable (all but samples on the separating plane): some"));
   }
 
+  bool saves() const { return !options_.save.empty() && stop_signal() == 0; }
+
   void save() {
-    if (options_.save.empty()) return;
+    if (!saves()) return;
     SavedModel model;
     model.job = job_, model.x = x_, model.l2 = options_.l2();
     model.samples = static_cast<std::size_t>(job_.train.count());
@@ -311,7 +313,7 @@ class Fit {
           model_.unknowns() > most_with_standard_errors
               ? fmt::format("No standard errors: {} coefficients are too many to invert the Hessian.", model_.unknowns())
               : std::string("No standard errors: the Hessian is singular, or there are too few samples."));
-    if (!options_.save.empty() && is_solution(status_))
+    if (saves() && is_solution(status_))
       lines.push_back(
           fmt::format("The model is in {}; onestep predict {} FILE predicts with it.", options_.save, options_.save));
     return lines;

@@ -1,4 +1,5 @@
-// onestep influence FILE: what each training sample does to the loss of samples that the fit did not see.
+// onestep influence FILE: what each training sample does to the loss of independent samples; without such samples how well
+// the others predict it, and what it does to the cross-validated loss.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,10 +68,14 @@ class Influence {
     }
     verify();
     progress_.enter("report");
-    const Report all = report();
+    Report all = report();
+    if (not_reached_ > 0)
+      all.ending.notes.push_back(fmt::format("stopped before {} of the {} samples had been left out and trained again",
+                                             not_reached_, retrained_.size() + not_retrained_ + not_reached_));
+    if (stop_signal() != 0) return show(options_, std::move(all), progress_);
     if (!options_.csv.empty()) write_file(options_.csv, table_of_samples());
     if (!options_.out.empty()) write_file(options_, "influence.csv", table_of_samples());
-    return show(options_, all, progress_);
+    return show(options_, std::move(all), progress_);
   }
 
  private:
@@ -82,6 +87,9 @@ class Influence {
       throw Misuse(fmt::format("--folds {}: at least 2, and at most as many as the {} samples", folds, N));
     return folds;
   }
+
+  // Samples that judge say something of new samples only where they had no part in the fit, nor in choosing it.
+  bool is_judged_independently() const { return !options_.valid.empty(); }
 
   // Fits, derivatives and removals take turns over the folds.
   void compute() {
@@ -101,10 +109,25 @@ class Influence {
     return error > 0 ? removal(i) / error : 0;
   }
 
+  // By the fit without the sample; where there are no leverages, by the one without its fold.
+  std::optional<double> own_loss(std::size_t i) const {
+    if (!effects_.own_losses().empty())
+      return effects_.own_losses()[i] ? std::optional(effects_.own_losses()[i]->loss) : std::nullopt;
+    return folds_ > 0 ? std::optional(effects_.losses()[i]) : std::nullopt;
+  }
+  std::optional<double> leverage(std::size_t i) const {
+    if (effects_.own_losses().empty() || !effects_.own_losses()[i]) return std::nullopt;
+    return effects_.own_losses()[i]->leverage;
+  }
+
+  // By effects that say something of new samples, else by own losses.
   void rank() {
     order_.resize(effects_.all().size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::stable_sort(order_, {}, [&](std::size_t i) { return removal(i); });
+    if (is_judged_independently())
+      std::ranges::stable_sort(order_, {}, [&](std::size_t i) { return removal(i); });
+    else
+      std::ranges::stable_sort(order_, std::greater{}, [&](std::size_t i) { return own_loss(i).value_or(-1); });
   }
 
   // Those with the largest effect of either sign, each left out in turn.
@@ -118,10 +141,11 @@ class Influence {
       try {
         retrained_.push_back(effects_.retrain_without(i));
       } catch (const FitFailed&) {
-        if (stop_signal() != 0) return;
+        if (stop_signal() != 0) break;
         ++not_retrained_;
       }
     }
+    not_reached_ = largest.size() - retrained_.size() - not_retrained_;
   }
 
   // ---- what is said ----
@@ -130,12 +154,24 @@ class Influence {
     const std::string judged_by = folds_ > 0
                                       ? fmt::format("judged by {} folds, each by a fit to the others", folds_)
                                       : fmt::format("judged by {}", counted(job_.valid->count(), "validation sample"));
-    Report r{.title = fmt::format("What each sample of {} does to the loss of unseen samples", job_.name),
+    const char* const judges = folds_ > 0                  ? "the cross-validated loss"
+                               : is_judged_independently() ? "the loss of unseen samples"
+                                                           : "the loss of samples split off";
+    Report r{.title = fmt::format("What each sample of {} does to {}", job_.name, judges),
              .asked = fmt::format("{}; {} loss, l2 = {}; {}", description_text(job_), name_of(job_.loss),
                                   shown(options_.l2()), judged_by)};
     r.ending = ending_of(Status::converged, job_);
     r.document = description(job_);
     r.document.update({{"l2", options_.l2()}, {"folds", folds_}});
+    if (folds_ > 0)
+      r.ending.notes.emplace_back(
+          "effects of removal are on the cross-validated loss of these very samples: which samples harm predictions for new "
+          "ones cannot be learned from samples of the fit; give independent ones (--valid FILE)");
+    else if (!is_judged_independently())
+      r.ending.notes.push_back(fmt::format(
+          "effects of removal are on the fit to the other {}, not to all of them; with independent samples to judge "
+          "by (--valid FILE) all are in the fit",
+          counted(job_.train.count(), "sample")));
     return r;
   }
 
@@ -144,7 +180,25 @@ class Influence {
         std::ranges::count_if(order_, [&](std::size_t i) { return sign * certainty(i) > errors; }));
   }
 
+  std::string sentence_on_own_losses() const {
+    const std::string judged =
+        folds_ > 0 ? fmt::format(
+                         "The mean cross-validated loss of {} is {}. Removal is the effect on this loss of these very "
+                         "samples, and says nothing of new ones",
+                         counted(static_cast<std::int64_t>(effects_.judging()), "sample"), shown(effects_.loss()))
+                   : fmt::format(
+                         "The mean loss of the {} split off is {}. Removal is the effect on it where the fit is one to "
+                         "the other {}, and says little of a fit to all",
+                         counted(static_cast<std::int64_t>(effects_.judging()), "sample"), shown(effects_.loss()),
+                         job_.train.count());
+    return fmt::format(
+        "{}: to learn which samples harm predictions for new ones, give independent samples by --valid FILE. Worth a look "
+        "are those with the largest loss of their own, by a fit without them: outliers and wrong labels are among them.",
+        judged);
+  }
+
   std::string sentence() const {
+    if (!is_judged_independently()) return sentence_on_own_losses();
     const std::size_t N = order_.size(), harm = count_beyond(2, -1), help = count_beyond(2, 1);
     std::string text =
         fmt::format("The mean loss of {} is {}. ", counted(static_cast<std::int64_t>(effects_.judging()), "unseen sample"),
@@ -154,14 +208,10 @@ class Influence {
                                 std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) < 0; }), N,
                                 Effects::most_unknowns());
     const double strict = bonferroni_errors(N);
-    // Samples that judge one fold are trained on in the others, so that effects over folds vary less than the errors say.
-    const std::string by_chance =
-        folds_ > 0 ? "a cautious count, as effects over folds vary less by chance than these errors say"
-                   : fmt::format("about {:.0f} would by chance alone", chance_beyond_two_errors * static_cast<double>(N));
     text += fmt::format(
-        "Of {} samples {} do{} harm and {} help{} by more than two standard errors ({}); {} remain{} at a level that allows "
-        "for {} tests ({:.1f} standard errors).",
-        N, harm, harm == 1 ? "es" : "", help, help == 1 ? "s" : "", by_chance,
+        "Of {} samples {} do{} harm and {} help{} by more than two standard errors (about {:.0f} would by chance alone); {} "
+        "remain{} at a level that allows for {} tests ({:.1f} standard errors).",
+        N, harm, harm == 1 ? "es" : "", help, help == 1 ? "s" : "", chance_beyond_two_errors * static_cast<double>(N),
         count_beyond(strict, -1) + count_beyond(strict, 1),
         count_beyond(strict, -1) + count_beyond(strict, 1) == 1 ? "s" : "", N, strict);
     return text;
@@ -179,7 +229,27 @@ class Influence {
       result.rows.push_back({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]),
                              fmt::format("{:+.3e}", removal(i)),
                              e.standard_error > 0 ? fmt::format("{:.1e}", e.standard_error) : "-",
-                             fmt::format("{:+.3e}", e.derivative), shown(effects_.own_losses()[i])});
+                             fmt::format("{:+.3e}", e.derivative), shown(effects_.losses()[i])});
+    }
+    return result;
+  }
+
+  page::Table table_of_own_losses(const std::vector<std::size_t>& places) const {
+    page::Table result{
+        .id = "own_losses",
+        .title = "Largest own losses",
+        .caption = fmt::format(
+            "Own loss: of the sample by the fit without {}. Leverage: how strongly its own label pulls its prediction. "
+            "Removal: how {} changes without the sample, with its standard error.",
+            effects_.has_leverage() ? "it" : "its fold",
+            folds_ > 0 ? "the cross-validated loss of these samples" : "the loss of the samples split off"),
+        .columns = {"sample", "label", "own loss", "leverage", "removal", "standard error"}};
+    for (const std::size_t i : places) {
+      const Effect& e = effects_.all()[i];
+      result.rows.push_back({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]),
+                             shown(*own_loss(i)), leverage(i) ? fmt::format("{:.3f}", *leverage(i)) : "-",
+                             e.removal ? fmt::format("{:+.3e}", *e.removal) : "-",
+                             e.standard_error > 0 ? fmt::format("{:.1e}", e.standard_error) : "-"});
     }
     return result;
   }
@@ -193,40 +263,64 @@ class Influence {
            {"removal", removal(i)},
            {"standard_error",
             number_or_null(effects_.all()[i].standard_error > 0 ? effects_.all()[i].standard_error : std::nan(""))},
-           {"influence", effects_.all()[i].derivative}});
+           {"influence", effects_.all()[i].derivative},
+           {"own_loss", json_or_null(own_loss(i))},
+           {"leverage", json_or_null(leverage(i))}});
     return all;
   }
 
+  static Json json_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
   Report report() const {
     Report r = opening();
-    constexpr std::size_t most = 10;
+    r.sentence = sentence();
+    r.document["judging"] = {
+        {"samples", effects_.judging()}, {"loss", effects_.loss()}, {"independent", is_judged_independently()}};
+    is_judged_independently() ? report_effects(r) : report_own_losses(r);
+    r.document["certificate"] = json_of(effects_.certificate());
+    if (job_.test) report_test(r);
+    report_accuracy(r);
+    if (options_.verify > 0) report_verification(r);
+    report_samples(r);
+    if (retrained_.size() > 1) r.figures.push_back(verification_figure(retrained_));
+    return r;
+  }
+
+  void report_own_losses(Report& r) const {
+    std::vector<std::size_t> largest;
+    std::vector<double> losses, leverages;
+    for (const std::size_t i : order_) {
+      if (!own_loss(i)) continue;
+      if (largest.size() < most_listed) largest.push_back(i);
+      losses.push_back(*own_loss(i));
+      if (leverage(i)) leverages.push_back(*leverage(i));
+    }
+    if (largest.empty()) return;
+    r.tables.push_back(table_of_own_losses(largest));
+    r.document["largest_own_losses"] = listed(largest);
+    r.figures = {own_loss_figure(losses, leverages)};
+    if (job_.image_side > 0) r.galleries.push_back(gallery("own_losses", "Largest own losses", largest));
+  }
+
+  void report_effects(Report& r) const {
     const auto count =
         static_cast<std::size_t>(std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) < 0; }));
     const auto helps =
         static_cast<std::size_t>(std::ranges::count_if(order_, [&](std::size_t i) { return removal(i) > 0; }));
     const std::vector<std::size_t> harmful(order_.begin(),
-                                           order_.begin() + static_cast<std::ptrdiff_t>(std::min(most, count))),
-        helpful(order_.rbegin(), order_.rbegin() + static_cast<std::ptrdiff_t>(std::min(most, helps)));
-    r.sentence = sentence();
+                                           order_.begin() + static_cast<std::ptrdiff_t>(std::min(most_listed, count))),
+        helpful(order_.rbegin(), order_.rbegin() + static_cast<std::ptrdiff_t>(std::min(most_listed, helps)));
     if (!harmful.empty()) r.tables.push_back(table("harmful", "Most harmful", harmful));
     if (!helpful.empty()) r.tables.push_back(table("helpful", "Most helpful", helpful));
-    r.document.update({{"judging", {{"samples", effects_.judging()}, {"loss", effects_.loss()}}},
-                       {"harmful", count},
+    r.document.update({{"harmful", count},
                        {"beyond_two_standard_errors", {{"harm", count_beyond(2, -1)}, {"help", count_beyond(2, 1)}}},
                        {"most_harmful", listed(harmful)},
-                       {"most_helpful", listed(helpful)},
-                       {"certificate", json_of(effects_.certificate())}});
-    if (job_.test) report_test(r);
-    report_accuracy(r);
-    if (options_.verify > 0) report_verification(r);
-    report_samples(r);
+                       {"most_helpful", listed(helpful)}});
     std::vector<double> removals, certainties;
     for (const std::size_t i : order_) removals.push_back(removal(i)), certainties.push_back(certainty(i));
     r.figures = {ranking_figure(removals, certainties)};
-    if (retrained_.size() > 1) r.figures.push_back(verification_figure(retrained_));
     if (job_.image_side > 0 && !harmful.empty()) r.galleries.push_back(gallery("harmful", "Most harmful", harmful));
     if (job_.image_side > 0 && !helpful.empty()) r.galleries.push_back(gallery("helpful", "Most helpful", helpful));
-    return r;
   }
 
   void report_test(Report& r) const {
@@ -241,7 +335,9 @@ class Influence {
 
   void report_accuracy(Report& r) const {
     r.accuracy.push_back(fmt::format(
-        "A negative change by removal is harm: the loss falls without the sample. {}",
+        "{} {}",
+        is_judged_independently() ? "A negative change by removal is harm: the loss falls without the sample."
+                                  : "A negative change by removal says that the loss falls without the sample.",
         effects_.has_leverage()
             ? "It is predicted by one Newton step with the sample's leverage (approximate leave-one-out); the derivative "
               "alone understates samples with much leverage."
@@ -281,39 +377,50 @@ class Influence {
   }
 
   void report_samples(Report& r) const {
-    Json derivatives = Json::array(), removals = Json::array(), errors = Json::array();
-    for (const Effect& e : effects_.all()) {
+    Json derivatives = Json::array(), removals = Json::array(), errors = Json::array(), own = Json::array(),
+         leverages = Json::array();
+    for (std::size_t i = 0; i < effects_.all().size(); ++i) {
+      const Effect& e = effects_.all()[i];
       derivatives.push_back(e.derivative);
       removals.push_back(e.removal ? Json(*e.removal) : Json());
       errors.push_back(e.standard_error > 0 ? Json(e.standard_error) : Json());
+      own.push_back(json_or_null(own_loss(i))), leverages.push_back(json_or_null(leverage(i)));
     }
     r.document["sample"] = job_.train.rows;
     r.document["influence"] = derivatives;
     r.document["removal"] = removals;
     r.document["standard_error"] = errors;
-    r.document["losses"] = effects_.own_losses();
+    r.document["losses"] = effects_.losses();
+    r.document["own_loss"] = own;
+    r.document["leverage"] = leverages;
   }
 
   std::string table_of_samples() const {
-    CsvTable table({"sample", "label", "removal", "standard_error", "influence", "loss"});
+    CsvTable table({"sample", "label", "removal", "standard_error", "influence", "loss", "own_loss", "leverage"});
+    const auto field = [](const std::optional<double>& value) { return value ? exact(*value) : ""; };
     for (const std::size_t i : order_) {
       const Effect& e = effects_.all()[i];
-      table.add({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]),
-                 e.removal ? exact(*e.removal) : "", e.standard_error > 0 ? exact(e.standard_error) : "",
-                 exact(e.derivative), exact(effects_.own_losses()[i])});
+      table.add({std::to_string(job_.train.rows[i]), job_.label_text(job_.train.y.values()[i]), field(e.removal),
+                 e.standard_error > 0 ? exact(e.standard_error) : "", exact(e.derivative), exact(effects_.losses()[i]),
+                 field(own_loss(i)), field(leverage(i))});
     }
     return table.text();
   }
 
   page::Gallery gallery(const std::string& id, const std::string& title, const std::vector<std::size_t>& places) const {
-    page::Gallery all{id, title, "The number of the sample, its label, how the loss changes without it."};
+    page::Gallery all{id, title,
+                      is_judged_independently() ? "The number of the sample, its label, how the loss changes without it."
+                                                : "The number of the sample, its label, its own loss."};
     for (const std::size_t i : places) {
       all.pictures.push_back(picture_of(job_, job_.train, i));
       all.pictures.back().lines.push_back(job_.label_text(job_.train.y.values()[i]));
-      all.pictures.back().lines.push_back(fmt::format("{:+.1e}", removal(i)));
+      all.pictures.back().lines.push_back(is_judged_independently() ? fmt::format("{:+.1e}", removal(i))
+                                                                    : shown(*own_loss(i)));
     }
     return all;
   }
+
+  static constexpr std::size_t most_listed = 10;
 
   const InfluenceOptions& options_;
   const JobData& job_;
@@ -321,9 +428,9 @@ class Influence {
   Progress& progress_;
   std::size_t folds_;
   Effects effects_;
-  Array test_;  // the model that scores test samples
-  std::size_t not_retrained_ = 0;
-  std::vector<std::size_t> order_;  // most harmful first
+  Array test_;                                       // the model that scores test samples
+  std::size_t not_retrained_ = 0, not_reached_ = 0;  // of those that were to be trained again
+  std::vector<std::size_t> order_;                   // most harmful first, or the largest own loss
   std::vector<Retrained> retrained_;
 };
 
@@ -335,19 +442,20 @@ void add_influence(CommandLine& line) {
   rows.push_back({.name = "--valid",
                   .to = &options->valid,
                   .type = "FILE",
-                  .help = "samples to judge by",
+                  .help = "independent samples to judge by: only these tell which samples harm\npredictions for new ones",
                   .takes = Takes::input_file,
                   .excludes = {"--demo"}});
   rows.push_back({.name = "--split",
                   .to = &options->split_asked,
                   .type = "SHARE",
-                  .help = "or split off this share of FILE to judge by",
+                  .help = "split off this share of FILE to judge by: effects are then on the\nfit to the rest",
                   .takes = Takes::positive,
                   .excludes = {"--valid"}});
   rows.push_back({.name = "--folds",
                   .to = &options->folds,
                   .type = "K",
-                  .help = "or judge every sample by a fit to the other folds (default 5)",
+                  .help = "judge every sample by a fit to the other folds (default 5): effects\nare then on the "
+                          "cross-validated loss of FILE itself",
                   .takes = Takes::count,
                   .excludes = {"--valid", "--split"}});
   rows.push_back({.name = "--verify",
@@ -358,10 +466,11 @@ void add_influence(CommandLine& line) {
   rows.push_back({.name = "--csv",
                   .to = &options->csv,
                   .type = "FILE",
-                  .help = "write a table of all samples there, the most harmful first;\n- for standard output",
+                  .help = "write a table of all samples there, the largest own loss first, with\n--valid the most harmful; "
+                          "- for standard output",
                   .takes = Takes::output_file});
   line.add({.name = "influence",
-            .job = "Say what each training sample does to the loss of samples that the fit did not see.",
+            .job = "Say what each training sample does to the loss of others, and how well the others predict it.",
             .example = "onestep influence --demo --verify 20",
             .common = *options,
             .options = std::move(rows),

@@ -70,7 +70,13 @@ class Tune {
       folds_ = folds_of(job, count, options.seed);
     else
       folds_ = {{job.train, *job.valid}};
-    if (constexpr std::int64_t few = 10; count_judged(folds_) < few)
+    constexpr std::int64_t too_few = 2, few = 10;
+    if (count_judged(folds_) < too_few)
+      throw Misuse(
+          fmt::format("{}: hyperparameters judged by {} would be chance; it takes {} at least, by more samples, more of "
+                      "them to judge (--folds K, --split SHARE) or --valid FILE",
+                      job.name, counted(count_judged(folds_), "sample"), too_few));
+    if (count_judged(folds_) < few)
       job.notes.push_back(fmt::format("judged by {} only, hyperparameters mean little; more samples would tell",
                                       counted(count_judged(folds_), "sample")));
     if (count > 0 && !hyper_.is_penalty())

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <span>
+#include <sstream>
 #include <type_traits>
 #include <utility>
 
@@ -229,6 +230,8 @@ void CommandLine::add(Verb verb) {
       try {
         if (common.threads > 0) set_threads(common.threads);
         for (const NamedFile& input : inputs) common.inputs.push_back(*input.file);
+        if (std::ranges::count(common.inputs, "-") > 1)
+          throw Misuse("- is given twice, but standard input can be read once only; give a file for one of them");
         check_standard_output(common, outputs);
         check_outputs(common, inputs, outputs, files);
         make_folder(common);  // before the work, not after it
@@ -253,7 +256,10 @@ int CommandLine::run(int argc, char** argv) {
   try {
     parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
-    return impl_->line.exit(wanted);
+    std::ostringstream text;
+    const int status = impl_->line.exit(wanted, text, text);
+    print(text.str());
+    return status;
   } catch (const Misuse&) {
     // What was read of the options until then is not known here.
     CommonOptions asked;

@@ -41,11 +41,27 @@ std::string undecided_sentence(const Comparison& c) {
 std::string suspects_sentence(const Comparison& c, std::size_t suspects, std::size_t samples, bool removed) {
   const std::string counted =
       fmt::format("{} of {} samples {}", suspects, samples, suspects == 1 ? "is a suspect" : "are suspects");
-  if (removed)
+  const std::string advice =
+      c.trusted
+          ? ""
+          : " The labels they are judged by may be wrong themselves: where labels of one class are wrong more often than "
+            "those of another, this comparison cannot see that cleaning helps. Give samples with trusted labels (--valid "
+            "FILE), or look at the suspects";
+  if (removed && c.helps())
     return fmt::format("{}, for which another label is more probable, and {} removed: {}.", counted,
                        suspects == 1 ? "is" : "are", compared_text(c));
-  return fmt::format("Cleaning {} here, and all samples are kept: {}. {}, worth a look at most.",
-                     c.harms() ? "does harm" : "does not help", compared_text(c), counted);
+  if (removed)
+    return fmt::format(
+        "{}, for which another label is more probable, and {} removed as --remove-suspects asks, although cleaning "
+        "{} here: {}.{}{}",
+        counted, suspects == 1 ? "is" : "are", c.verdict(), compared_text(c), advice, c.trusted ? "" : ".");
+  if (c.trusted)
+    return fmt::format("Cleaning {} here, and all samples are kept: {}. {}, worth a look at most.", c.verdict(),
+                       compared_text(c), counted);
+  return fmt::format(
+      "{}, for which another label is more probable. Cleaning {} here, and all samples are kept: {}.{} and leave "
+      "them out yourself (--remove-suspects with --cleaned FILE).",
+      counted, c.verdict(), compared_text(c), advice);
 }
 
 Json comparison_json(const Comparison& c, bool has_suspects) {
@@ -57,6 +73,7 @@ Json comparison_json(const Comparison& c, bool has_suspects) {
                  {"association", c.association.after},
                  {"association_error", c.association.standard_error}}},
                {"helps", has_suspects && c.helps()}};
+  if (has_suspects) json["verdict"] = c.verdict();
   if (has_suspects) json.update({{"accuracy", pair_json(c.accuracy)}, {"loss", pair_json(c.loss)}});
   return json;
 }

@@ -11,7 +11,8 @@ namespace onestep::app::jobs {
 
 /// The headline where the model predicts labels no better than the class frequencies do.
 std::string undecided_sentence(const Comparison& c);
-/// The headline where there are suspects: whether they are removed, and what that is decided by.
+/// The headline where there are suspects: whether they are removed, and what that is decided by: the comparison, or the
+/// user.
 std::string suspects_sentence(const Comparison& c, std::size_t suspects, std::size_t samples, bool removed);
 
 /// Without suspects there is only one model, and nothing to compare it with but the class frequencies.

@@ -58,9 +58,17 @@ struct Comparison {
   /// Standard errors. Fits of different folds share most samples, so that chance gives more than three one or two times in a
   /// hundred, and more than 2.33 one time in twenty (480 sets with random labels).
   static constexpr double enough_errors = 3;
-  /// Worse without the suspects by more than two standard errors.
+  /// Worse without the suspects by more than two standard errors. Only trusted labels can tell: where labels of one class
+  /// are wrong more often than those of another, a model of right labels is worse by the labels as they stand.
   bool harms() const {
+    if (!trusted) return false;
     return loss.difference() > 2 * loss.standard_error || accuracy.difference() < -2 * accuracy.standard_error;
+  }
+
+  /// What is decided; by labels as they stand it is never that cleaning does not help, only that this cannot be shown.
+  const char* verdict() const {
+    if (helps()) return "helps";
+    return !trusted ? "cannot be shown to help" : harms() ? "does harm" : "does not help";
   }
 
   /// Better in one by more than chance gives one time in ten, and in the other not worse by a standard error.

@@ -105,13 +105,14 @@ void Effects::compute() {
     }
     start = part.x = s->x();
     const std::vector<double> own = model_.sample_losses(job_.train, part.x);
-    if (own_losses_.empty()) own_losses_ = own;
-    for (const std::size_t i : part.judged) own_losses_[i] = own[i];
+    if (losses_.empty()) losses_ = own;
+    for (const std::size_t i : part.judged) losses_[i] = own[i];
     part.loss = judge(part, part.x);
     loss_ += part.loss / static_cast<double>(judging_);
     differentiate(part, *s);
     remove(part);
   }
+  if (has_leverage() && own_losses_.empty()) judge_all_by_themselves();
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     const double count = judges_of(i);
     Effect& e = effects_[i];
@@ -147,18 +148,50 @@ void Effects::remove(const Part& part) {
         "the Hessian of a fit is singular to rounding, so that the fit is not unique: drop columns that depend on others, "
         "or give a larger --l2");
   const std::vector<std::optional<Change>> changes = without.changes(part.judges);
-  // Without the last sample of a class its intercept, which has no penalty, would go to minus infinity.
-  std::vector<std::size_t> size(std::max<std::size_t>(1, job_.labels.size()));
-  for (const std::size_t i : part.places) ++size[job_.class_of(job_.train.y.values()[i])];
+  const std::vector<std::size_t> size = class_sizes(part.places);
   for (std::size_t k = 0; k < changes.size(); ++k) {
     const std::size_t i = part.places[k];
-    if (!changes[k] || size[job_.class_of(job_.train.y.values()[i])] < 2) {
+    if (!changes[k] || is_last_of_its_class(i, size)) {
       unpredicted_[i] = true;
       continue;
     }
     sums_[i] += changes[k]->sum;
     squares_[i] += changes[k]->squares;
   }
+  if (part.judged.empty()) find_own_losses(without);
+}
+
+std::vector<std::size_t> Effects::class_sizes(const std::vector<std::size_t>& places) const {
+  std::vector<std::size_t> size(std::max<std::size_t>(1, job_.labels.size()));
+  for (const std::size_t i : places) ++size[job_.class_of(job_.train.y.values()[i])];
+  return size;
+}
+
+// Without the last sample of a class its intercept, which has no penalty, would go to minus infinity.
+bool Effects::is_last_of_its_class(std::size_t sample, const std::vector<std::size_t>& sizes) const {
+  return sizes[job_.class_of(job_.train.y.values()[sample])] < 2;
+}
+
+// By the fit to all samples.
+void Effects::find_own_losses(const LeaveOneOut& without) {
+  std::vector<std::size_t> all(effects_.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const std::vector<std::size_t> size = class_sizes(all);
+  own_losses_ = without.own_losses();
+  for (std::size_t i = 0; i < own_losses_.size(); ++i)
+    if (is_last_of_its_class(i, size)) own_losses_[i].reset();
+}
+
+void Effects::judge_all_by_themselves() {
+  return_free_memory();
+  const Array x = fit_all();
+  (void)tell_("the loss of each sample without it");
+  const Stopwatch watch(removal_seconds_);
+  const LeaveOneOut without(model_, job_.train, x, l2_);
+  if (without.works())
+    find_own_losses(without);
+  else
+    own_losses_.resize(effects_.size());
 }
 
 Retrained Effects::retrain_without(std::size_t sample) {
@@ -175,9 +208,12 @@ Retrained Effects::retrain_without(std::size_t sample) {
 }
 
 Array Effects::fit_all() {
-  doing_ = "fit of all samples";
   if (parts_.size() == 1 && parts_[0].judged.empty()) return parts_[0].x;
-  return fit({}, std::vector<double>(effects_.size(), 1.0), parts_[0].x).x();
+  if (x_of_all_) return *x_of_all_;
+  doing_ = "fit of all samples";
+  const Stopwatch watch(fit_seconds_);
+  x_of_all_ = fit({}, std::vector<double>(effects_.size(), 1.0), parts_[0].x).x();
+  return *x_of_all_;
 }
 
 }  // namespace onestep::app::jobs

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "jobs/leave_one_out.h"
 #include "jobs/model.h"
 #include "jobs/soft_fits.h"
 
@@ -41,8 +42,11 @@ class Effects {
   Retrained retrain_without(std::size_t sample);
 
   const std::vector<Effect>& all() const { return effects_; }
-  /// The loss of each training sample: where there are folds, of the fit without it.
-  const std::vector<double>& own_losses() const { return own_losses_; }
+  /// The loss of each training sample by the fit that is judged: where there are folds, by the one without its fold.
+  const std::vector<double>& losses() const { return losses_; }
+  /// The loss of each training sample by the fit to all others, with its leverage; empty without leverages, and nothing for
+  /// samples without which the fit is not unique.
+  const std::vector<std::optional<OwnLoss>>& own_losses() const { return own_losses_; }
   double loss() const { return loss_; }             ///< mean, of the samples that judge
   std::size_t judging() const { return judging_; }  ///< how many they are
   /// Whether standard errors and leverages are there: not for more than LeaveOneOut::most_unknowns unknowns.
@@ -67,6 +71,10 @@ class Effects {
   void split(std::size_t folds, std::uint64_t seed);
   void differentiate(const Part& part, const Solution& s);
   void remove(const Part& part);
+  void find_own_losses(const LeaveOneOut& without);
+  void judge_all_by_themselves();
+  std::vector<std::size_t> class_sizes(const std::vector<std::size_t>& places) const;
+  bool is_last_of_its_class(std::size_t sample, const std::vector<std::size_t>& sizes) const;
   const Solution& fit(const Part& part, std::vector<double> weights, const Array& start);
   double judge(const Part& part, const Array& x) const;
   double judges_of(std::size_t sample) const;
@@ -79,7 +87,9 @@ class Effects {
   Prepared prepared_;
   std::vector<Part> parts_;
   std::vector<Effect> effects_;
-  std::vector<double> own_losses_, sums_, squares_;
+  std::vector<double> losses_, sums_, squares_;
+  std::vector<std::optional<OwnLoss>> own_losses_;
+  std::optional<Array> x_of_all_;
   std::vector<bool> unpredicted_;
   double loss_ = 0, fit_seconds_ = 0, derivative_seconds_ = 0, removal_seconds_ = 0;
   std::size_t judging_ = 0;

@@ -81,6 +81,28 @@ page::Figure ranking_figure(const std::vector<double>& removals, const std::vect
                        .series = {low, high, certain}}}};
 }
 
+page::Figure own_loss_figure(const std::vector<double>& losses, const std::vector<double>& leverages) {
+  page::Series ranked{.label = "own loss", .method = "one_step"};
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    ranked.x.push_back(static_cast<double>(i + 1)), ranked.y.push_back(losses[i]);
+  page::Figure figure{
+      "own_losses",
+      "How well the others predict each sample",
+      fmt::format(
+          "The loss of each of {} samples by a fit without it: what is far above the others may be an outlier or have a "
+          "wrong label.",
+          losses.size()),
+      {page::Panel{
+          .title = "Largest first", .x = {"rank"}, .y = {"loss by the fit without the sample"}, .series = {ranked}}}};
+  if (leverages.size() == losses.size())
+    figure.panels.push_back(
+        {.title = "And leverage",
+         .x = {"leverage"},
+         .y = {"loss by the fit without the sample"},
+         .series = {{.label = "sample", .method = "one_step", .mark = "points", .x = leverages, .y = losses}}});
+  return figure;
+}
+
 page::Figure verification_figure(const std::vector<Retrained>& all) {
   page::Series removal{.label = "with leverage", .method = "one_step", .mark = "points"},
       derivative{.label = "minus the derivative", .method = "bound", .mark = "points"},

@@ -28,6 +28,8 @@ Json number_or_null(double value);
 
 /// Effects from the most harmful to the most helpful, and the same in standard errors.
 page::Figure ranking_figure(const std::vector<double>& removals, const std::vector<double>& certainties);
+/// Own losses in descending order, and the leverages of the same samples, if there are such.
+page::Figure own_loss_figure(const std::vector<double>& losses, const std::vector<double>& leverages);
 page::Figure verification_figure(const std::vector<Retrained>& all);
 
 }  // namespace onestep::app::jobs

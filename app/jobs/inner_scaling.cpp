@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "jobs/dependence.h"
 
@@ -19,8 +20,39 @@ bool sizes_differ_much(const Array& A) {
   return most > much * least;
 }
 
+namespace {
+
+// A value that is so much larger than all others of its feature has been mistyped, most likely, and spoils every fit.
+void note_lonely_values(JobData& job) {
+  constexpr double much_larger = 1e8;
+  constexpr std::size_t least_samples = 10;
+  const std::size_t n = job.features.size(), width = n + 1;
+  const std::span<const double> entries = job.train.A.values();
+  const std::size_t N = entries.size() / width;
+  if (N < least_samples) return;
+  for (std::size_t j = 0; j < n; ++j) {
+    double largest = 0, next = 0;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < N; ++i) {
+      const double size = std::fabs(entries[i * width + j]);
+      if (size > largest)
+        next = std::exchange(largest, size), at = i;
+      else
+        next = std::max(next, size);
+    }
+    if (next > 0 && largest > much_larger * next)
+      job.notes.push_back(fmt::format(
+          "sample {} has {} = {:.6g}, {:.1g} times the largest of the others: if that is an error, correct it or leave the "
+          "sample out",
+          job.train.rows[at], job.features[j], entries[at * width + j], largest / next));
+  }
+}
+
+}  // namespace
+
 void note_sizes(JobData& job) {
   if (job.scaling) return;
+  note_lonely_values(job);
   constexpr double large = 1000;
   const Scaling s = standardisation(job.train.A);
   std::size_t least = 0, most = 0;

@@ -42,6 +42,24 @@ OutputDerivatives output_derivatives(const Model& model, const Samples& samples,
   return {Array({rows, columns}, std::move(first)), Array({rows, columns * columns}, std::move(second))};
 }
 
+// Of refining steps: entries of A that are read, each for all outputs.
+constexpr std::size_t budget = 100'000'000;
+
+// The loss of a sample with the label y for which the model has these outputs.
+double loss_of_outputs(Loss loss, std::span<const double> out, double y) {
+  if (loss == Loss::ridge) return 0.5 * (out[0] - y) * (out[0] - y);
+  if (loss == Loss::logistic) return std::max(0.0, -y * out[0]) + std::log1p(std::exp(-std::fabs(out[0])));
+  const auto label = static_cast<std::size_t>(y);
+  const double largest = std::ranges::max(out);
+  double others = 0, sum = 0;  // in units of the largest: of the other classes, and of all
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    const double e = std::exp(out[k] - largest);
+    sum += e, others += k == label ? 0 : e;
+  }
+  // Where the label is nearly certain the logarithm of 1 + others would lose the digits of a small loss.
+  return out[label] == largest ? std::log1p(others) : std::log(sum) + largest - out[label];
+}
+
 // Solves a small dense system in place by elimination with row exchanges; false where it is singular to rounding.
 bool solve_small(std::vector<double>& matrix, std::span<double> b) {
   const std::size_t n = b.size();
@@ -238,23 +256,77 @@ void LeaveOneOut::add_exact(const Samples& judged, const Array& steps, std::span
 }
 
 void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optional<Change>>& changes) const {
-  constexpr std::size_t budget = 100'000'000;  // entries of A that are read, each for all outputs
   std::vector<std::size_t> largest;
   for (std::size_t i = 0; i < changes.size(); ++i)
     if (changes[i]) largest.push_back(i);
   std::ranges::stable_sort(largest, std::greater{}, [&](std::size_t i) { return std::fabs(changes[i]->sum); });
-  largest.resize(std::min(largest.size(), budget / (changes.size() * n_ * outputs_)));
+  largest = as_many_as_affordable(std::move(largest));
   if (largest.empty()) return;
+  const auto rows = static_cast<std::int64_t>(largest.size()), columns = static_cast<std::int64_t>(n_ * outputs_);
+  std::vector<std::optional<Change>> found(largest.size());
+  add_exact(judged, Array({rows, columns}, refined_steps(largest)), found);
+  for (std::size_t k = 0; k < largest.size(); ++k)
+    if (std::isfinite(found[k]->sum)) changes[largest[k]] = found[k];
+}
+
+std::vector<std::optional<OwnLoss>> LeaveOneOut::own_losses() const {
+  const auto N = static_cast<std::size_t>(train_.count());
+  const std::size_t K = outputs_, m = n_ * K;
+  std::vector<std::optional<OwnLoss>> result(N);
+  std::vector<double> out(K);
+  // The outputs for the sample, moved by `change`.
+  const auto loss_after = [&](std::size_t i, const auto& change) {
+    const std::span<const double> a = train_.A.values().subspan(i * n_, n_), x = x_.values();
+    for (std::size_t k = 0; k < K; ++k) {
+      out[k] = change(k);
+      for (std::size_t j = 0; j < n_; ++j) out[k] += a[j] * x[j * K + k];
+    }
+    return loss_of_outputs(model_.loss(), out, train_.y.values()[i]);
+  };
+  std::vector<std::size_t> largest;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (!unique_[i]) continue;
+    const double *M = &leverages_[i * K * K], *t = &directions_[i * K], *C = &curvature_.values()[i * K * K];
+    const double loss = loss_after(i, [&](std::size_t k) { return std::inner_product(t, t + K, M + k * K, 0.0); });
+    if (!std::isfinite(loss)) continue;
+    result[i] = {.loss = loss, .leverage = std::inner_product(C, C + K * K, M, 0.0)};  // both are symmetric
+    largest.push_back(i);
+  }
+  if (model_.loss() == Loss::ridge) return result;
+  std::ranges::stable_sort(largest, std::greater{}, [&](std::size_t i) { return result[i]->loss; });
+  largest = as_many_as_affordable(std::move(largest));
+  const std::vector<double> steps = refined_steps(largest);
+  for (std::size_t s = 0; s < largest.size(); ++s) {
+    const std::size_t i = largest[s];
+    const std::span<const double> a = train_.A.values().subspan(i * n_, n_);
+    const double loss = loss_after(i, [&](std::size_t k) {
+      double change = 0;
+      for (std::size_t j = 0; j < n_; ++j) change += a[j] * steps[s * m + j * K + k];
+      return change;
+    });
+    if (std::isfinite(loss)) result[i]->loss = loss;
+  }
+  return result;
+}
+
+std::vector<std::size_t> LeaveOneOut::as_many_as_affordable(std::vector<std::size_t> samples) const {
+  samples.resize(std::min(samples.size(), budget / (static_cast<std::size_t>(train_.count()) * n_ * outputs_)));
+  return samples;
+}
+
+// x₋ⱼ - x of these samples, a row for each.
+std::vector<double> LeaveOneOut::refined_steps(const std::vector<std::size_t>& samples) const {
+  const auto N = static_cast<std::size_t>(train_.count());
   const Function gradient_at =
       traced([&](Expr x) { return grad(sum(model_.losses(train_, x)) + model_.penalty(x, l2_), x); }, model_.shape());
   const std::size_t m = n_ * outputs_;
-  std::vector<double> steps(largest.size() * m);
+  std::vector<double> steps(samples.size() * m);
   // Where the steps do not contract, as the Hessian without the sample is another one, the model is fitted again.
-  const std::size_t cost_of_fit = changes.size() * n_ * outputs_ * std::max<std::size_t>(50, 6 * n_);
+  const std::size_t cost_of_fit = N * n_ * outputs_ * std::max<std::size_t>(50, 6 * n_);
   std::size_t fits_left = budget / cost_of_fit;
   std::optional<Prepared> fits;
-  for (std::size_t k = 0; k < largest.size(); ++k) {
-    Refined found = refined(largest[k], gradient_at);
+  for (std::size_t k = 0; k < samples.size(); ++k) {
+    Refined found = refined(samples[k], gradient_at);
     if (!found.converged && fits_left > 0) {
       --fits_left;
       if (!fits)
@@ -262,8 +334,8 @@ void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optiona
             model_.solver([&](Expr x, Expr w) { return sum(w * model_.losses(train_, x)) + model_.penalty(x, l2_); },
                           stops_at_signals()),
             x_, ones({train_.count()}));
-      std::vector<double> weights(changes.size(), 1.0);
-      weights[largest[k]] = 0;
+      std::vector<double> weights(N, 1.0);
+      weights[samples[k]] = 0;
       const Solution& s = fits->solve(x_, Array(Shape{train_.count()}, std::move(weights)));
       if (is_solution(s.status())) {
         const Array at = s.x().contiguous();
@@ -272,11 +344,7 @@ void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optiona
     }
     std::ranges::copy(found.step, steps.begin() + static_cast<std::ptrdiff_t>(k * m));
   }
-  std::vector<std::optional<Change>> found(largest.size());
-  add_exact(judged, Array({static_cast<std::int64_t>(largest.size()), static_cast<std::int64_t>(m)}, std::move(steps)),
-            found);
-  for (std::size_t k = 0; k < largest.size(); ++k)
-    if (std::isfinite(found[k]->sum)) changes[largest[k]] = found[k];
+  return steps;
 }
 
 // x₋ⱼ - x by Newton-like steps, all with the Hessian at x less the sample's part: a step is taken as long as each is much

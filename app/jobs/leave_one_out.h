@@ -13,6 +13,13 @@ struct Change {
   double sum = 0, squares = 0;
 };
 
+/// What a training sample is to the fit without it.
+struct OwnLoss {
+  double loss = 0;  ///< its loss by the fit without it
+  double leverage =
+      0;  ///< what its own label does to its prediction: trace of C M, below 1 (softmax: the number of classes)
+};
+
 /// Approximate leave-one-out: one Newton step from the solution for the objective without the sample. The Hessian without it
 /// differs by a matrix of rank K (the number of outputs: classes of softmax, else one), so that one factorisation serves
 /// all samples: x₋ⱼ - x = H⁻¹(aⱼ ⊗ tⱼ), tⱼ = (I - CⱼMⱼ)⁻¹rⱼ, with rⱼ the derivative of the sample's loss by its outputs, Cⱼ
@@ -30,6 +37,9 @@ class LeaveOneOut {
   /// Losses are evaluated where they are few, else taken to second order (their squares to first).
   std::vector<std::optional<Change>> changes(const Samples& judged) const;
 
+  /// The loss of each training sample by the fit without it; nothing for a sample without which the fit is not unique.
+  std::vector<std::optional<OwnLoss>> own_losses() const;
+
   /// Largest number of unknowns for which the inverse of the Hessian is computed.
   static constexpr std::int64_t most_unknowns = 3000;
 
@@ -39,6 +49,8 @@ class LeaveOneOut {
   Array steps(std::size_t begin, std::size_t end) const;
   void add_exact(const Samples& judged, const Array& steps, std::span<std::optional<Change>> to) const;
   void refine_largest(const Samples& judged, std::vector<std::optional<Change>>& changes) const;
+  std::vector<std::size_t> as_many_as_affordable(std::vector<std::size_t> samples) const;
+  std::vector<double> refined_steps(const std::vector<std::size_t>& samples) const;
   struct Refined {
     std::vector<double> step;
     bool converged = false;

@@ -108,8 +108,15 @@ std::string why_fit_failed(Status status) {
   }
 }
 
-int show(const JobOptions& options, const Report& report, Progress& progress) {
-  Ending ending = report.ending;
+int show(const JobOptions& options, Report report, Progress& progress) {
+  Ending& ending = report.ending;
+  // Asked once: what is written and the exit status say the same, also where a signal comes while they are written.
+  const int stopped = stop_signal();
+  if (stopped != 0 && ending.usable) {
+    ending.status = to_string(Status::cancelled), ending.usable = false;
+    ending.message = "Stopped by a signal before all that was asked for was done.";
+    report.sentence = fmt::format("{} {}", ending.message, report.sentence);
+  }
   if (!ending.usable && ending.message.empty()) ending.message = report.sentence;
   page::Folder folder(options);
   Json document;
@@ -133,7 +140,7 @@ int show(const JobOptions& options, const Report& report, Progress& progress) {
   for (std::size_t i = 0; options.prints_a_file && i < ending.notes.size(); ++i)
     fmt::print(stderr, "onestep: note: {}\n", ending.notes[i]);
   const bool drawn = folder.complain();
-  if (stop_signal() != 0) return 128 + stop_signal();
+  if (stopped != 0) return 128 + stopped;
   return ending.usable && drawn ? done : failed;
 }
 

@@ -45,6 +45,6 @@ std::string why_fit_failed(Status status);
 
 /// Prints it, and writes page, figures and document into --out where that is given; the document then has every number
 /// that is drawn. Returns the exit status.
-int show(const JobOptions& options, const Report& report, Progress& progress);
+int show(const JobOptions& options, Report report, Progress& progress);
 
 }  // namespace onestep::app::jobs

@@ -180,6 +180,15 @@ Json json_of(const Outcome& o) {
           {"history", history}};
 }
 
+namespace {
+
+// What a gradient means depends on the size of the loss.
+std::string share_text(const Outcome& o) {
+  return o.value > 0 ? fmt::format(" ({:.2g} of that loss)", o.norm / o.value) : "";
+}
+
+}  // namespace
+
 std::vector<std::string> accuracy_of(const Outcome& o) {
   std::vector<std::string> lines;
   if (!std::isfinite(o.norm))
@@ -187,10 +196,13 @@ std::vector<std::string> accuracy_of(const Outcome& o) {
   else
     lines.push_back(
         std::isfinite(o.bound)
-            ? fmt::format("Gradient of the validation loss {:.2g}, wrong by at most {:.2g} ({}): the true one is at most "
+            ? fmt::format("Gradient of the validation loss {:.2g}{}, wrong by at most {:.2g} ({}): the true one is at most "
                           "{:.2g}, and 0 where nothing is left to gain.",
-                          o.norm, 1.05 * o.bound, o.bound_rests_on, o.norm + 1.05 * o.bound)
-            : fmt::format("Gradient of the validation loss {:.2g}; no bound on its error: {}.", o.norm, o.bound_rests_on));
+                          o.norm, share_text(o), 1.05 * o.bound, o.bound_rests_on, o.norm + 1.05 * o.bound)
+            : fmt::format("Gradient of the validation loss {:.2g}{}; no bound on its error: {}.", o.norm, share_text(o),
+                          o.bound_rests_on));
+  if (o.status == Status::converged && o.iterations == 0 && std::isfinite(o.norm))
+    lines.emplace_back("The search ended where it began: the loss is flat there, and what lies near is as good.");
   if (o.fell_short > 0)
     lines.push_back(fmt::format("The linear systems of {} of {} gradients were not solved as accurately as they should be.",
                                 o.fell_short, o.hypergradients));

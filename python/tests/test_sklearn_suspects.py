@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from onestep.sklearn import LogisticRegression, Ridge
 from onestep.sklearn._label_noise import LabelNoise, confident_noise, estimate_noise, most_probably_wrong, posterior, tempered
-from onestep.sklearn._suspects import Cleaner
+from onestep.sklearn._suspects import BeforeAndAfter, Cleaner
 
 SETS = {"wine": datasets.load_wine, "iris": datasets.load_iris, "breast_cancer": datasets.load_breast_cancer}
 
@@ -47,6 +49,15 @@ def test_flipped_labels_are_found_and_the_model_without_them_is_better(name, tru
     assert np.mean(f1) > 0.83
     assert np.mean(auc) > 0.97
     assert np.mean(after) > np.mean(before)
+
+
+def test_only_trusted_labels_tell_that_cleaning_does_harm():
+    worse = BeforeAndAfter(before=0.9, after=0.8, standard_error=0.01)
+    same = BeforeAndAfter(before=0.3, after=0.3, standard_error=0.01)
+    found = LogisticRegression(penalty=1.0).fit(*datasets.load_iris(return_X_y=True)).suspects()
+    assert not found.trusted
+    assert not dataclasses.replace(found, accuracy=worse, loss=same).harms
+    assert dataclasses.replace(found, accuracy=worse, loss=same, trusted=True).harms
 
 
 @pytest.mark.parametrize("classes", [2, 3])

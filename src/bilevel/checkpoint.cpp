@@ -137,9 +137,11 @@ void CheckpointFile::refuse(std::string_view why) const {
 std::optional<std::string> CheckpointFile::read() const {
   std::error_code unknown;  // a path that cannot be looked at cannot be read either
   if (!std::filesystem::exists(path_, unknown) && !unknown) return std::nullopt;
+  // Reading a device may never end, and reading a folder throws what is no Error.
+  if (!std::filesystem::is_regular_file(path_, unknown)) refuse("is no ordinary file");
   std::ifstream file(path_, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file || !std::filesystem::is_regular_file(path_, unknown)) refuse("cannot be read");
+  if (!file) refuse("cannot be read");
   if (!bytes.starts_with(magic)) refuse("is no checkpoint of onestep");
   detail::Reader reader(std::string_view(bytes).substr(magic.size()));
   std::uint32_t its_version = 0, sum = 0;

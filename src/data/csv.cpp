@@ -186,6 +186,7 @@ class CsvParser {
                      Remedy::drop);
     if (is_dressed_number(cell.text)) cells_->refuse_dressed(cell);
     if (options_.categories) return;
+    cells_->refuse_beyond_double(cell);
     const bool may_be_target = cell.column == 0 && options_.target.empty() && options_.names.empty();
     cells_->refuse(cell,
                    may_be_target ? "give categories numbers, drop the column, or make it the target"
@@ -194,7 +195,14 @@ class CsvParser {
   }
 
   double count_level(RawColumn& raw, const Cell& cell) {
-    if (raw.found.size() == most_levels && !raw.found.contains(std::string(cell.text)))
+    const bool too_many = raw.found.size() == most_levels && !raw.found.contains(std::string(cell.text));
+    if (too_many && raw.category)
+      fail(source_,
+           fmt::format("the column {} is to be a category, but has more than {} different values, too many for one; do not "
+                       "make it a category, or drop the column",
+                       quoted(columns_->name_of(cell.column)), most_levels),
+           Remedy::drop);
+    if (too_many)
       cells_->refuse(cell,
                      fmt::format("the column has more than {} different texts, too many to be a category; drop the column",
                                  most_levels),
@@ -235,6 +243,7 @@ class CsvParser {
     set.y = Array(Shape{labelled ? rows : 0}, std::move(y_));
     set.target_column = labelled ? static_cast<std::int64_t>(*columns_->target()) + 1 : 0;
     if (columns_->leaves_out_index()) notes_.emplace_back(note_on_index);
+    note_on_names(set);
     set.notes = std::move(notes_);
     const std::vector<std::string>& names = columns_->names();
     if (names.empty()) return set;
@@ -243,6 +252,21 @@ class CsvParser {
     for (std::size_t i = 0; i < names.size(); ++i)
       if (columns_->kind(i) == Columns::Kind::dropped && !names[i].empty()) set.left_out.push_back(names[i]);
     return set;
+  }
+
+  // Names that are empty, and texts whose letters are lost.
+  void note_on_names(const Dataset& set) {
+    const std::vector<std::string>& names = columns_->names();
+    for (const std::size_t column : columns_->features())
+      if (column < names.size() && names[column].empty())
+        notes_.push_back(fmt::format("column {} has no name: give it one in the first line", column + 1));
+    std::vector<std::string> texts(names.begin(), names.end());
+    texts.insert(texts.end(), set.label_names.begin(), set.label_names.end());
+    for (const ColumnEncoding& column : set.encoding) texts.insert(texts.end(), column.levels.begin(), column.levels.end());
+    std::erase_if(texts, [](const std::string& text) { return is_utf8(text); });
+    if (!texts.empty())
+      notes_.push_back(fmt::format("{} is not UTF-8: save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, where it is Latin-1)",
+                                   list_of(texts)));
   }
 
   // Whether the column is a category, and its levels, which its values are the places of from here on.

@@ -82,7 +82,16 @@ void Cells::refuse(const Cell& cell, std::string_view advice, Remedy remedy) con
   fail_at(cell, fmt::format("{} is {}, not a number; {}", title(cell.column), quoted(cell.text), advice), remedy);
 }
 
+void Cells::refuse_beyond_double(const Cell& cell) const {
+  if (is_beyond_double(cell.text))
+    fail_at(cell,
+            fmt::format("{} is {}, a number of a size that no double holds (above 1.8e308, or nearer to 0 than 1e-308); "
+                        "correct it, or leave the sample out",
+                        title(cell.column), quoted(cell.text)));
+}
+
 void Cells::refuse_dressed(const Cell& cell) const {
+  refuse_beyond_double(cell);
   const Advice advice = advice_on_dressed_number(cell.text, records_.separator() == ',');
   refuse(cell, "it looks like one: " + advice.text, advice.decimal_comma ? Remedy::decimal : Remedy::none);
 }
@@ -91,6 +100,7 @@ void Cells::refuse_at(const char* where, std::size_t column, std::string_view ad
   records_.go_to(where);
   const std::string text = records_.read_field(column);
   const Cell cell{.where = where, .column = column, .text = text};
+  refuse_beyond_double(cell);
   if (is_dressed_number(text)) refuse_dressed(cell);
   refuse(cell, advice, remedy);
 }

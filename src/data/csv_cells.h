@@ -44,6 +44,8 @@ class Cells {
   [[noreturn]] void refuse(const Cell& cell, std::string_view advice, Remedy remedy = Remedy::none) const;
   /// The same of a number with signs or separators of thousands.
   [[noreturn]] void refuse_dressed(const Cell& cell) const;
+  /// The same of a number that no double holds, if it is one.
+  void refuse_beyond_double(const Cell& cell) const;
   /// The same of a text that was read before.
   [[noreturn]] void refuse_at(const char* where, std::size_t column, std::string_view advice,
                               Remedy remedy = Remedy::none) const;

@@ -218,7 +218,9 @@ std::size_t Columns::find(const std::string& wanted, std::string_view what_for) 
                               what_for, kinds_.size()));
   if (names_.empty())
     fail(source_, fmt::format("there is no header to find the column {} in; give its position", quoted(wanted)));
-  fail(source_, fmt::format("no column is called {}; there are {}", quoted(wanted), list_of(names_)));
+  const std::string near = nearest(wanted, names_);
+  fail(source_, fmt::format("no column is called {}; {}there are {}", quoted(wanted),
+                            near.empty() ? "" : fmt::format("did you mean {}? ", quoted(near)), list_of(names_)));
 }
 
 }  // namespace onestep::data

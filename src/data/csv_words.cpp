@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <utility>
 
 #include "data/number.h"
 #include "data/text.h"
@@ -19,10 +21,21 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-// The text with each run of digits as its length, and the short name of a month as M: 2024-03-05 is 4-2-2.
+// How long the name of a month is that the text begins with: in full where a blank or the end follows, else its first three
+// letters (march-7 is a name of its own); 0 where there is none.
+std::size_t longest_month(std::string_view text) {
+  constexpr std::array<std::string_view, 12> months{"january", "february", "march",     "april",   "may",      "june",
+                                                    "july",    "august",   "september", "october", "november", "december"};
+  for (const std::string_view month : months) {
+    const std::string_view behind = text.substr(std::min(month.size(), text.size()));
+    if (text.starts_with(month) && (behind.empty() || behind[0] == ' ')) return month.size();
+    if (text.starts_with(month.substr(0, 3))) return 3;
+  }
+  return 0;
+}
+
+// The text with each run of digits as its length, and the name of a month, short or not, as M: 2024-03-05 is 4-2-2.
 std::string pattern_of(std::string_view text) {
-  constexpr std::array<std::string_view, 12> months{"jan", "feb", "mar", "apr", "may", "jun",
-                                                    "jul", "aug", "sep", "oct", "nov", "dec"};
   const std::string lower = lower_case(text);
   std::string pattern;
   for (std::size_t i = 0; i < lower.size();) {
@@ -30,9 +43,9 @@ std::string pattern_of(std::string_view text) {
     while (i < lower.size() && is_digit(lower[i])) ++i;
     if (i > first) {
       pattern += i - first < 10 ? static_cast<char>('0' + (i - first)) : '*';
-    } else if (std::ranges::find(months, std::string_view(lower).substr(i, 3)) != months.end()) {
+    } else if (const std::size_t month = longest_month(std::string_view(lower).substr(i)); month > 0) {
       pattern += 'M';
-      i += 3;
+      i += month;
     } else {
       pattern += lower[i++];
     }
@@ -48,6 +61,9 @@ bool is_missing(std::string_view field) {
 }
 
 bool is_date(std::string_view field) {
+  constexpr std::array<std::string_view, 20> month_patterns{"M 1",    "M 2",   "1 M",   "2 M",   "M-1",   "M-2",   "1-M",
+                                                            "2-M",    "M 4",   "4 M",   "M-4",   "4-M",   "M/4",   "M 1, 4",
+                                                            "M 2, 4", "M 1 4", "M 2 4", "1 M 4", "2 M 4", "1. M 4"};
   constexpr std::size_t longest = 40;
   if (field.size() > longest) return false;
   const std::string pattern = pattern_of(field);
@@ -57,6 +73,7 @@ bool is_date(std::string_view field) {
     return is_number(day[0]) && (is_number(day[2]) || day[2] == 'M') && is_number(day[4]) &&
            (day[0] == '4' || day[4] != '1');
   const std::string_view clock = std::string_view(pattern).substr(0, 3);
+  if (std::ranges::find(month_patterns, pattern) != month_patterns.end()) return true;
   return pattern == "4-2" || pattern == "4/2" || clock == "1:2" || clock == "2:2";
 }
 
@@ -121,6 +138,28 @@ bool is_code(std::string_view number) {
   const bool leading_zero = number.size() > 1 && number.front() == '0';
   if ((!leading_zero && number.size() <= always_kept) || !std::ranges::all_of(number, is_digit)) return false;
   return leading_zero || fmt::format("{:.0f}", parse_number(number).value_or(0)) != number;
+}
+
+std::string nearest(std::string_view typed, const std::vector<std::string>& names) {
+  const std::string wanted = lower_case(typed);
+  std::string best;
+  std::size_t least = std::max<std::size_t>(1, wanted.size() / 3) + 1;
+  for (const std::string& name : names) {
+    const std::string other = lower_case(name);
+    // Insertions, deletions and exchanges of letters that make one of the other, row by row.
+    std::vector<std::size_t> row(other.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      std::size_t diagonal = std::exchange(row[0], i + 1);
+      for (std::size_t j = 0; j < other.size(); ++j) {
+        const std::size_t exchanged = diagonal + (wanted[i] == other[j] ? 0 : 1);
+        diagonal = row[j + 1];
+        row[j + 1] = std::min({exchanged, row[j] + 1, diagonal + 1});
+      }
+    }
+    if (!other.empty() && row.back() < std::min(least, other.size())) best = name, least = row.back();
+  }
+  return best;
 }
 
 std::string list_of(const std::vector<std::string>& names) {

@@ -29,6 +29,37 @@ bool is_csv(std::string_view path, std::string_view text) {
   return first.find_first_of(",;") != first.npos && first.find(':') == first.npos;
 }
 
+// What no reader takes although it has no magic number.
+void refuse_other_texts(const data::Source& source, std::string_view text) {
+  constexpr std::size_t looked_at = 4096, few = 20;  // a control character in so many is none of a text
+  const std::string_view begin = text.substr(0, looked_at);
+  const auto strange = std::ranges::count_if(
+      begin, [](char c) { return static_cast<unsigned char>(c) < 0x20 && !data::is_blank(c) && c != '\n'; });
+  if (static_cast<std::size_t>(strange) * few > begin.size())
+    data::fail(source, "is no text file: give CSV, LIBSVM or IDX, plain or compressed by gzip or bzip2");
+  data::Lines lines(text);
+  std::string_view line;
+  while (lines.next(line) && (data::trimmed(line).empty() || line.starts_with('%'))) {}
+  std::string word(data::next_word(line));
+  std::ranges::transform(word, word.begin(), [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  if (word == "@relation")
+    data::fail(source,
+               "is an ARFF file: make CSV of it, a line with the names of the attributes and then what follows @data");
+}
+
+// Whether the first line has several words, none of which is the index:value of LIBSVM.
+bool has_words_only(std::string_view text) {
+  data::Lines lines(text);
+  std::string_view line;
+  while (lines.next(line)) {
+    line = line.substr(0, line.find_first_of("#\r"));
+    if (data::trimmed(line).empty()) continue;
+    data::next_word(line);
+    return !data::trimmed(line).empty() && line.find(':') == line.npos;
+  }
+  return false;
+}
+
 // The usual names: train-images-idx3-ubyte and train-labels-idx1-ubyte.
 std::string labels_beside(const data::Source& source) {
   std::string path(source.file);
@@ -51,6 +82,7 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
   const data::Source source{reader, path};
   std::string text = data::read_text(source, options.memory_limit);
   const bool idx = data::is_idx(text), csv = !idx && (options.separator != '\0' || is_csv(path, text));
+  if (!idx) refuse_other_texts(source, text);
   if (!csv && text.find_first_not_of(" \t\r\n") == text.npos) data::fail(source, "is empty: there is no sample in it");
   if (!csv && !options.target.empty())
     data::fail(source, fmt::format("is not CSV: there is no column {} to be the target", data::quoted(options.target)));
@@ -62,6 +94,12 @@ Dataset read_dataset(const std::string& path, const DatasetOptions& options) {
     data::fail(source,
                fmt::format("is not CSV: its labels cannot be names such as {}", data::quoted(options.label_names.front())));
   if (!idx && !options.labels.empty()) data::fail(source, "is not an IDX file: it has its labels itself");
+  if (!idx && !csv && has_words_only(text))
+    data::fail(
+        source,
+        "what its first line has is not index:value, as LIBSVM's format has it; if the file is a table, say what separates "
+        "its fields",
+        FileError::Remedy::separator);
   if (!idx && !csv)
     return data::parse_libsvm(std::move(text), path, options.features, options.memory_limit, options.first_index);
 

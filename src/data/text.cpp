@@ -234,6 +234,23 @@ std::optional<double> parse_number(std::string_view text) {
   return value;
 }
 
+bool is_beyond_double(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc::result_out_of_range && end == text.data() + text.size();
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const bool ascii = static_cast<unsigned char>(text[0]) < 0x80;
+    const std::size_t size = ascii ? 1 : character_size(text);
+    if (size == 0) return false;
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
 std::size_t character_size(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned first = byte(0);

@@ -44,8 +44,14 @@ void check_memory(const Source& source, std::string_view what, double entries, s
 /// no double can hold.
 std::optional<double> parse_number(std::string_view text);
 
+/// Whether it is a number, but of a size that no double has: 1e400, or 1e-400.
+bool is_beyond_double(std::string_view text);
+
 /// How many bytes the character has that the text begins with; 0 for a control character and for what is not UTF-8.
 std::size_t character_size(std::string_view text);
+
+/// Whether every byte above those of ASCII is part of a character of UTF-8.
+bool is_utf8(std::string_view text);
 
 /// The text in quotation marks, shortened and with unprintable bytes written as \x00: fit for a message.
 std::string quoted(std::string_view text);

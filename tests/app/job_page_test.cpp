@@ -140,7 +140,7 @@ TEST_F(JobPages, EveryVerbHasOneWithItsFigures) {
   if (system("command -v gnuplot >/dev/null") != 0) GTEST_SKIP() << "gnuplot is not installed";
   const std::string to = out().string();
   expect_pages(out(), {"fit", "--demo", "--seed", "7", "--out", to}, {"coefficients", "calibration"});
-  expect_pages(out(), {"influence", "--demo", "--verify", "5", "--seed", "7", "--out", to}, {"ranking", "verify"});
+  expect_pages(out(), {"influence", "--demo", "--verify", "5", "--seed", "7", "--out", to}, {"own_losses", "verify"});
   expect_pages(out(), {"tune", "--demo", "--compare", "grid", "--seed", "7", "--out", to}, {"curve", "path"});
   expect_pages(out(), {"tune", "--demo", "--hyper", "l2-per-feature", "--iterations", "3", "--seed", "7", "--out", to},
                {"hyperparameters", "path"});
@@ -151,8 +151,7 @@ TEST_F(JobPages, WithJsonStandardOutputIsTheDocumentAlone) {
   const Ended ended = run_command({"influence", "--demo", "--json", "--out", out().string()});
   EXPECT_EQ(ended.out, contents_of(out() / "influence.json"));
   const Json document = ended.json();
-  const Json& ranking = document["figures"][0]["panels"][0]["series"];
-  EXPECT_EQ(ranking[0]["x"].size() + ranking[1]["x"].size(), document["influence"].size());
+  EXPECT_EQ(document["figures"][0]["panels"][0]["series"][0]["x"].size(), document["own_loss"].size());
 }
 
 TEST_F(JobPages, NamesInFilesAreNoHtml) {

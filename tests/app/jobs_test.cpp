@@ -272,7 +272,7 @@ TEST_F(Jobs, ClassesMayHaveNames) {
   const auto logistic = json({"influence", binary, "--drop", "1"});
   EXPECT_EQ(logistic["loss"], "logistic");
   EXPECT_EQ(logistic["label_names"], two);
-  EXPECT_THAT(two, ::testing::Contains(logistic["most_helpful"][0]["label"].get<std::string>()));
+  EXPECT_THAT(two, ::testing::Contains(logistic["largest_own_losses"][0]["label"].get<std::string>()));
   EXPECT_THAT(run_command({"influence", binary, "--drop", "1"}).out, HasSubstr(" yes "));
   // Only the last class, and the numbers of the classes are those of training all the same.
   const std::string test = folder_.write("test.csv", flowers(22, {"virginica"}, 10));
@@ -365,8 +365,10 @@ TEST_F(Jobs, InfluencePredictsWhatRetrainingFinds) {
   EXPECT_EQ(found["verify"]["count"], 20);
   EXPECT_EQ(found["influence"].size(), found["samples"]);
   EXPECT_LT(found["certificate"]["bound"], 1e-8);
-  EXPECT_LE(found["most_harmful"][0]["removal"], found["most_harmful"][1]["removal"]);
-  EXPECT_GE(found["most_helpful"][0]["removal"], found["most_helpful"][1]["removal"]);
+  const auto judged =
+      json({"influence", folder_.write("cloud", cloud(1, 120)), "--valid", folder_.write("v", cloud(2, 120))});
+  EXPECT_LE(judged["most_harmful"][0]["removal"], judged["most_harmful"][1]["removal"]);
+  EXPECT_GE(judged["most_helpful"][0]["removal"], judged["most_helpful"][1]["removal"]);
 }
 
 TEST_F(Jobs, InfluenceWorksForEveryLossAndForCsv) {

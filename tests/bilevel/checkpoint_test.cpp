@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -332,6 +333,15 @@ TEST(Checkpoint, ALinkThatLeadsNowhereIsAnErrorBeforeTheWork) {
   EXPECT_THAT(error_of([&] { (void)tuned(Lbfgs{}, with_checkpoint(loop)); }), HasSubstr(loop + " cannot be followed"));
   EXPECT_THAT(error_of([&] { (void)tuned(Lbfgs{}, with_checkpoint(lost)); }), HasSubstr("no/such/folder cannot be locked"));
   EXPECT_FALSE(std::filesystem::exists(loop + ".lock"));
+}
+
+TEST(Checkpoint, WhatIsNoOrdinaryFileIsAnErrorAndNotRead) {
+  const TemporaryFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string(), inner = (folder.path() / "folder").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);  // its reading never ends, as that of /dev/zero
+  std::filesystem::create_directory(inner);
+  for (const std::string& file : {inner, pipe})
+    EXPECT_THAT(error_of([&] { (void)tuned(Lbfgs{}, with_checkpoint(file)); }), HasSubstr("is no ordinary file")) << file;
 }
 
 TEST(Checkpoint, AFolderThatIsNotThereIsAnErrorBeforeTheWork) {

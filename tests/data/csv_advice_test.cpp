@@ -49,6 +49,69 @@ TEST(CsvAdvice, OnDressedNumbersWorksWhenTried) {
   EXPECT_EQ(parse_people("a;y\n1891,00;1\n2000,50;2\n", {.decimal = CsvOptions::comma}).A(1, 0), 2000.5);
 }
 
+TEST(CsvAdvice, NumbersThatNoDoubleHoldsAreCalledThat) {
+  std::string text = "a,y\n";
+  for (int i = 0; i < 30; ++i) text += fmt::format("{},{}\n", i, i % 2);
+  for (const std::string& number :
+       {std::string("1e400"), std::string(400, '1'), std::string("-2e-400"), std::string("+1e999")}) {
+    const std::string message = error_in_people(text + number + ",1\n");
+    EXPECT_THAT(message, HasSubstr("a number of a size that no double holds")) << number;
+    EXPECT_THAT(message, Not(HasSubstr("not a number"))) << number;
+    EXPECT_THAT(message, HasSubstr("F:32: field 1")) << number;
+  }
+  EXPECT_EQ(error_in_people("a,y\n1e400,x\n2e400,x\n2e400,z\n1e400,z\n", {.categories = true}), "no error")
+      << "levels may be such";
+}
+
+TEST(CsvAdvice, ACategoryWithTooManyValuesIsToldThat) {
+  std::string text = "a,b,y\n";
+  for (int i = 0; i < 300; ++i) text += fmt::format("{}.5,{},{}\n", i, i % 7, i % 2);
+  const std::string message = error_in_people(text, {.categories = true, .category = {"a"}});
+  EXPECT_THAT(message, HasSubstr("has more than 100 different values"));
+  EXPECT_THAT(message, Not(HasSubstr("not a number")));
+}
+
+TEST(CsvAdvice, NamesOfMonthsMakeDates) {
+  for (const char* date :
+       {"Jan 1", "Feb 28", "1 Mar", "31-Dec", "January 5", "September 2024", "Mar 5, 2024", "5. May 2024", "Jan-24"})
+    EXPECT_TRUE(data::is_date(date)) << date;
+  for (const char* word :
+       {"Mark 1", "Marble", "may", "Decor 22", "Jan", "Junior 1", "1 Maybe", "Sept", "model 12", "march-7"})
+    EXPECT_FALSE(data::is_date(word)) << word;
+}
+
+TEST(CsvAdvice, ANameThatIsNearlyThatOfAColumnIsRecognised) {
+  const std::string text = "quality,alcohol,id,y\n1,2,3,0\n2,3,1,1\n";
+  EXPECT_THAT(error_in_people(text, {.target = "alcohl"}),
+              HasSubstr("no column is called \"alcohl\"; did you mean \"alcohol\"?"));
+  EXPECT_THAT(error_in_people(text, {.drop = {"Quality"}}), HasSubstr("did you mean \"quality\"?"));
+  EXPECT_THAT(error_in_people(text, {.target = "price"}), Not(HasSubstr("did you mean")));
+}
+
+TEST(CsvAdvice, NamesThatAreEmptyOrNotUtf8AreNoted) {
+  EXPECT_THAT(parse_people("a,,y\n1,2,0\n2,1,1\n3,3,1\n").notes, Contains(HasSubstr("column 2 has no name")));
+  EXPECT_THAT(parse_people("gr\xf6\xdf"
+                           "e,b,y\n1,2,0\n2,1,1\n3,3,1\n")
+                  .notes,
+              Contains(HasSubstr("\"gr\\xf6\\xdfe\" is not UTF-8")));
+  EXPECT_THAT(parse_people("größe,b,y\n1,2,0\n2,1,1\n3,3,1\n").notes, Not(Contains(HasSubstr("UTF-8"))));
+}
+
+TEST(CsvAdvice, TextsThatAreNoSamplesAreCalledWhatTheyAre) {
+  const TemporaryFolder folder;
+  const auto error_in = [&](const std::string& name, const std::string& text) {
+    return error_of([file = folder.write(name, text)] { (void)read_dataset(file); });
+  };
+  EXPECT_THAT(error_in("a.arff", "% made\n@RELATION x\n@attribute a numeric\n@data\n1,2\n"), HasSubstr("is an ARFF file"));
+  EXPECT_THAT(error_in("a.csv", "@relation x\n@attribute a numeric\n@data\n1,2\n"), HasSubstr("is an ARFF file"));
+  std::string bytes;
+  for (int i = 0; i < 3000; ++i) bytes += static_cast<char>((i * i * 7 + i / 3) % 256);
+  for (const char* name : {"a.bin", "a.csv"}) EXPECT_THAT(error_in(name, "H" + bytes), HasSubstr("is no text file"));
+  for (const char* table : {"a  b  y\n1.5  2  1\n2.5  1  0\n", "1 2 3\n4 5 6\n", "a\tb\ty\n1\t2\t0\n"})
+    EXPECT_THAT(error_in("table.txt", table), HasSubstr("say what separates its fields")) << table;
+  EXPECT_EQ(error_in("labels.txt", "1\n2\n 1 1:2\n"), "no error") << "samples without entries";
+}
+
 TEST(CsvAdvice, WordsForMissingValuesAreKnown) {
   for (const char* word : {"#N/A", "#n/a", "None", "-", "missing", "Missing", "NA", "?", ""})
     EXPECT_TRUE(data::is_missing(word)) << word;

@@ -152,7 +152,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def influence(self, X_val: Any, y_val: Any, *, verify: int = 0) -> Influence:
         """What each training sample does to the mean loss of these samples: the derivative by its weight, and how the loss is
         predicted to change without it, with the penalty as it is. `verify` fits again without that many of the samples with
-        the largest effects, and says what came of it.
+        the largest effects, and says what came of it. Only samples that had no part in the fit, nor in choosing it, tell
+        which training samples harm predictions for new ones.
 
         >>> effects = model.influence(X_val, y_val, verify=5)
         >>> effects.order[:10], effects.removal, effects.is_certain.sum(), effects.verified

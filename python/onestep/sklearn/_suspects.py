@@ -83,6 +83,8 @@ class Suspects:
     """The share of labels that is estimated to be wrong."""
     noise_of_classes: Floats
     """How often samples of each class (a row) are given each label."""
+    trusted: bool
+    """Whether held-out samples have trusted labels."""
     accuracy: BeforeAndAfter
     """Of held-out samples; by trusted labels where there are some, else by labels as they stand."""
     loss: BeforeAndAfter
@@ -93,7 +95,8 @@ class Suspects:
     @property
     def helps(self) -> bool:
         """Whether the model without the suspects does better on held-out samples: in accuracy or loss by more than chance
-        gives one time in ten, and in the other not worse by a standard error."""
+        gives one time in ten, and in the other not worse by a standard error. Without trusted labels False says only that this
+        cannot be shown."""
         errors, a, l = 1.28, self.accuracy, self.loss
         return self.decided and (
             (a.difference > errors * a.standard_error and -l.difference >= -l.standard_error)
@@ -102,9 +105,10 @@ class Suspects:
 
     @property
     def harms(self) -> bool:
-        """Whether it does worse by more than two standard errors."""
+        """Whether it does worse by more than two standard errors, which only trusted labels can tell: where labels of one class
+        are wrong more often than those of another, a model of right labels is worse by the labels as they stand."""
         a, l = self.accuracy, self.loss
-        return a.difference < -2 * a.standard_error or l.difference > 2 * l.standard_error
+        return self.trusted and (a.difference < -2 * a.standard_error or l.difference > 2 * l.standard_error)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -318,6 +322,7 @@ def suspects(
         other=names[judgement.other],
         noise=judgement.noise.share,
         noise_of_classes=judgement.noise.given,
+        trusted=len(trusted[1]) > 0,
         accuracy=accuracy,
         loss=loss,
         association=association,
