@@ -99,8 +99,8 @@ void compute_qp(const ItemOptions& options, const Watch& watch, Item& item) {
            "gradient; medians with quartiles. At {} the solve takes {}, one step {:.3f} times as long, implicit {:.3f} "
            "times. One step and implicit differ by at most {} of the largest entry over all sizes. One step differentiates "
            "the undamped Newton step on the optimality conditions from the iterate before the last, not the damped step "
-           "itself. Autodiff goes over the iterations of a traced version of the method, after a solve that looks whether "
-           "there is a solution, with centring and step lengths held constant; its gradient differs from implicit by up to "
+           "itself. Autodiff goes over the iterations of a traced version of the method, which begin near the solution that "
+           "None has found, so that there are about four of them, with centring and step lengths held constant; its gradient differs from implicit by up to "
            "{}.{} Without that margin multiplier and slack of a constraint can nearly vanish both, and x(θ) is nearly not "
            "differentiable: on {} such programs of n = {} they differ by at most {}, {} times by more than 1e-6.",
            instances_text(timing), margin, last.text, duration(last.none.median), last.over(&TimingRow::one_step),
