@@ -20,8 +20,9 @@ constexpr double sought = 0.1;        // the estimated error that a solve aims a
 constexpr double unsolved = 1e-6;     // a relative residual above this is that of a singular system
 constexpr double share_of_b = 0.25;   // least amplification of the residual by B, relative to ‖B‖
 constexpr int most_products = 1000;
-// Up to this size it is seen what becomes of a residual; steps that shrink tell little about a matrix that is not normal.
-constexpr std::size_t looked_into = 16;
+// Products with which it is seen what becomes of a residual: where entries of the state have different units, and where A
+// was seen to enlarge a vector, as a contraction does that is not normal.
+constexpr int few = 4, some = 16;
 
 class AutoDifferentiator final : public Differentiator {
  public:
@@ -141,10 +142,14 @@ class AutoDifferentiator final : public Differentiator {
   void solve(SolutionState& s, bool transposed, const Product& M, double cost, ConstVector b, std::vector<double>& u,
              const Judge& judge, const Scale& rounding_scale) {
     LinearSystem system;
+    bool enlarges = false;
     system.product = [&](ConstVector v, Vector to) {
       M(v, to);
       ++s.report.products;
       s.report.flops += cost;
+      image_.assign(v.begin(), v.end());
+      add(image_, to, -1);
+      enlarges = enlarges || norm(image_) > norm(v);
     };
     const std::size_t n = b.size();
     const int before = s.report.products;  // of other directions
@@ -177,9 +182,9 @@ class AutoDifferentiator final : public Differentiator {
       inverse = std::max(inverse, size > 0 ? norm(u) / size : 0);
       const double rounding_error = 4 * std::numeric_limits<double>::epsilon() * rounding_scale();
       const double error = inverse_safety * inverse * (rest + rounding_error);
-      const bool is_unsure = are_in_units(transposed) || n <= looked_into;
+      const bool is_unsure = are_in_units(transposed) || enlarges;
       if (is_unsure && error <= tolerance_ * derivative && left > rounding && spent() < most_products) {
-        const double seen = growth_of_residual(s, system, left);
+        const double seen = growth_of_residual(s, system, left, enlarges ? some : few);
         if (inverse_safety * seen * rest > tolerance_ * derivative) {
           inverse = std::max(inverse, seen);
           add(u, z_);
@@ -210,7 +215,6 @@ class AutoDifferentiator final : public Differentiator {
   // ‖(I - A)⁻¹‖ as the solve's steps tell it, or a random vector where they were too few. What other directions and
   // certificates have seen of it is left out: the same direction gives the same derivative, whatever was asked before.
   double inverse_from_solve(SolutionState& s, const LinearSystem& system, bool transposed) {
-    constexpr int few = 4;
     if (s.run.slowness > 0) return std::max(1.0, s.run.slowness);
     std::optional<double> in_units;
     std::optional<double>& probed = are_in_units(transposed) ? in_units : probed_[transposed ? 1 : 0];
@@ -221,11 +225,10 @@ class AutoDifferentiator final : public Differentiator {
   // Where entries of the state have different units, steps that shrink do not tell how much larger than the residual the
   // error is: a part in a small unit may be enlarged by the ratio of the units; nor do they where the matrix of the step is
   // not normal. A few products of a solve for it show that.
-  double growth_of_residual(SolutionState& s, const LinearSystem& system, double left) {
-    const int few = s.size() <= looked_into ? static_cast<int>(s.size()) : 4;
+  double growth_of_residual(SolutionState& s, const LinearSystem& system, double left, int most) {
     constexpr double roughly = 0.1;
     gmres_.begin(r_);
-    s.report.terms += gmres_.run(system, roughly * left, few);
+    s.report.terms += gmres_.run(system, roughly * left, std::min(most, static_cast<int>(s.size())));
     gmres_.solution(system, z_);
     return norm(z_) / left;
   }
@@ -382,7 +385,7 @@ class AutoDifferentiator final : public Differentiator {
   bool units_differ_ = false;
   Gmres gmres_;
   StateUnits units_;  // of tangents
-  std::vector<double> u_, r_, z_, in_units_;
+  std::vector<double> u_, r_, z_, image_, in_units_;
   std::vector<std::vector<double>> rest_;
 };
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "onestep/error.h"
 #include "onestep/quadratic_program.h"
@@ -72,7 +73,15 @@ ProgramSolution solve(const QuadraticProgram& program, const ProgramOptions& opt
     how.callback = [&](const detail::QpProgress& at) {
       return options.callback({at.iteration, at.objective, copied(at.primal), copied(at.dual), copied(at.gap)});
     };
-  const detail::QpSolution& found = result.state_->solver.solve(result.state_->data.data(), how);
+  detail::InteriorPoint& solver = result.state_->solver;
+  const detail::QpData& data = result.state_->data.data();
+  if (solver.solve(data, how).status == Status::line_search_failed) {
+    // Where the solution is not unique the last step need not become short.
+    how.step = std::numeric_limits<double>::infinity();
+    how.time_limit -= solver.solution().seconds;
+    solver.solve(data, how);
+  }
+  const detail::QpSolution& found = solver.solution();
   result.status = found.status;
   result.x = copied(found.x);
   result.y = copied(found.y);
