@@ -67,7 +67,7 @@ class Minimiser {
         tighten();
         return status_ || check_stop();
       }
-      if (state_.iteration > 0 && !is_exactly_zero()) return end(Status::converged);
+      if (state_.iteration > 0 && largest(state_.gradient) > 0) return end(Status::converged);
       if (state_.iteration >= options_.max_iterations) return end(Status::iteration_limit);
       look_around();
       return status_ || check_stop();
@@ -104,8 +104,6 @@ class Minimiser {
         "the hypergradient changes from one solve of the inner problems to the next");
     return false;
   }
-
-  bool is_exactly_zero() const { return largest(state_.gradient) == 0; }
 
   // A hypergradient of zero at the start, or of exactly zero, may be that of a kink, where it is one of many, or of a
   // maximum. What it is beside the point, on both sides, tells. Parameters that are held at bounds stay there.
@@ -283,10 +281,7 @@ class Minimiser {
     state_.x = objective_.states();
     if (std::ranges::all_of(state_.gradient, [](double g) { return std::isfinite(g); })) return;
     const auto [status, why] = objective_.gradient_status();
-    if (is_solution(status))
-      end(Status::not_finite, "in the hypergradient");
-    else
-      end(status, why);
+    is_solution(status) ? end(Status::not_finite, "in the hypergradient") : end(status, why);
   }
 
   double critical() const { return critical(state_.u, state_.gradient, state_.value); }
@@ -298,15 +293,10 @@ class Minimiser {
   void tell(double length) {
     state_.work = objective_.work;
     state_.seconds = elapsed();
-    SavedIteration now;
-    now.number = state_.iteration;
-    now.value = state_.value;
+    SavedIteration now = iteration_of(state_);
     now.critical = critical();
     now.norm = norm(parameters_.free_gradient(state_.u, state_.gradient));
     now.length = length;
-    now.inner_tolerance = state_.tolerance;
-    now.inner_iterations = state_.work.iterations;
-    now.seconds = state_.seconds;
     if (options_.path) now.theta = parameters_.entries(state_.u);
     state_.history.push_back(now);
     if (options_.callback && !options_.callback(now) && !status_) end(Status::cancelled);

@@ -32,6 +32,16 @@ void detail::describe(Outcome& o, const InnerWork& work) {
   o.hypergradient_seconds = work.differentiating;
 }
 
+detail::SavedIteration detail::iteration_of(const OuterState& state) {
+  SavedIteration iteration;
+  iteration.number = state.iteration;
+  iteration.value = state.value;
+  iteration.inner_tolerance = state.tolerance;
+  iteration.inner_iterations = state.work.iterations;
+  iteration.seconds = state.seconds;
+  return iteration;
+}
+
 void detail::note_bound(Outcome& o, Objective& objective, double stretch) {
   const auto [bound, rests_on] = objective.gradient_bound();
   o.bound = bound * stretch;

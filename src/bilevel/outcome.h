@@ -10,6 +10,8 @@ namespace onestep::detail {
 /// The hypergradient at the point reached, and what stands at its bounds there.
 void describe(Outcome& outcome, const FreeParameters& parameters, const OuterState& state);
 void describe(Outcome& outcome, const InnerWork& work);
+/// What the state says of an iteration.
+SavedIteration iteration_of(const OuterState& state);
 /// The bound on the hypergradient, which is that of g by θ times `stretch` of what is moved.
 void note_bound(Outcome& outcome, Objective& objective, double stretch);
 /// What the last hypergradient says of the point is believed only where its linear systems were solved: whether they were.

@@ -26,8 +26,7 @@ namespace onestep::detail {
 namespace {
 
 constexpr double difference_safety = 1.5;  // factor on the difference to the better derivative
-// No bound is claimed to be smaller than this, relative to the derivative: samples of rounding err by an order of magnitude
-// now and then, and the condition of the linear systems is not measured.
+// No bound is smaller, relative to the derivative: samples of rounding err by an order of magnitude now and then.
 constexpr double newton_rounding = 2e-13, program_rounding = 2e-12;
 // Change on the way, relative to the derivative, that is too much after a loose solve.
 constexpr double far_derivative = 0.1;
@@ -39,7 +38,7 @@ class Certifier {
 
   void vjp(ConstVector v) {
     if (!check_possible(map_.no_vjp, "vjp")) return;
-    const Parameters g = returned_vjp(v);
+    const Parameters g = returned_vjp(s_, v, of_estimator_);
     c_.value = norm(g);
     if (!check_derivative_exists() || !refine()) return;
     if (AtSolution* const known = s_.loop->reference()) {
@@ -94,7 +93,7 @@ class Certifier {
 
   void jvp(std::span<const Array> v) {
     if (!check_possible(map_.no_jvp, "jvp")) return;
-    const std::vector<double> g = returned_jvp(v);
+    const std::vector<double> g = returned_jvp(s_, v, of_estimator_);
     c_.value = shown_norm(g);
     if (n_ == 0) return conclude(0);
     if (!check_derivative_exists() || !refine()) return;
@@ -164,27 +163,6 @@ class Certifier {
   }
 
  private:
-  // What the user was given, computed again where that was in another direction.
-  Parameters returned_vjp(ConstVector v) {
-    s_.report = s_.returned.of_vjp;
-    if (!v.empty() && is_kept() && std::ranges::equal(s_.returned.cotangent, v)) return s_.returned.vjp;
-    Parameters g = zero();
-    s_.report = {.method = s_.differentiator->name()};
-    s_.differentiator->vjp(s_, v, std::vector<Vector>(g.begin(), g.end()));
-    of_estimator_ += s_.report.products;
-    return g;
-  }
-  std::vector<double> returned_jvp(std::span<const Array> v) {
-    const std::vector<double> flat = flat_tangent(v);
-    s_.report = s_.returned.of_jvp;
-    if (!flat.empty() && is_kept() && flat == s_.returned.tangent) return s_.returned.jvp;
-    std::vector<double> g(n_);
-    s_.report = {.method = s_.differentiator->name()};
-    s_.differentiator->jvp(s_, v, g);
-    of_estimator_ += s_.report.products;
-    return g;
-  }
-  bool is_kept() const { return s_.returned.allow_unconverged == s_.allow_unconverged; }
   double shown_norm(ConstVector x) const { return detail::norm(x.first(s_.shown_size())); }
   Parameters zero() const { return memory_for(map_.parameters); }
   void vjp_theta(Point& p, ConstVector c, Parameters& out) {

@@ -9,6 +9,11 @@ namespace onestep::detail {
 Certificate certify_vjp(SolutionState& s, ConstVector c);
 Certificate certify_jvp(SolutionState& s, std::span<const Array> v);
 
+/// The derivative that the user was given, with its report in s.report: kept, or, in another direction, computed again,
+/// which adds to `products`.
+std::vector<std::vector<double>> returned_vjp(SolutionState& s, ConstVector v, int& products);
+std::vector<double> returned_jvp(SolutionState& s, std::span<const Array> v, int& products);
+
 /// Why there is no certificate, and what to do about it.
 struct Refusal {
   std::string reason, advice;

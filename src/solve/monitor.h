@@ -81,6 +81,11 @@ class Monitor {
   double seconds() const;  ///< since the start
 
  private:
+  /// Steps shorter than this count as zero: their squares underflow. Iterations that converge to zero end here.
+  static constexpr double tiny = 0x1p-511;
+  /// Largest distance to the solution, relative to |x|, that the rate of the last steps may predict at convergence.
+  static constexpr double near = 0.1;
+
   double scale(double size) const;
   void observe(double step, double scale);
   bool is_near(double step, double within) const;
