@@ -145,8 +145,7 @@ class Clean {
     r.accuracy.emplace_back(
         "Classes that overlap look the same as wrong labels: a suspect is worth a look, not proven wrong. Without "
         "--remove-suspects they are removed only where held-out samples gain more than chance gives one time in ten, in "
-        "loss "
-        "or in accuracy, and lose in neither.");
+        "loss or in accuracy, and lose in neither.");
     if (!comparison_.trusted)
       r.accuracy.emplace_back(
           "The held-out samples may have wrong labels, too. The loss allows for as many of each class as were found, the "

@@ -70,15 +70,7 @@ class Tune {
       folds_ = folds_of(job, count, options.seed);
     else
       folds_ = {{job.train, *job.valid}};
-    constexpr std::int64_t too_few = 2, few = 10;
-    if (count_judged(folds_) < too_few)
-      throw Misuse(
-          fmt::format("{}: hyperparameters judged by {} would be chance; it takes {} at least, by more samples, more of "
-                      "them to judge (--folds K, --split SHARE) or --valid FILE",
-                      job.name, counted(count_judged(folds_), "sample"), too_few));
-    if (count_judged(folds_) < few)
-      job.notes.push_back(fmt::format("judged by {} only, hyperparameters mean little; more samples would tell",
-                                      counted(count_judged(folds_), "sample")));
+    require_enough_to_judge(folds_, job);
     if (count > 0 && !hyper_.is_penalty())
       for (const Fold& fold : folds_) model_.require_a_best_fit(fold.train, options.l2());
   }

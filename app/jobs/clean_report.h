@@ -11,8 +11,7 @@ namespace onestep::app::jobs {
 
 /// The headline where the model predicts labels no better than the class frequencies do.
 std::string undecided_sentence(const Comparison& c);
-/// The headline where there are suspects: whether they are removed, and what that is decided by: the comparison, or the
-/// user.
+/// The headline where there are suspects: whether they are removed, by the comparison or because the user asked for it.
 std::string suspects_sentence(const Comparison& c, std::size_t suspects, std::size_t samples, bool removed);
 
 /// Without suspects there is only one model, and nothing to compare it with but the class frequencies.

@@ -65,7 +65,7 @@ struct Comparison {
     return loss.difference() > 2 * loss.standard_error || accuracy.difference() < -2 * accuracy.standard_error;
   }
 
-  /// What is decided; by labels as they stand it is never that cleaning does not help, only that this cannot be shown.
+  /// Whether cleaning helps. Labels as they stand cannot show that it does not: without trusted ones that is never said.
   const char* verdict() const {
     if (helps()) return "helps";
     return !trusted ? "cannot be shown to help" : harms() ? "does harm" : "does not help";

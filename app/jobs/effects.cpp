@@ -112,7 +112,7 @@ void Effects::compute() {
     differentiate(part, *s);
     remove(part);
   }
-  if (has_leverage() && own_losses_.empty()) judge_all_by_themselves();
+  if (has_leverage() && own_losses_.empty()) find_own_losses_of_another_fit();
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     const double count = judges_of(i);
     Effect& e = effects_[i];
@@ -172,7 +172,7 @@ bool Effects::is_last_of_its_class(std::size_t sample, const std::vector<std::si
   return sizes[job_.class_of(job_.train.y.values()[sample])] < 2;
 }
 
-// By the fit to all samples.
+// `without` is of the fit to all samples.
 void Effects::find_own_losses(const LeaveOneOut& without) {
   std::vector<std::size_t> all(effects_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
@@ -182,7 +182,8 @@ void Effects::find_own_losses(const LeaveOneOut& without) {
     if (is_last_of_its_class(i, size)) own_losses_[i].reset();
 }
 
-void Effects::judge_all_by_themselves() {
+// Where there are folds none of their fits is to all samples.
+void Effects::find_own_losses_of_another_fit() {
   return_free_memory();
   const Array x = fit_all();
   (void)tell_("the loss of each sample without it");

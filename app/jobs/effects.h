@@ -72,7 +72,7 @@ class Effects {
   void differentiate(const Part& part, const Solution& s);
   void remove(const Part& part);
   void find_own_losses(const LeaveOneOut& without);
-  void judge_all_by_themselves();
+  void find_own_losses_of_another_fit();
   std::vector<std::size_t> class_sizes(const std::vector<std::size_t>& places) const;
   bool is_last_of_its_class(std::size_t sample, const std::vector<std::size_t>& sizes) const;
   const Solution& fit(const Part& part, std::vector<double> weights, const Array& start);

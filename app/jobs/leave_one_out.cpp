@@ -45,21 +45,6 @@ OutputDerivatives output_derivatives(const Model& model, const Samples& samples,
 // Of refining steps: entries of A that are read, each for all outputs.
 constexpr std::size_t budget = 100'000'000;
 
-// The loss of a sample with the label y for which the model has these outputs.
-double loss_of_outputs(Loss loss, std::span<const double> out, double y) {
-  if (loss == Loss::ridge) return 0.5 * (out[0] - y) * (out[0] - y);
-  if (loss == Loss::logistic) return std::max(0.0, -y * out[0]) + std::log1p(std::exp(-std::fabs(out[0])));
-  const auto label = static_cast<std::size_t>(y);
-  const double largest = std::ranges::max(out);
-  double others = 0, sum = 0;  // in units of the largest: of the other classes, and of all
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const double e = std::exp(out[k] - largest);
-    sum += e, others += k == label ? 0 : e;
-  }
-  // Where the label is nearly certain the logarithm of 1 + others would lose the digits of a small loss.
-  return out[label] == largest ? std::log1p(others) : std::log(sum) + largest - out[label];
-}
-
 // Solves a small dense system in place by elimination with row exchanges; false where it is singular to rounding.
 bool solve_small(std::vector<double>& matrix, std::span<double> b) {
   const std::size_t n = b.size();
@@ -267,46 +252,6 @@ void LeaveOneOut::refine_largest(const Samples& judged, std::vector<std::optiona
   add_exact(judged, Array({rows, columns}, refined_steps(largest)), found);
   for (std::size_t k = 0; k < largest.size(); ++k)
     if (std::isfinite(found[k]->sum)) changes[largest[k]] = found[k];
-}
-
-std::vector<std::optional<OwnLoss>> LeaveOneOut::own_losses() const {
-  const auto N = static_cast<std::size_t>(train_.count());
-  const std::size_t K = outputs_, m = n_ * K;
-  std::vector<std::optional<OwnLoss>> result(N);
-  std::vector<double> out(K);
-  // The outputs for the sample, moved by `change`.
-  const auto loss_after = [&](std::size_t i, const auto& change) {
-    const std::span<const double> a = train_.A.values().subspan(i * n_, n_), x = x_.values();
-    for (std::size_t k = 0; k < K; ++k) {
-      out[k] = change(k);
-      for (std::size_t j = 0; j < n_; ++j) out[k] += a[j] * x[j * K + k];
-    }
-    return loss_of_outputs(model_.loss(), out, train_.y.values()[i]);
-  };
-  std::vector<std::size_t> largest;
-  for (std::size_t i = 0; i < N; ++i) {
-    if (!unique_[i]) continue;
-    const double *M = &leverages_[i * K * K], *t = &directions_[i * K], *C = &curvature_.values()[i * K * K];
-    const double loss = loss_after(i, [&](std::size_t k) { return std::inner_product(t, t + K, M + k * K, 0.0); });
-    if (!std::isfinite(loss)) continue;
-    result[i] = {.loss = loss, .leverage = std::inner_product(C, C + K * K, M, 0.0)};  // both are symmetric
-    largest.push_back(i);
-  }
-  if (model_.loss() == Loss::ridge) return result;
-  std::ranges::stable_sort(largest, std::greater{}, [&](std::size_t i) { return result[i]->loss; });
-  largest = as_many_as_affordable(std::move(largest));
-  const std::vector<double> steps = refined_steps(largest);
-  for (std::size_t s = 0; s < largest.size(); ++s) {
-    const std::size_t i = largest[s];
-    const std::span<const double> a = train_.A.values().subspan(i * n_, n_);
-    const double loss = loss_after(i, [&](std::size_t k) {
-      double change = 0;
-      for (std::size_t j = 0; j < n_; ++j) change += a[j] * steps[s * m + j * K + k];
-      return change;
-    });
-    if (std::isfinite(loss)) result[i]->loss = loss;
-  }
-  return result;
 }
 
 std::vector<std::size_t> LeaveOneOut::as_many_as_affordable(std::vector<std::size_t> samples) const {

@@ -13,11 +13,11 @@ struct Change {
   double sum = 0, squares = 0;
 };
 
-/// What a training sample is to the fit without it.
+/// How well all other samples predict a training sample.
 struct OwnLoss {
   double loss = 0;  ///< its loss by the fit without it
-  double leverage =
-      0;  ///< what its own label does to its prediction: trace of C M, below 1 (softmax: the number of classes)
+  /// How strongly its own label pulls its prediction: the trace of C M, below 1 (softmax: the number of classes less 1).
+  double leverage = 0;
 };
 
 /// Approximate leave-one-out: one Newton step from the solution for the objective without the sample. The Hessian without it
@@ -38,6 +38,7 @@ class LeaveOneOut {
   std::vector<std::optional<Change>> changes(const Samples& judged) const;
 
   /// The loss of each training sample by the fit without it; nothing for a sample without which the fit is not unique.
+  /// (In own_losses.cpp.)
   std::vector<std::optional<OwnLoss>> own_losses() const;
 
   /// Largest number of unknowns for which the inverse of the Hessian is computed.

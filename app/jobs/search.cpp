@@ -28,6 +28,11 @@ std::vector<Fold> dealt_folds(const Samples& all, const std::vector<std::size_t>
   return folds;
 }
 
+// What a gradient means depends on the size of the loss.
+std::string share_text(const Outcome& o) {
+  return o.value > 0 ? fmt::format(" ({:.2g} of that loss)", o.norm / o.value) : "";
+}
+
 }  // namespace
 
 std::int64_t count_judged(const std::vector<Fold>& folds) {
@@ -179,15 +184,6 @@ Json json_of(const Outcome& o) {
           {"seconds", {{"all", o.seconds}, {"inner", o.inner_seconds}, {"hypergradients", o.hypergradient_seconds}}},
           {"history", history}};
 }
-
-namespace {
-
-// What a gradient means depends on the size of the loss.
-std::string share_text(const Outcome& o) {
-  return o.value > 0 ? fmt::format(" ({:.2g} of that loss)", o.norm / o.value) : "";
-}
-
-}  // namespace
 
 std::vector<std::string> accuracy_of(const Outcome& o) {
   std::vector<std::string> lines;

@@ -1,4 +1,4 @@
-// Chooses folds or a split, and checks that memory suffices.
+// Chooses folds or a split, and checks that enough samples judge and that memory suffices.
 #include "jobs/validation.h"
 
 #include <fmt/format.h>
@@ -54,6 +54,19 @@ void settle_validation(TuneOptions& options, JobData& job) {
             ? fmt::format("one sample only has the label {}: it is trained on in every fold, and judges nothing", alone[0])
             : fmt::format("one sample only has each of the labels {}: they are trained on in every fold, and judge nothing",
                           some_names(alone)));
+}
+
+void require_enough_to_judge(const std::vector<Fold>& folds, JobData& job) {
+  constexpr std::int64_t too_few = 2, few = 10;
+  const std::int64_t judging = count_judged(folds);
+  if (judging < too_few)
+    throw Misuse(fmt::format(
+        "{}: hyperparameters judged by {} would be chance; it takes {} at least: give more samples, --folds K, a "
+        "larger --split SHARE or --valid FILE",
+        job.name, counted(judging, "sample"), too_few));
+  if (judging < few)
+    job.notes.push_back(
+        fmt::format("judged by {} only, hyperparameters mean little; more samples would tell", counted(judging, "sample")));
 }
 
 double require_memory_of_tune(const TuneOptions& options, const JobData& job) {
