@@ -30,9 +30,10 @@ struct Iteration {
 struct SolveOptions {
   /// The length of the last step relative to the larger of |x_k| and |x_{k-1}| (Euclidean norms), so that neither the start
   /// nor the units of x matter. A short step counts only where the steps were seen to contract, since a short step next to
-  /// a barrier, or of a gradient descent with a tiny step size, says nothing about the distance to the solution. Newton
-  /// squares its error with each step: after a step of 1e-10 it stands at about 1e-20, that is, at rounding. The error of a
-  /// linearly convergent iteration is about ρ/(1-ρ) times its last step, with ρ its rate; Certificate::distance says so.
+  /// a barrier, or of a gradient descent with a tiny step size, says nothing about the distance to the solution; the step is
+  /// evaluated once beyond the solution that it leads to. Newton squares its error with each step: after a step of 1e-10 it
+  /// stands at about 1e-20, that is, at rounding; it goes on while entries far smaller than |x| change visibly. The error of
+  /// a linearly convergent iteration is about ρ/(1-ρ) times its last step, with ρ its rate; Certificate::distance says so.
   double tolerance = 1e-10;
   /// The norm of x below which its relative accuracy does not matter: the tolerance is relative to this where |x| is
   /// smaller. Needed where the solution is zero and the iteration converges linearly to it, since each of its steps is then
