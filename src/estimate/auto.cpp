@@ -23,6 +23,7 @@ constexpr int most_products = 1000;
 // Products with which it is seen what becomes of a residual: where entries of the state have different units, and where A
 // was seen to enlarge a vector, as a contraction does that is not normal.
 constexpr int few = 4, some = 16;
+constexpr double nearly = 0.7;  // few vectors are seen, and not those that A enlarges most
 
 class AutoDifferentiator final : public Differentiator {
  public:
@@ -147,9 +148,12 @@ class AutoDifferentiator final : public Differentiator {
       M(v, to);
       ++s.report.products;
       s.report.flops += cost;
-      image_.assign(v.begin(), v.end());
-      add(image_, to, -1);
-      enlarges = enlarges || norm(image_) > norm(v);
+      double of_v = 0, of_image = 0;  // squares
+      for (std::size_t i = 0; i < v.size(); ++i) {
+        of_v += v[i] * v[i];
+        of_image += (v[i] - to[i]) * (v[i] - to[i]);
+      }
+      enlarges = enlarges || of_image > nearly * nearly * of_v;
     };
     const std::size_t n = b.size();
     const int before = s.report.products;  // of other directions
@@ -385,7 +389,7 @@ class AutoDifferentiator final : public Differentiator {
   bool units_differ_ = false;
   Gmres gmres_;
   StateUnits units_;  // of tangents
-  std::vector<double> u_, r_, z_, image_, in_units_;
+  std::vector<double> u_, r_, z_, in_units_;
   std::vector<std::vector<double>> rest_;
 };
 
