@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 
+#include "estimate/spares.h"
 #include "estimate/state.h"
 #include "graph/access.h"
 #include "onestep/solve_many.h"
@@ -32,6 +34,7 @@ struct ManySolutions::State {
   detail::Settled settled;
   std::vector<Solution> problems;
   std::vector<bool> shared;  // of the parameters
+  std::shared_ptr<detail::Spares> spares = std::make_shared<detail::Spares>();
 
   State(const detail::Settled& made, std::size_t count, std::vector<bool> shares)
       : settled(made), problems(count, detail::SolutionAccess::make(nullptr)), shared(std::move(shares)) {
@@ -196,13 +199,13 @@ constexpr std::size_t most_chunks = 64;
 // than its entries. Of a shared parameter, a sum for each chunk and the gradient that is added next.
 class Gradients {
  public:
-  Gradients(const Shape& shape, bool is_shared, std::size_t problems, std::size_t chunks)
+  Gradients(const Shape& shape, bool is_shared, std::size_t problems, std::size_t chunks, detail::Spares& spares)
       : shape_(shape),
         size_(static_cast<std::size_t>(shape.size())),
         is_shared_(is_shared),
         problems_(problems),
         chunks_(chunks),
-        memory_(std::make_shared_for_overwrite<double[]>(size_ * (is_shared ? 2 * chunks : problems))) {
+        memory_(spares.take(size_ * (is_shared ? 2 * chunks : problems))) {
     if (is_shared) std::fill_n(memory_.get(), size_ * chunks, 0.0);
   }
 
@@ -243,7 +246,7 @@ std::vector<Many> ManySolutions::vjp(const std::vector<Many>& c) const {
   const parallel::Cut chunks = parallel::cut_into(count, most_chunks, 1);
   std::vector<Gradients> gradients;
   for (std::size_t k = 0; k < parameters.size(); ++k)
-    gradients.emplace_back(parameters[k].shape, s.shared[k], count, chunks.count);
+    gradients.emplace_back(parameters[k].shape, s.shared[k], count, chunks.count, *s.spares);
   for_each_problem(s.settled.context, chunks.count, [&](std::size_t chunk) {
     std::vector<std::span<double>> out(parameters.size());
     for (std::size_t i = chunks.begin(chunk); i < chunks.end(chunk); ++i) {

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "onestep/onestep.h"
 #include "support/compare.h"
@@ -196,6 +198,31 @@ TEST(Many, OneGradientThatIsKeptOutlivesEverythingElse) {
   const Solution last = solve(r.newton_solver(), r.starts[69], {r.weights[69], r.penalty});
   expect_same_bits(kept[1], last.vjp(last.x())[0]);
   for (std::size_t i = 0; i < kept.size(); ++i) expect_same_bits(kept[i], twice[i]);
+}
+
+TEST(Many, GradientsThatAreKeptDoNotChangeWithTheNextOnesAndThreadsMayGiveThemBack) {
+  const Ridges r(9);
+  PreparedMany prepared(r.newton_solver(), {r.starts}, {r.weights, r.penalty});
+  std::optional<ManySolutions> all = prepared.solve({r.weights, r.penalty});
+  const std::vector<Many> c{all->x()};
+  const std::vector<Many> first = all->vjp(c);
+  std::vector<double> expected;
+  for (std::size_t i = 0; i < r.count; ++i)
+    for (const double e : entries_of(first[0][i])) expected.push_back(e);
+  std::vector<Array> negative;
+  for (std::size_t i = 0; i < r.count; ++i) negative.push_back(-all->x()[i]);
+  for (int k = 0; k < 40; ++k) {
+    std::vector<Many> more = all->vjp({negative});  // given back at once, or by another thread
+    if (k % 2 == 0) std::thread([given = std::move(more)] { EXPECT_EQ(given.size(), 2U); }).join();
+  }
+  const std::vector<Many> last = all->vjp(c);
+  all.reset();
+  prepared = PreparedMany(r.newton_solver(), {r.starts}, {r.weights, r.penalty});
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < r.count; ++i) {
+    expect_same_bits(first[0][i], last[0][i]);
+    for (const double e : entries_of(first[0][i])) EXPECT_EQ(e, expected[at++]);
+  }
 }
 
 TEST(Many, RowsOfAMatrixAreVectorsAndBack) {
