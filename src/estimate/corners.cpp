@@ -79,11 +79,12 @@ bool Corners::jumps(ConstVector x, std::span<const Array> theta) {
   if (theta.data() != s_.theta.data()) {
     std::vector<Array> by_theta;
     for (std::size_t i = 0; i < theta.size(); ++i) {
-      std::vector<double> there(static_cast<std::size_t>(theta[i].size())), here(there.size());
-      flatten({&theta[i], 1}, there);
+      const auto count = static_cast<std::size_t>(theta[i].size());
+      std::vector<double> moved(count), here(count);
+      flatten({&theta[i], 1}, moved);
       flatten({&s_.theta[i], 1}, here);
-      for (std::size_t j = 0; j < there.size(); ++j) there[j] = there[j] == here[j] ? 0 : there[j] - here[j];
-      by_theta.emplace_back(theta[i].shape(), std::move(there));
+      for (std::size_t j = 0; j < count; ++j) moved[j] = moved[j] == here[j] ? 0 : moved[j] - here[j];
+      by_theta.emplace_back(theta[i].shape(), std::move(moved));
     }
     point_->jvp_theta(by_theta, product);
     steep += norm(product);
