@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <stdexcept>
 
 #include "solve/monitor.h"
 
@@ -25,7 +26,11 @@ bool Monitor::is_affine_beside(ConstVector from, ConstVector step, double rate) 
   std::ranges::copy(from, beside.begin());
   add(beside, step, far / length);
   left_point_ = true;
-  if (!evaluate_(beside, there) || !all_finite(there)) return false;
+  try {
+    if (!evaluate_(beside, there) || !all_finite(there)) return false;
+  } catch (const std::logic_error&) {
+    return true;  // a step from outside that is not defined there: nothing can be seen
+  } catch (const std::runtime_error&) { return true; }
   add(there, beside, -1);
   const double along = dot(there, step), most = same_way * norm(there) * length;
   add(there, step, -1);

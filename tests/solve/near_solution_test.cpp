@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stdexcept>
 
 #include "onestep/onestep.h"
 #include "support/problems.h"
@@ -86,6 +87,16 @@ TEST(BesideABarrier, ALoopOfTheUsersIsNotBelieved) {
   expect_no_answer(solve(solver, Array{1 - 1e-11}, 1.0), "far");
   const Solution there = solve(solver, Array{std::sqrt(2.0) - 1}, 1.0);
   EXPECT_EQ(there.status(), Status::converged) << there.message();
+}
+
+TEST(BesideABarrier, AStepThatThrowsBeyondItsSolutionIsNotAskedToGoThere) {
+  ForeignStep step;
+  step.apply = [](std::span<const double> x, std::span<const Array>, std::span<double> next) {
+    if (x[0] > 0.5 + 1e-14) throw std::domain_error("outside");
+    next[0] = 0.25 + 0.5 * x[0];
+  };
+  const Solution s = solve(fixed_point(step), Array{0.0}, Array{1.0});
+  EXPECT_EQ(s.status(), Status::converged) << s.message();
 }
 
 TEST(SlowComponent, IsSeenBehindAFastOne) {
