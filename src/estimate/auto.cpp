@@ -23,7 +23,6 @@ constexpr int most_products = 1000;
 // Products with which it is seen what becomes of a residual: where entries of the state have different units, and where A
 // was seen to enlarge a vector, as a contraction does that is not normal.
 constexpr int few = 4, some = 16;
-constexpr double nearly = 0.7;  // few vectors are seen, and not those that A enlarges most
 
 class AutoDifferentiator final : public Differentiator {
  public:
@@ -149,11 +148,8 @@ class AutoDifferentiator final : public Differentiator {
       ++s.report.products;
       s.report.flops += cost;
       double of_v = 0, of_image = 0;  // squares
-      for (std::size_t i = 0; i < v.size(); ++i) {
-        of_v += v[i] * v[i];
-        of_image += (v[i] - to[i]) * (v[i] - to[i]);
-      }
-      enlarges = enlarges || of_image > nearly * nearly * of_v;
+      for (std::size_t i = 0; i < v.size(); ++i) of_v += v[i] * v[i], of_image += (v[i] - to[i]) * (v[i] - to[i]);
+      enlarges = enlarges || of_image > of_v;
     };
     const std::size_t n = b.size();
     const int before = s.report.products;  // of other directions
