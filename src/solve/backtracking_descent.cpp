@@ -150,6 +150,7 @@ class BacktrackingDescent final : public Loop {
     if (!sizes_.fall_at_a_kink()) return false;
     std::ranges::transform(run.x, run.start, difference_.begin(), std::minus<>());
     const double way = norm(difference_), away = some_way * std::max(norm(run.x), way);
+    if (!(way > 0)) return false;
     double steepest = 0;
     for (const double side : {away / way, -away / way}) {
       beside_.assign(run.x.begin(), run.x.end());
@@ -158,7 +159,7 @@ class BacktrackingDescent final : public Loop {
       const double steep = norm(slope_there_);
       steepest = std::isfinite(steep) ? std::max(steepest, steep) : steepest;
     }
-    return way > 0 && sizes_.last_gradient() >= far_smaller * steepest;
+    return sizes_.last_gradient() >= far_smaller * steepest;
   }
 
   bool changes_no_more(const Run& run) {

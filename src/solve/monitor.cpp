@@ -52,7 +52,7 @@ constexpr std::size_t samples = 5;
 // A step longer than this, relative to |x|, is never taken for rounding.
 constexpr double longest_rounding = 1e-3;
 
-// An iteration that grew by this factor and still grows has diverged.
+// An iteration that grew by this factor and still grows has diverged; one whose value falls all the way, beyond this size.
 constexpr double blow_up = 1e20, endless = 1e100;
 // A NaN after growth by this factor is an overflow.
 constexpr double overflow_after = 1e8;
@@ -102,7 +102,7 @@ void Monitor::start_again() {
   halving_times_.fill(infinity);
   was_full_ = false;
   linear_ = not_superlinear_ = for_entries_ = 0;
-  stall_from_ = value_before_ = value_seen_ = not_seen;
+  stall_from_ = value_before_ = not_seen;
   stalled_ = 0;
   window_ = first_window;
 }
@@ -317,15 +317,14 @@ bool Monitor::record_and_check(double step, double size, double value, double le
   }
   const bool shrinks = step < smallest_;
   smallest_ = std::min(smallest_, step);
+  // Where the value falls the steps are those of a descent, however long the way is.
+  const bool descends = std::isfinite(value) && value < value_before_;
   if (reached_rounding(step, within, value, length)) {
     end_at_rounding(step, within);
     return true;
   }
-  // Where the value falls the steps are those of a descent, however long the way is.
-  const bool descends = value < value_seen_;
-  value_seen_ = value;
   if (size > blow_up * std::max(first_size_, k == 1 ? step : smallest_) && step > 0.9 * largest_ && k > 10 &&
-      !(descends && std::isfinite(value) && size < endless)) {
+      !(descends && size < endless)) {
     end(Status::diverged, fmt::format("after {} iterations |x| is {:.1e}", k, size));
     return true;
   }

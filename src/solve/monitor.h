@@ -115,7 +115,7 @@ class Monitor {
   int for_entries_ = 0;
   double decrement_before_ = 0;
   // Iterations in which no step was half as long as the shortest before them.
-  double stall_from_ = 0, stall_longest_ = 0, path_ = 0, value_before_ = 0, value_seen_ = 0;
+  double stall_from_ = 0, stall_longest_ = 0, path_ = 0, value_before_ = 0;
   int stalled_ = 0, window_ = 0;
   bool values_stand_still_ = false;
 };

@@ -110,7 +110,7 @@ class OwnLoopState final : public Loop {
     require_running("end");
     if (status == Status::converged && !is_near_solution()) {
       status = Status::line_search_failed;
-      about = "the loop said that it converged, but a full step from there is long";
+      about = "the loop said that it converged, but a full step from there is long, or leads to no solution nearby";
     }
     is_over_ = true;
     monitor_->end(status, std::move(about));
@@ -130,9 +130,8 @@ class OwnLoopState final : public Loop {
     if (!point().apply(run_->x, run_->controls, next)) return false;
     add(next, run_->x, -1);
     const double step = norm(next), size = std::max(norm(run_->x), options_->typical_x);
-    if (monitor_->is_rounding(step)) return true;
-    return step <= most * std::max(options_->tolerance, 16 * epsilon) * size &&
-           monitor_->is_affine_beside(run_->x, next, rate_);
+    const bool is_short = step <= most * std::max(options_->tolerance, 16 * epsilon) * size;
+    return (is_short && monitor_->is_affine_beside(run_->x, next, rate_)) || monitor_->is_rounding(step);
   }
 
   // How steps contract where nothing is known about it, for judging where a loop ends.
